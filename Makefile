@@ -30,7 +30,7 @@ test: $(BIN)/.made  ## run the tests: one case of each kind of those that take l
 BUCKETS := "gcsfs>=2024.6" "gcp-storage-emulator>=2024.8"
 
 test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longer: what CI does each night
-	$(BIN)/python -m pip install --quiet --group trackers
+	$(BIN)/python -m pip install --quiet --group trackers --group dataframes
 	$(BIN)/python -m pip install --quiet $(BUCKETS)
 	$(PYTEST) -m "" --hypothesis-profile thorough
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from labels import all_findings, recordings
 
-from perfdoctor.cli.what_if import questions
 from perfdoctor.diagnosis.calibration import Spread
 from perfdoctor.diagnosis.engine import Examination, examine
+from perfdoctor.diagnosis.questions import questions
 from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read

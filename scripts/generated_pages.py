@@ -1,22 +1,30 @@
-"""Which pages of the documentation follow from the code? One a rule, their list, and one of all commands.
+"""Which pages of the documentation follow from the code? One a rule, their list, one of all commands, and the API's.
 
 A hook of MkDocs: the pages exist only while the site is built, so none of them can be out of date.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import typer
 
+from perfdoctor import api
 from perfdoctor.cli.main import app
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.derivations import SOURCES, plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
-from perfdoctor.vocabulary.signals import NEEDS, need_label
+from perfdoctor.vocabulary.signals import NEEDS, SIGNALS, need_label
+
+sys.path.insert(0, str(Path(__file__).parent))
+from public_api import Member, members, names, signature
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -41,6 +49,7 @@ def pages() -> Mapping[str, str]:
         "rules.md": rules_page(rules, links=True),
         **{f"rules/{rule.id}.md": _rule(rule) for rule in rules},
         "commands.md": _commands(),
+        "api.md": _api(),
     }
 
 
@@ -128,3 +137,85 @@ def _commands() -> str:
             deeper = click.Context(its, info_name=below, parent=inner, max_content_width=100, terminal_width=100)
             parts.append(f"### perfdoctor {name} {below}\n\n```text\n{its.get_help(deeper)}\n```\n")
     return "\n".join(parts)
+
+
+# --- the API ---------------------------------------------------------------------------------------------------------
+
+_OPTIONAL_DOCTEST = re.compile(r"(?:^>>>.*\n(?:^(?!>>>|$).*\n?)*)+", re.MULTILINE)
+_TYPES = {int: "int64", float: "float64", bool: "bool", str: "text"}
+
+
+def _api() -> str:
+    """Every public name, from its docstring."""
+    parts = [
+        "# API\n",
+        _marked(inspect.getdoc(api) or ""),
+        "All of it is there as `perfdoctor.NAME`, too. [From Python](python.md) shows how it is used.\n",
+    ]
+    for name in names():
+        found = getattr(api, name)
+        parts.append(f"## {name}\n")
+        parts += _api_class(found) if inspect.isclass(found) else _api_function(name, found)
+    return "\n".join([*parts, "## Signals\n", *_signals()])
+
+
+def _api_function(name: str, function: object) -> Iterator[str]:
+    yield f"```python\n{name}{_wrapped(signature(function))}\n```\n"
+    yield _marked(inspect.getdoc(function) or "")
+
+
+def _api_class(cls: type) -> Iterator[str]:
+    """What it is, then its fields in a table, then its properties and methods, each with what it says."""
+    yield _marked(inspect.getdoc(cls) or "")
+    every = list(members(cls))
+    fields = [each for each in every if not each.about]
+    if fields:
+        yield "| field | type |\n| --- | --- |"
+        yield from (f"| `{each.name}` | {_code(each.declared.removeprefix(': '))} |" for each in fields)
+        yield ""
+    for each in every:
+        if each.about:
+            yield f"### {cls.__name__}.{each.name} {{: #{cls.__name__.lower()}.{each.name.lower()} }}\n"
+            yield f"```python\n{_called(each)}\n```\n"
+            yield _marked(each.about)
+
+
+def _called(member: Member) -> str:
+    return f"{member.name}{_wrapped(member.declared)}"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _wrapped(declared: str) -> str:
+    """An argument a line, where they do not fit into one."""
+    if len(declared) <= _LONGEST_LINE or "(" not in declared:
+        return declared
+    inside, _, returned = declared[1:].rpartition(") ->")
+    arguments, depth, start = [], 0, 0
+    for place, character in enumerate(inside):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            arguments.append(inside[start:place].strip())
+            start = place + 1
+    lines = [*arguments, inside[start:].strip()]
+    return "(\n" + "".join(f"    {line},\n" for line in lines) + f") ->{returned}"
+
+
+_LONGEST_LINE = 100
+
+
+def _marked(text: str) -> str:
+    """A docstring as Markdown: examples become blocks of code, single line breaks stay in the paragraph."""
+    return _OPTIONAL_DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text) + "\n"
+
+
+def _signals() -> Iterator[str]:
+    """The columns of every frame of a timeline."""
+    yield "The frames of a Timeline, each with its columns. `_ns` is nanoseconds, `_bytes` bytes, `_share` 0 to 1."
+    yield "\n| signal | what | columns |\n| --- | --- | --- |"
+    for name, signal in SIGNALS.items():
+        columns = ", ".join(f"`{column}` {_TYPES[kind]}" for column, kind in signal.columns.items())
+        yield f"| `{name}` | {_cell(signal.label)} | {columns} |"
+    yield ""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 
 class PerfdoctorError(Exception):
-    """Something the user can fix: one line *what* happened, one line what to *do*.
+    """Something you can fix: `what` happened, and what to `do`, one line each. As text it says both.
 
-    Printed without a traceback, in one place (`cli/main.py`). Everything else that is raised is a bug of ours and
-    keeps its traceback.
+    The commands print it without a traceback, in one place (`cli/main.py`). Everything else that is raised is a bug of
+    ours and keeps its traceback.
     """
+
+    what: str
+    do: str
 
     def __init__(self, what: str, *, do: str) -> None:
         super().__init__(what)
         self.what = what
         self.do = do
+
+    def __str__(self) -> str:
+        return f"{self.what} → {self.do}"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Worker processes send it: without this, unpickling calls the class with `what` alone."""

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import perfdoctor
-from perfdoctor.cli import completion, hardware_options, what_if
+from perfdoctor.cli import completion, hardware_options
 from perfdoctor.cli.main import app
+from perfdoctor.diagnosis.questions import questions
 from perfdoctor.hardware.peaks import SETTABLE
 from perfdoctor.recording import plan
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -123,7 +124,7 @@ def test_every_offer_is_accepted():
     assert [name.rstrip("=") for name, _ in completion.peaks("")] == list(SETTABLE)
     for question, _ in completion.questions("") + completion.questions("input-wait, launch-bound=50%,"):
         if question.rpartition(",")[2].strip() not in ("input-wait", "launch-bound") or "," not in question:
-            assert what_if.questions(question, RULES)
+            assert questions(question, RULES)
     for passes, _ in completion.passes("") + completion.passes("nsys,"):
         plan.parse_passes(passes)
 

@@ -11,8 +11,8 @@ from pairs import public
 from tables import of_each
 from typer.testing import CliRunner
 
-from perfdoctor.cli import what_if
 from perfdoctor.cli.main import app
+from perfdoctor.diagnosis import questions as what_if
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.errors import UsageError
 from perfdoctor.vocabulary.rulebook import load_rules

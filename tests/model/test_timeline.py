@@ -68,9 +68,9 @@ def test_a_frame_knows_numbers_from_text():
     assert kernels["end_ns"].tolist() == [4]
     assert kernels.duration_ns.tolist() == [3]
     assert list(kernels.name) == ["k"]
-    with pytest.raises(AssertionError, match=r"use \.text\('name'\)"):
+    with pytest.raises(PerfdoctorError, match=r"Use frame\.text\('name'\)"):
         kernels["name"]
-    with pytest.raises(AssertionError, match="start_ns is not text"):
+    with pytest.raises(PerfdoctorError, match="'start_ns' is not text"):
         kernels.text("start_ns")
 
 

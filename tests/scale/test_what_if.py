@@ -6,8 +6,8 @@ import pytest
 from folders import FIXTURES
 from planet import Job, write
 
-from perfdoctor.cli.what_if import questions
 from perfdoctor.diagnosis.engine import examine
+from perfdoctor.diagnosis.questions import questions
 from perfdoctor.errors import UsageError
 from perfdoctor.scale.read import read_run
 from perfdoctor.vocabulary.rulebook import load_rules

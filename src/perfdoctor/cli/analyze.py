@@ -244,9 +244,12 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
 
 
 def questions_of(text: str | None) -> tuple[Question, ...]:
+    if text is None:
+        return ()
+    from perfdoctor.diagnosis.questions import questions
     from perfdoctor.vocabulary.rulebook import load_rules
 
-    return what_if.questions(text, load_rules()) if text is not None else ()
+    return questions(text, load_rules())
 
 
 # --- the work --------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from perfdoctor.cli.compare_inputs import at_hand
 from perfdoctor.cli.compare_output import written
 from perfdoctor.cli.history import Db
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ class Format(str, Enum):
 
 #: What our own files of a format begin with: others are not overwritten.
 _MARKERS = {
-    Format.JSON: report_files.JSON_MARKER, Format.MARKDOWN: b"<!-- perfdoctor check",
+    Format.JSON: MARKER, Format.MARKDOWN: b"<!-- perfdoctor check",
     Format.SARIF: b'"name": "perfdoctor"', Format.JUNIT: b'<testsuites name="perfdoctor',
 }  # fmt: skip
 

@@ -6,17 +6,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfdoctor.cli import report_files, scale_options
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.cli import scale_options
 from perfdoctor.late import dataclass
+from perfdoctor.report.json_document import document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perfdoctor.cli.analyze import Asked
     from perfdoctor.system.remote import RemoteFile
-
-_HEAD = 1024
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Given:
 
     def document(self) -> dict[str, Any] | None:
         """The diagnosis that it is; None where it is anything else."""
-        return _document(self.name, self.local[0]) if len(self.paths) == len(self.local) == 1 else None
+        return document(self.name, self.local[0]) if len(self.paths) == len(self.local) == 1 else None
 
 
 @contextmanager
@@ -53,27 +51,3 @@ def _name(text: str) -> str:
     from perfdoctor.system.remote import shown
 
     return shown(text)
-
-
-def _document(name: str, path: Path) -> dict[str, Any] | None:
-    import msgspec
-
-    from perfdoctor.report.json_report import FORMAT
-
-    if not path.is_file() or path.suffix != ".json":
-        return None
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if report_files.JSON_MARKER not in head or b'"format"' not in head:
-        return None
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise PerfdoctorError(
-            f"{name} is damaged or breaks off", do="Write it again: perfdoctor analyze RECORDING --json FILE"
-        ) from error
-    if not isinstance(document, dict) or "time" not in document:
-        raise PerfdoctorError(f"{name} is no diagnosis", do="Give a run folder, a recording or a diagnosis.json.")
-    if document.get("format") != FORMAT:
-        raise PerfdoctorError(f"{name} has a format that is unknown here", do="Install a later version of perfdoctor.")
-    return document

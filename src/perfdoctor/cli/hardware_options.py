@@ -46,9 +46,6 @@ Parameters = Annotated[
 
 _NUMBER = regex(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
 _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
-#: A lower peak has the wrong unit: every GPU has more FLOP/s and bytes/s.
-_LEAST_PEAK = 1e9
-_MOST_NAMES = 8
 
 
 def user_values(
@@ -73,26 +70,19 @@ def user_values(
 
 
 def _gpu(text: str) -> str:
-    from perfdoctor.hardware.peaks import named
+    from perfdoctor.hardware.peaks import the_one_named
 
-    found, near = named(text)
-    if found is None:
-        more = f", and {len(near) - _MOST_NAMES} more" if len(near) > _MOST_NAMES else ""
-        raise UsageError(
-            f"--gpu {text!r} names no single GPU that is known here",
-            do=f"Name one: {', '.join(near[:_MOST_NAMES])}{more}; or give its peaks: --peak bf16=989T.",
-        )
-    return found.name
+    return the_one_named(text).name
 
 
 def _peak(text: str) -> tuple[str, float]:
-    from perfdoctor.hardware.peaks import SETTABLE
+    from perfdoctor.hardware.peaks import LEAST_RATE, SETTABLE
 
     name, _, given = (piece.strip() for piece in text.partition("="))
     rate = number(given)
     if name not in SETTABLE:
         raise UsageError(f"--peak {text}: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
-    if rate is None or rate < _LEAST_PEAK:
+    if rate is None or rate < LEAST_RATE:
         unit = "bytes/s" if name in ("memory", "host_link") else "FLOP/s"
         raise UsageError(
             f"--peak {text}: {given!r} is no rate in {unit}",

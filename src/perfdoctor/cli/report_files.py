@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 #: Our files begin with these; other files are the user's.
 HTML_MARKER = b"<!-- perfdoctor report"
-JSON_MARKER = b'"perfdoctor":'
 METRICS_MARKER = b"# HELP perfdoctor_"
 _HEAD = 1024
 _ENDINGS = (".gz", ".json", ".trace", ".pt", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".csv", ".pickle")
@@ -55,7 +55,7 @@ def is_input(target: Path, inputs: Sequence[Path | RemoteFile]) -> bool:
 
 
 def check_json(target: Path, inputs: Sequence[Path]) -> None:
-    check_ours("--json", target, JSON_MARKER, inputs)
+    check_ours("--json", target, MARKER, inputs)
 
 
 def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path]) -> None:

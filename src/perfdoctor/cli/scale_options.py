@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli.progress import progress
+from perfdoctor.system.local_paths import is_plain
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def at_hand(
     given: Sequence[str], cluster: str | None, *, quiet: bool, verbose: bool
 ) -> Iterator[Sequence[Path | RemoteFile]]:
     """What was given, as paths on this machine: what lies elsewhere is fetched, unless workers read it themselves."""
-    if all(_is_plain(text) for text in given):
+    if all(is_plain(text) for text in given):
         yield [Path(text) for text in given]
         return
     from perfdoctor.system import remote
@@ -58,10 +59,6 @@ def at_hand(
         with progress(quiet=quiet, verbose=verbose) as update:
             paths = stack.enter_context(remote.at_hand(given, update, spread=cluster is not None))
         yield paths
-
-
-def _is_plain(text: str) -> bool:
-    return "://" not in text and (not any(mark in text for mark in "*?[") or Path(text).exists())
 
 
 def set_jobs(jobs: int | None) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import report_files, what_if
+from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import diagnosed
+from perfdoctor.diagnosis.questions import RATES
 from perfdoctor.errors import UsageError
 from perfdoctor.late import dataclass, regex
 
@@ -72,7 +73,7 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
         raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
     return Series(
         [_stated(text) for text in paths], "weak" if weak else "strong" if strong else "",
-        float(rate[1]) * what_if.RATES[rate[2], rate[3]] if rate else 0.0,
+        float(rate[1]) * RATES[rate[2], rate[3]] if rate else 0.0,
     )  # fmt: skip
 
 

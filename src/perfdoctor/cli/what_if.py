@@ -1,21 +1,12 @@
-"""What does `--what-if "RULE[=CHOICE], …"` predict? Fixes of what was found, or another size of the run."""
+"""What does `--what-if "RULE[=CHOICE], …"` ask? Read by `diagnosis/questions.py`."""
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from perfdoctor.cli import completion
-from perfdoctor.errors import UsageError
-from perfdoctor.late import regex
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perfdoctor.diagnosis.prediction import Question
-    from perfdoctor.vocabulary.rulebook import Rule
 
 WhatIf = Annotated[
     str | None,
@@ -27,83 +18,3 @@ WhatIf = Annotated[
         autocompletion=completion.questions,
     ),
 ]
-
-_SHARE = regex(r"(\d{1,3}(?:\.\d+)?) ?%")
-_FACTOR = regex(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
-_RANKS = regex(r"([1-9]\d{0,5})(?:@(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s)?")
-#: Bytes per second of each unit of a network's rate.
-RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 1e6 / 8}
-_SIZES_SHOWN = ("batch=2x", "ranks=8", "ranks=64@50GB/s", "synthetic-data")
-#: Outside of these factors of the batch other kernels would run than those that were recorded.
-_SMALLEST, _LARGEST = 0.1, 64
-
-
-def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
-    """The requested fixes, in the order given. Raises UsageError, before anything is read.
-
-    Whether a rule found something is known only after the diagnosis: see `diagnosis/prediction.py`.
-    """
-    parsed = [_question(each.strip(), known) for each in text.split(",") if each.strip()]
-    if not parsed:
-        raise UsageError(
-            "--what-if names no rule", do='Examples: --what-if "input-wait, launch-bound=50%", --what-if batch=2x.'
-        )
-    names = [question.rule for question in parsed]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise UsageError(f"--what-if names {twice} twice", do="Give each one once.")
-    return tuple(parsed)
-
-
-def _question(text: str, known: Mapping[str, Rule]) -> Question:
-    from perfdoctor.diagnosis.prediction import PRECISIONS, Question
-    from perfdoctor.records.findings import SIZES
-    from perfdoctor.records.savings import CASES
-
-    name, given, choice = (piece.strip() for piece in text.partition("="))
-    if name in SIZES:
-        amount, network = _amount(name, given, choice)
-        return Question(name, choice, amount=amount, network_bytes_per_second=network)
-    possible = [*(rule.id for rule in known.values() if rule.action), *_SIZES_SHOWN]
-    if name not in known:
-        raise UsageError(f"--what-if {name!r}: there is no such rule", do=_suggestion(name, possible))
-    if name not in possible:
-        raise UsageError(f"--what-if {name}: its fix cannot be simulated", do=_suggestion("", possible))
-    choices = (*PRECISIONS.get(name, ()), *CASES)
-    share = _SHARE.fullmatch(choice)
-    part = float(share[1]) / 100 if share else 0.0
-    if given and choice not in choices and not 0.01 <= part <= 1:
-        raise UsageError(
-            f"--what-if {name}={choice}: there is no such choice",
-            do=f"Choices of {name}: {', '.join(choices)}, or a share from 1% to 100%.",
-        )
-    return Question(name, choice, part or None)
-
-
-def _amount(name: str, given: str, choice: str) -> tuple[float, float]:
-    """The factor of a batch or the number of ranks; and a network's bytes/s for each rank. 0 where not given."""
-    option = f"--what-if {name}{given}{choice}"
-    if name == "synthetic-data":
-        if given:
-            raise UsageError(f"{option}: synthetic-data has no value", do="Use --what-if synthetic-data.")
-        return 0.0, 0.0
-    if name == "ranks":
-        ranks = _RANKS.fullmatch(choice)
-        rate = float(ranks[2]) * RATES[ranks[3], ranks[4]] if ranks and ranks[2] else 0.0
-        if not ranks or (ranks[2] and not rate):
-            raise UsageError(
-                f"{option}: that is no number of ranks",
-                do="Use ranks=8, or over a network with its bandwidth for each GPU: ranks=64@50GB/s (or @400Gbit/s).",
-            )
-        return float(ranks[1]), rate
-    factor = _FACTOR.fullmatch(choice)
-    if not factor or not _SMALLEST <= float(factor[1]) <= _LARGEST:
-        raise UsageError(
-            f"{option}: that is no factor", do=f"Use {_SMALLEST}x to {_LARGEST}x of the recorded batch: batch=2x."
-        )
-    return float(factor[1]), 0.0
-
-
-def _suggestion(name: str, possible: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, possible, n=3, cutoff=0.4)
-    return f"Did you mean {', '.join(near)}?" if near else f"Possible: {', '.join(sorted(possible))}."

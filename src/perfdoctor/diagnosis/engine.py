@@ -33,7 +33,7 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome
-from perfdoctor.records.predictions import CriticalPath
+from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
@@ -96,6 +96,13 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         **(ahead.numbers if ahead else _numbers(run)),
     )
     return Examination(run, diagnosis, tuple(found))
+
+
+def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:
+    """The step with other fixes than the examination predicts. Raises as `prediction.answered` does."""
+    run, diagnosis, found = examination.run, examination.diagnosis, examination.found
+    replay = _replay([(each.rule, each.finding) for each in found], run, is_asked_for=True)
+    return prediction.answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay)
 
 
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from perfdoctor.errors import UsageError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.system.toml_tables import shipped_table
 
@@ -17,6 +18,8 @@ DATA_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 _RATES = (*DATA_TYPES, "fp64_matrix", "fp32_matrix")
 #: What `--peak` can set: FLOP/s of a type, and bytes/s of the memory and of the link to the host, one way.
 SETTABLE = (*DATA_TYPES, "memory", "host_link")
+#: A lower one has the wrong unit: every GPU has more FLOP/s and bytes/s.
+LEAST_RATE = 1e9
 
 _VENDOR = regex(r"^(?:(?:NVIDIA|AMD|Tesla|GeForce|Instinct)\s+)+", re.IGNORECASE)
 #: Slices, laptop and virtual GPUs carry the name of a board that they are not.
@@ -25,6 +28,8 @@ _NOT_THE_BOARD = regex(r"\bMIG\b|\bLaptop\b|\bMobile\b|^GRID\b|-\d+[CQAB]$", re.
 _TENTHS = {"low": 0.1, "likely": 0.5, "high": 0.9}
 #: In a name that fits several boards: how far its memory may be from the one meant (drivers and ECC keep some).
 _LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
+#: So many are listed where a name fits none, or several.
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,18 @@ def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
     words = plain.split()
     near = [each.name for each in known if words and all(word in each.name.casefold() for word in words)]
     return None, near or [each.name for each in known]
+
+
+def the_one_named(text: str) -> Peaks:
+    """The GPU with this name. Raises UsageError, with the nearest names, where that is none or several."""
+    found, near = named(text)
+    if found is None:
+        more = f", and {len(near) - _MOST_NAMES} more" if len(near) > _MOST_NAMES else ""
+        raise UsageError(
+            f"--gpu {text!r} names no single GPU that is known here",
+            do=f"Name one: {', '.join(near[:_MOST_NAMES])}{more}; or give its peaks: --peak bf16=989T.",
+        )
+    return found
 
 
 def with_rates(peaks: Peaks | None, values: Mapping[str, float]) -> Peaks | None:

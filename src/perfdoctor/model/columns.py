@@ -80,6 +80,13 @@ class Text:
         values = self.values
         return (values[code] for code in self.codes.tolist())
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """One str object a row: `numpy.asarray(text)`. Rows of one value share it."""
+        values = np.empty(len(self.values), dtype=object)
+        values[:] = self.values
+        rows = values[self.codes]
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
         """The rows that a mask or an array of indices names."""
         return Text(self.codes[rows], self.values, self._known)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ class Frame:
 
     columns: Mapping[str, Column]
 
+    def __repr__(self) -> str:
+        return f"<Frame of {len(self):,} rows: {', '.join(self.columns)}>"
+
     @classmethod
     def empty(cls, signal: str) -> Frame:
         declared = SIGNALS[signal].columns.items()
@@ -48,8 +51,9 @@ class Frame:
 
     def __getitem__(self, column: str) -> Ints:
         """A number column (int64; bool for flags). Text columns: `text`."""
-        values = self.columns[column]
-        assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
+        values = self._column(column)
+        if isinstance(values, Text):
+            raise PerfdoctorError(f"the column {column!r} is text", do=f"Use frame.text({column!r}).")
         return values  # type: ignore[return-value]
 
     def floats(self, column: str) -> Floats:
@@ -57,9 +61,19 @@ class Frame:
         return self[column].astype(np.float64, copy=False)
 
     def text(self, column: str) -> Text:
-        values = self.columns[column]
-        assert isinstance(values, Text), f"{column} is not text"
+        """A text column: each different value once, and a code for each row."""
+        values = self._column(column)
+        if not isinstance(values, Text):
+            raise PerfdoctorError(f"the column {column!r} is not text", do=f"Use frame[{column!r}].")
         return values
+
+    def _column(self, name: str) -> Column:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise PerfdoctorError(
+                f"there is no column {name!r}", do=f"Columns of this signal: {', '.join(self.columns)}."
+            ) from None
 
     @property
     def start_ns(self) -> Ints:
@@ -113,6 +127,21 @@ class Frame:
             else:
                 columns[name] = np.concatenate([frame[name] for frame in frames])
         return Frame(columns).sorted()
+
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
+        """Every column as an array, by name: int64, float64, bool, and texts as arrays of str objects."""
+        return {
+            name: np.asarray(column) if isinstance(column, Text) else column for name, column in self.columns.items()
+        }
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The same rows as an Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
+
+        This is how `polars.DataFrame(frame)`, `pyarrow.table(frame)` and DuckDB's `FROM frame` read it.
+        """
+        from perfdoctor.model import arrow  # noqa: PLC0415 nanoarrow is loaded only where somebody asks for it
+
+        return arrow.stream(self.columns, requested_schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """The same rows as a DataFrame, for notebooks; text columns become categories.
@@ -264,6 +293,11 @@ class Timeline:
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{len(frame):,} {signal}" for signal, frame in self.frames.items() if len(frame))
+        ranks = f"{len(self.ranks):,} rank{'' if len(self.ranks) == 1 else 's'}"
+        return f"<Timeline of {ranks}: {rows or 'no rows'}>"
 
     @classmethod
     def build(

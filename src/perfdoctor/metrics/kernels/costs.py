@@ -129,7 +129,7 @@ def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints
 
     def column(name: str) -> Ints:
         columns = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
-        return np.concatenate(columns).astype(np.int64)  # type: ignore[arg-type]
+        return np.concatenate(columns).astype(np.int64)
 
     blocks, threads = column("blocks"), column("threads_per_block")
     pair, first = grouping.combined(blocks, threads)

@@ -1,0 +1,93 @@
+"""What is public in `perfdoctor`, by name, signature and field? For its page, and for the test that holds it still.
+
+Printed one line a name: `python scripts/public_api.py > tests/public_api.txt` after a change that is meant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from perfdoctor import api
+
+
+class Member(NamedTuple):
+    """`declared`: its type, or its signature. `about`: its docstring; "" for a field, which its class describes."""
+
+    name: str
+    declared: str
+    about: str = ""
+
+
+def names() -> list[str]:
+    """All public names: functions first, then what they return, then the others in alphabetical order."""
+    first = ("analyze", "compare", "read", "Diagnosis", "Comparison", "Timeline", "Frame", "Text", "Advice")
+    known = [name for name in first if name in api.__all__]
+    return [*known, *sorted(set(api.__all__) - set(known))]
+
+
+def signature(function: Any) -> str:
+    """As it is written: annotations are texts."""
+    found = inspect.signature(function)
+    shown = [
+        parameter.replace(annotation=_Plain(parameter.annotation))
+        if parameter.annotation is not inspect.Parameter.empty
+        else parameter
+        for name, parameter in found.parameters.items()
+        if name != "self"
+    ]
+    returned = _Plain(found.return_annotation) if found.return_annotation is not found.empty else found.empty
+    return str(found.replace(parameters=shown, return_annotation=returned))
+
+
+class _Plain:
+    """An annotation that prints without quotes."""
+
+    def __init__(self, text: object) -> None:
+        self._text = text if isinstance(text, str) else getattr(text, "__name__", str(text))
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def members(cls: type) -> Iterator[Member]:
+    """The public ones: as `api.MEMBERS` lists them, else fields, properties and methods without an underscore."""
+    fields = {each.name: str(each.type) for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    listed = api.MEMBERS.get(cls.__name__)
+    found = listed or [*fields, *(name for name in vars(cls) if not name.startswith("_") and name not in fields)]
+    for name in found:
+        if name in fields:
+            yield Member(name, f": {fields[name]}")
+        elif name in getattr(cls, "__slots__", ()) or name in cls.__annotations__:
+            yield Member(name, f": {cls.__annotations__.get(name, _SLOTS.get((cls.__name__, name), ''))}")
+        else:
+            yield _of_code(name, inspect.getattr_static(cls, name))
+
+
+#: Types of attributes that a class only assigns.
+_SLOTS = {("Text", "codes"): "npt.NDArray[np.int32]", ("Text", "values"): "Sequence[str]"}
+
+
+def _of_code(name: str, found: Any) -> Member:
+    about = inspect.cleandoc(found.__doc__ or "")
+    if isinstance(found, property) or hasattr(found, "attrname"):
+        getter = found.fget if isinstance(found, property) else found.func
+        return Member(name, f": {_Plain(inspect.signature(getter).return_annotation)!r}", about)
+    return Member(name, signature(getattr(found, "__func__", found)), about)
+
+
+def lines() -> Iterator[str]:
+    """One a name, in alphabetical order of the names."""
+    for name in sorted(api.__all__):
+        found = getattr(api, name)
+        if inspect.isclass(found):
+            yield f"class {name}"
+            yield from (f"{name}.{each.name}{each.declared}" for each in members(found))
+        else:
+            yield f"{name}{signature(found)}"
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))

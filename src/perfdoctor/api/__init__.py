@@ -1,0 +1,206 @@
+"""What may other programs import? All of it stands here, and is there as `perfdoctor.NAME` as well.
+
+Public is what `__all__` names: functions with their arguments, and of classes the members that the API page lists. It
+changes as semantic versioning says: nothing is removed or renamed, and no argument gets another meaning, before the
+next major version (before 1.0: the next minor one). Everything else in the package may change with any version.
+
+Times are integer nanoseconds, sizes bytes, shares from 0 to 1. Savings are a step's (of what a program repeats, else of
+all that was recorded: `Diagnosis.unit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np  # noqa: F401 before perfdoctor.model, which would load it with a single thread for its BLAS
+
+from perfdoctor.api.arguments import (
+    AnyPath,
+    Asked,
+    Progress,
+    at_hand,
+    in_words_of_python,
+    listed,
+    local,
+    name_of,
+    questions,
+    selection,
+    user_values,
+)
+from perfdoctor.api.arguments import rules as chosen_rules
+from perfdoctor.api.comparison import Comparison
+from perfdoctor.api.diagnosis import Diagnosis
+from perfdoctor.comparison.records import Contribution, FindingChange
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.columns import Text
+from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
+from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import Saving
+from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+
+if TYPE_CHECKING:
+    from perfdoctor.comparison.records import Snapshot
+
+__all__ = [
+    "Advice", "CodeLine", "Comparison", "Contribution", "Device", "Diagnosis", "FindingChange", "Fix", "Frame",
+    "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep", "Prediction", "Rows", "Saving",
+    "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "read",
+]  # fmt: skip
+
+#: Of classes that the program itself works with, the members that are public. Of all others every one is whose name
+#: has no underscore in front.
+MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "Timeline": (
+        "frames", "recorded", "sources", "devices", "world_size", "thread_names", "notes", "epoch_ns", "ranks",
+        "places", "device_of", "kernels", "copies", "collectives", "calls", "ops", "ranges", "__getitem__",
+    ),
+    "Frame": (
+        "columns", "start_ns", "end_ns", "duration_ns", "name", "text", "floats", "of", "take", "to_numpy",
+        "to_pandas", "__getitem__", "__len__", "__arrow_c_stream__",
+    ),
+    "Text": (
+        "codes", "values", "matches", "equals", "where", "take", "__getitem__", "__len__", "__iter__", "__array__",
+    ),
+    "PerfdoctorError": ("what", "do"),
+    "Saving": ("low", "likely", "high"),
+    "Diagnosis": (
+        "verdict", "findings", "find", "outcomes", "unit", "step_ns", "steps", "time", "kernels", "prediction",
+        "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown", "to_html",
+        "_repr_html_",
+    ),
+    "Comparison": (
+        "verdict", "summary", "change", "interval", "before_ns", "after_ns", "causes", "findings", "notes", "to_json",
+        "to_markdown", "to_html", "_repr_html_",
+    ),
+}  # fmt: skip
+
+#: A run to compare: what `analyze` returned, or where it is.
+AnyRun: TypeAlias = "Diagnosis | AnyPath"
+
+
+def analyze(
+    paths: AnyPath | Sequence[AnyPath],
+    *,
+    rules: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+    what_if: str | Sequence[str] | None = None,
+    range: str | None = None,  # noqa: A002 the command's option has this name
+    steps: int | tuple[int, int] | None = None,
+    process: int | None = None,
+    gpu: str | None = None,
+    peaks: Mapping[str, float] | None = None,
+    tokens_per_step: float | None = None,
+    parameters: float | None = None,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Diagnose what was recorded: what `perfdoctor analyze` does. Nothing is printed, and no file is written.
+
+    >>> diagnosis = perfdoctor.analyze("run/")
+    >>> diagnosis.findings[0].rule
+    'input-wait'
+    >>> perfdoctor.analyze("run/", rules=["input-*", "host-syncs"]).outcomes[0].rule
+    'host-syncs'
+
+    `paths`: a run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
+    `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given. Thresholds that a
+    `pyproject.toml` in the working directory sets apply, as they do for the command.
+    `what_if`: what `prediction` is about, as in `Diagnosis.what_if`.
+    `range`: only the executions of this user range. `steps`: only these steady steps, counted from 1: `(3, 5)`.
+    `process`: which training of a command that ran several, counted from 1.
+    `gpu`, `peaks`: the GPU where the recording does not say: `"H100 SXM"`, `{"bf16": 989e12, "memory": 3.35e12}` in
+    FLOP/s and bytes/s.
+    `tokens_per_step`, `parameters`: for MFU, by GPU and of the model.
+    `cluster`: a Dask scheduler's address, which reads the files of many ranks.
+    `progress`: called with what is done now.
+
+    Raises PerfdoctorError where something cannot be read, or an argument is wrong.
+    """
+    with in_words_of_python():
+        given, rank_readers = listed(paths), _cluster(cluster)
+        asked = Asked(
+            chosen_rules(rules, ignore), questions(what_if), selection(range, steps),
+            user_values(gpu, peaks, tokens_per_step, parameters), process, rank_readers,
+        )  # fmt: skip
+        with at_hand(given, progress, spread=cluster is not None) as files:
+            return Diagnosis(asked.examined(files, progress), name_of(given), local(files))
+
+
+def compare(
+    before: AnyRun | Sequence[AnyRun],
+    after: AnyRun | Sequence[AnyRun],
+    *,
+    range: str | None = None,  # noqa: A002 the command's option has this name
+    steps: int | tuple[int, int] | None = None,
+    gpu: str | None = None,
+    peaks: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """What changed between two versions of a training, and is it more than noise? As `perfdoctor compare`.
+
+    >>> perfdoctor.compare("run/", "run/").verdict
+    'no change'
+
+    Each side is one run, or a sequence of several runs of the same version, from which the noise is then known. A run
+    is what `analyze` returned, what it takes, or a `diagnosis.json`. The other arguments are those of `analyze`.
+
+    Raises PerfdoctorError as `analyze` does, and where the two cannot be compared.
+    """
+    from perfdoctor.comparison.compare import compare as compared  # noqa: PLC0415
+
+    with in_words_of_python():
+        asked = Asked(chosen_rules(None, None), part=selection(range, steps), user_values=user_values(gpu, peaks))
+        first, second = ([_snapshot(run, asked, progress) for run in _runs(side)] for side in (before, after))
+        return Comparison(compared(first, second))
+
+
+def read(
+    paths: AnyPath | Sequence[AnyPath], *, process: int | None = None, progress: Progress | None = None
+) -> Timeline:
+    """What was recorded, as one Timeline: a Frame of columns for each signal, of all ranks and on one clock.
+
+    >>> timeline = perfdoctor.read("run/")
+    >>> kernels = timeline["kernels"]
+    >>> int(kernels.duration_ns.sum()) > 0, len(kernels) == len(kernels.name)
+    (True, True)
+
+    Arguments and errors are those of `analyze`. All ranks are read in full: a gigabyte of JSON takes about two of
+    memory.
+    """
+    from perfdoctor.readers.open import read as read_all  # noqa: PLC0415
+
+    with in_words_of_python(), at_hand(listed(paths), progress) as files:
+        return read_all(local(files), progress, process)
+
+
+def _cluster(named: str | None) -> str | None:
+    if named is None:
+        return None
+    from perfdoctor.scale.cluster import checked  # noqa: PLC0415
+
+    return checked(named)
+
+
+def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
+    if isinstance(side, Sequence) and not isinstance(side, str):
+        return list(side)
+    return [side]
+
+
+def _snapshot(run: AnyRun, asked: Asked, progress: Progress | None) -> Snapshot:
+    """What of one run is compared: of a diagnosis, of a diagnosis.json, or of a recording that is read now."""
+    from perfdoctor.comparison.snapshot import of_document, of_examination  # noqa: PLC0415
+    from perfdoctor.report.json_document import document  # noqa: PLC0415
+    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
+
+    if isinstance(run, Diagnosis):
+        return run._snapshot()  # noqa: SLF001 it is not public
+    given = listed(run)
+    with at_hand(given, progress) as files:
+        here = local(files)
+        if len(here) == 1 and (written := document(name_of(given), here[0])) is not None:
+            return of_document(name_of(given), written, load_rules())
+        return of_examination(name_of(given), asked.examined(files, progress), load_rules(), here)

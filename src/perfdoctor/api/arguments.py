@@ -1,0 +1,210 @@
+"""What do a call's arguments ask for? As the options of the commands, checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import dataclass, regex
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.timeline import UserValues
+from perfdoctor.system.local_paths import is_plain
+from perfdoctor.system.progress import silent
+
+if TYPE_CHECKING:
+    from perfdoctor.diagnosis.prediction import Question
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.system.remote import RemoteFile
+    from perfdoctor.vocabulary.rulebook import Rule
+
+#: A run folder, a folder of traces, a file, an address (`s3://…`) or a pattern of names.
+AnyPath: TypeAlias = "str | os.PathLike[str]"
+#: Called with what is done now, a text at a time.
+Progress: TypeAlias = Callable[[str], None]
+
+#: The options of the commands that are arguments here, where an error names one.
+_OPTION = regex(r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster)\b ?")
+_OTHERWISE = {"peak": "peaks"}
+_PATTERN = regex(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is diagnosed by which rules, and what is asked of it."""
+
+    rules: Sequence[Rule]
+    questions: Sequence[Question] = ()
+    part: Selection = WHOLE_RECORDING
+    user_values: UserValues | None = None
+    process: int | None = None
+    cluster: str | None = None
+
+    def examined(self, paths: Sequence[Path | RemoteFile], progress: Progress | None) -> Examination:
+        """The recordings under these paths, read and diagnosed."""
+        from perfdoctor.diagnosis.engine import examine  # noqa: PLC0415 `read` needs no rules
+        from perfdoctor.scale.read import read_run  # noqa: PLC0415
+
+        run = read_run(
+            paths, progress or silent,
+            process=self.process, selection=self.part, user_values=self.user_values, cluster=self.cluster,
+        )  # fmt: skip
+        return examine(run, self.rules, self.questions)
+
+
+@contextmanager
+def in_words_of_python() -> Iterator[None]:
+    """Errors name arguments, not options of a command: `what_if 'x': there is no such rule`."""
+    try:
+        yield
+    except PerfdoctorError as error:
+        error.what, error.do = (_OPTION.sub(_argument, text) for text in (error.what, error.do))
+        raise
+
+
+def _argument(option: re.Match[str]) -> str:
+    name = _OTHERWISE.get(option[1], option[1].replace("-", "_"))
+    return f"{name} " if option[0].endswith(" ") else name
+
+
+# --- recordings ------------------------------------------------------------------------------------------------------
+
+
+def listed(paths: AnyPath | Sequence[AnyPath]) -> list[str]:
+    """One or several paths, as texts."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not given:
+        raise UsageError("no path is given", do="Give a run folder, a folder of traces, or files.")
+    return [os.fspath(path) for path in given]
+
+
+@contextmanager
+def at_hand(
+    paths: Sequence[str], progress: Progress | None, *, spread: bool = False
+) -> Iterator[Sequence[Path | RemoteFile]]:
+    """The same on this machine: what lies elsewhere is fetched, unless workers read it themselves (`spread`)."""
+    with ExitStack() as stack:
+        if all(map(is_plain, paths)):
+            yield [Path(path) for path in paths]
+        else:
+            from perfdoctor.system import remote  # noqa: PLC0415 most recordings are here
+
+            yield stack.enter_context(remote.at_hand(paths, progress or silent, spread=spread))
+
+
+def name_of(paths: Sequence[str]) -> str:
+    """What was given, without passwords."""
+    if not any("://" in path for path in paths):
+        return ", ".join(paths)
+    from perfdoctor.system.remote import is_url, shown  # noqa: PLC0415
+
+    return ", ".join(shown(path) if is_url(path) else path for path in paths)
+
+
+def local(paths: Sequence[Path | RemoteFile]) -> list[Path]:
+    return [path for path in paths if isinstance(path, Path)]
+
+
+# --- rules and questions ---------------------------------------------------------------------------------------------
+
+
+def rules(only: str | Sequence[str] | None, ignored: str | Sequence[str] | None) -> list[Rule]:
+    """Those that are asked for, with the thresholds of the pyproject.toml in the working directory."""
+    from perfdoctor.vocabulary.rulebook import load_rules, with_overrides  # noqa: PLC0415
+
+    known = load_rules()
+    wanted = set(known) if only is None else _matching(only, known, "rules")
+    wanted -= set() if ignored is None else _matching(ignored, known, "ignore")
+    if not wanted:
+        raise UsageError("rules and ignore leave no rule", do="Ask for one at least, or leave both out.")
+    return [rule for name, rule in with_overrides(known, Path.cwd()).items() if name in wanted]
+
+
+def _matching(patterns: str | Sequence[str], known: Mapping[str, Rule], argument: str) -> set[str]:
+    """The ids that fit any of these ids or patterns. Raises UsageError for one that fits none."""
+    found: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        fitting = {name for name in known if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise UsageError(f"{argument}: there is no rule {pattern!r}", do=_near(pattern, known))
+        found |= fitting
+    return found
+
+
+def _near(name: str, known: Mapping[str, Rule]) -> str:
+    import difflib  # noqa: PLC0415
+
+    near = [] if _PATTERN.search(name) else difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    return f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
+
+
+def questions(asked: str | Sequence[str] | None) -> tuple[Question, ...]:
+    """What `what_if` asks: `"input-wait, launch-bound=50%"`, or a list of such."""
+    if asked is None:
+        return ()
+    from perfdoctor.diagnosis import questions as what_if  # noqa: PLC0415
+    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
+
+    return what_if.questions(asked if isinstance(asked, str) else ", ".join(asked), load_rules())
+
+
+# --- a part, and what the recording does not say ---------------------------------------------------------------------
+
+
+def selection(range_name: str | None, steps: int | tuple[int, int] | None) -> Selection:
+    """The part that `range` and `steps` name; the whole recording without them."""
+    if range_name is not None and not range_name.strip():
+        raise UsageError("range names nothing", do='Give the name of a recorded range: range="forward".')
+    first, last = (1, 1) if steps is None else (steps, steps) if isinstance(steps, int) else steps
+    if not 1 <= first <= last:
+        raise UsageError(
+            f"steps={steps}: that names no steps", do="Give the first and the last one, counted from 1: steps=(3, 5)."
+        )
+    return Selection(range_name or "", None if steps is None else (first, last))
+
+
+def user_values(
+    gpu: str | None,
+    peaks: Mapping[str, float] | None,
+    tokens_per_step: float | None = None,
+    parameters: float | None = None,
+) -> UserValues | None:
+    """What the recording does not say; None where nothing is given."""
+    if gpu is None and not peaks and tokens_per_step is None and parameters is None:
+        return None
+    from perfdoctor.hardware.peaks import the_one_named  # noqa: PLC0415 few calls name a GPU
+
+    if parameters is not None and tokens_per_step is None:
+        raise UsageError(
+            "parameters needs tokens_per_step", do="Give both: a step's model FLOP are 6 · parameters · tokens."
+        )
+    return UserValues(
+        gpu=the_one_named(gpu).name if gpu is not None else "",
+        peaks={name: _peak(name, rate) for name, rate in (peaks or {}).items()},
+        tokens_per_step=_count("tokens_per_step", tokens_per_step),
+        parameters=_count("parameters", parameters),
+    )
+
+
+def _peak(name: str, rate: float) -> float:
+    from perfdoctor.hardware.peaks import LEAST_RATE, SETTABLE  # noqa: PLC0415
+
+    if name not in SETTABLE:
+        raise UsageError(f"peaks: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
+    if not (math.isfinite(rate) and rate >= LEAST_RATE):
+        raise UsageError(f"peaks: {name}={rate} is no rate", do='Give FLOP/s or bytes/s: {"bf16": 989e12}.')
+    return float(rate)
+
+
+def _count(name: str, count: float | None) -> float:
+    if count is None:
+        return 0.0
+    if not (math.isfinite(count) and count > 0):
+        raise UsageError(f"{name}={count}: that is no number above zero", do="Give one, or leave it out.")
+    return float(count)

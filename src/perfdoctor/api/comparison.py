@@ -1,0 +1,91 @@
+"""What does `perfdoctor.compare` return?"""
+
+from __future__ import annotations
+
+from perfdoctor.comparison import records
+from perfdoctor.comparison.records import Contribution, FindingChange, StepChange, Verdict
+
+
+class Comparison:
+    """What changed between two versions of a training. Made by `compare`.
+
+    All numbers are of the mean step, or of an item (a sample, a token) where batches are known and differ.
+    """
+
+    def __init__(self, comparison: records.Comparison) -> None:
+        self._comparison = comparison
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.summary}>"
+
+    @property
+    def verdict(self) -> Verdict:
+        """`slower`, `faster`, `no change` or `too noisy`."""
+        return self._comparison.judged.verdict
+
+    @property
+    def summary(self) -> str:
+        """The first line of a report: what became of the step, and between which bounds."""
+        from perfdoctor.report.comparison import words  # noqa: PLC0415
+
+        return words.verdict(self._comparison)
+
+    @property
+    def change(self) -> float:
+        """After over before, less 1: -0.1 is 10 % shorter."""
+        return self._comparison.judged.change
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of `change`; None where a side has a single step."""
+        judged: StepChange = self._comparison.judged
+        return None if judged.low is None or judged.high is None else (judged.low, judged.high)
+
+    @property
+    def before_ns(self) -> int:
+        """The mean step before, as recorded."""
+        return self._comparison.before_ns
+
+    @property
+    def after_ns(self) -> int:
+        """The mean step after, as recorded."""
+        return self._comparison.after_ns
+
+    @property
+    def causes(self) -> tuple[Contribution, ...]:
+        """What each part of the step brings to the difference: they sum to it exactly."""
+        return self._comparison.causes
+
+    @property
+    def findings(self) -> tuple[FindingChange, ...]:
+        """Which findings are fixed, new or remaining."""
+        return self._comparison.findings
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out or is not certain, a sentence each."""
+        return self._comparison.notes
+
+    def to_json(self) -> str:
+        """What `perfdoctor compare --json` writes (docs/json.md): keys are added, never renamed."""
+        from perfdoctor.report.comparison import json_report  # noqa: PLC0415
+
+        return json_report.render(self._comparison)
+
+    def to_markdown(self) -> str:
+        """GitHub Markdown, for a pull request."""
+        from perfdoctor.report.comparison import markdown  # noqa: PLC0415
+
+        return markdown.render(self._comparison)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict and where the difference comes from. It loads nothing."""
+        from perfdoctor.report import notebook  # noqa: PLC0415
+
+        return notebook.render_comparison(self._comparison)
+
+    def to_html(self) -> str:
+        """One page that loads nothing; without the two timelines that `perfdoctor compare --html` has."""
+        from perfdoctor.report.comparison import html  # noqa: PLC0415
+
+        return html.render(self._comparison, {})

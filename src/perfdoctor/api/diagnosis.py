@@ -1,0 +1,162 @@
+"""What does `perfdoctor.analyze` return?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdoctor.api.arguments import in_words_of_python, questions
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
+from perfdoctor.records.findings import Advice, Outcome
+from perfdoctor.records.predictions import Prediction
+from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+
+if TYPE_CHECKING:
+    from perfdoctor.comparison.records import Snapshot
+    from perfdoctor.diagnosis.records import Examination
+
+
+class Diagnosis:
+    """What is wrong with a run, what to change, and what that brings. Made by `analyze`.
+
+    In a notebook it is shown with its findings and the parts of the step.
+    """
+
+    def __init__(self, examination: Examination, name: str = "", paths: Sequence[Path] = ()) -> None:
+        self._examination, self._name, self._paths = examination, name, tuple(paths)
+
+    def _snapshot(self) -> Snapshot:
+        """What a comparison knows of it."""
+        from perfdoctor.comparison.snapshot import of_examination  # noqa: PLC0415
+        from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
+
+        return of_examination(self._name, self._examination, load_rules(), self._paths)
+
+    def __repr__(self) -> str:
+        findings = ", ".join(advice.rule for advice in self.findings)
+        return f"<Diagnosis of {self._name}: {self.verdict} Findings: {findings or 'none'}>"
+
+    @property
+    def verdict(self) -> str:
+        """The first line of a report: the costliest finding and its predicted saving, or why there is none."""
+        from perfdoctor.report.words.wording import verdict  # noqa: PLC0415
+
+        return verdict(self._examination.diagnosis)
+
+    @property
+    def findings(self) -> tuple[Advice, ...]:
+        """The ranked causes, costliest first; their symptoms are inside, in `Advice.symptoms`."""
+        return self._examination.diagnosis.findings
+
+    def find(self, rule: str) -> Advice | None:
+        """The first finding of this rule, also among symptoms; None where it found nothing."""
+        return next((advice for advice in _each(self.findings) if advice.rule == rule), None)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of each rule. Skipped, as the recording lacks what it needs, does not mean clear."""
+        return self._examination.diagnosis.outcomes
+
+    @property
+    def unit(self) -> str:
+        """What numbers "per step" are for one of: `step`, `iteration`, `execution`; "" for all that was recorded."""
+        return self._examination.diagnosis.basis.noun
+
+    @property
+    def step_ns(self) -> int:
+        """The length of the step of which savings are a share: without a recorder, where that is known."""
+        return self._examination.diagnosis.base_ns
+
+    @property
+    def steps(self) -> StepStats:
+        """How the steps were found, and how long they are."""
+        return self._examination.diagnosis.steps
+
+    @property
+    def time(self) -> tuple[TimeSplit, ...]:
+        """Where the time of each rank and device went, in the analysed steps: parts that sum up exactly."""
+        return self._examination.diagnosis.time
+
+    @property
+    def kernels(self) -> tuple[KernelRow, ...]:
+        """All executions of each kernel's name in the analysed steps, longest first."""
+        return self._examination.diagnosis.kernels
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """The step with all worthwhile fixes, or with those that `what_if` asked for; None without any."""
+        return self._examination.diagnosis.prediction
+
+    @property
+    def gpus(self) -> tuple[GpuInfo, ...]:
+        """The GPUs that were recorded."""
+        return self._examination.diagnosis.gpus
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the job has; more than were recorded, maybe."""
+        return self._examination.diagnosis.world_size
+
+    @property
+    def sources(self) -> tuple[SourceInfo, ...]:
+        """The files that were read."""
+        return self._examination.diagnosis.sources
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out or is not certain, a sentence each."""
+        return self._examination.diagnosis.notes
+
+    @property
+    def timeline(self) -> Timeline:
+        """What was read, as `read` returns it; of a job of many ranks only those that were read in full."""
+        return self._examination.run.timeline
+
+    def what_if(self, asked: str | Sequence[str]) -> Prediction:
+        """The step with exactly these findings fixed together, simulated on the recording; nothing is read again.
+
+        >>> prediction = perfdoctor.analyze("run/").what_if("input-wait=50%")
+        >>> prediction.step_ns[1] < prediction.now_ns
+        True
+
+        Fixes of what was found (`"input-wait"`, `"launch-bound=50%"`, `"fp32-matmuls=bf16"`), or another size of the
+        run: `"batch=2x"`, `"ranks=8"`, `"synthetic-data"`. Raises PerfdoctorError where that cannot be simulated.
+        """
+        from perfdoctor.diagnosis.engine import predicted  # noqa: PLC0415
+
+        with in_words_of_python():
+            return predicted(self._examination, questions(asked))
+
+    def to_json(self) -> str:
+        """What `--json` writes (docs/json.md): keys are added, never renamed."""
+        from perfdoctor.report import json_report  # noqa: PLC0415
+
+        return json_report.render(self._examination.diagnosis)
+
+    def to_markdown(self) -> str:
+        """GitHub Markdown, for an issue or a pull request."""
+        from perfdoctor.report import markdown  # noqa: PLC0415
+
+        return markdown.render(self._examination.diagnosis)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the findings and the parts of the step. It loads nothing and runs no script."""
+        from perfdoctor.report import notebook  # noqa: PLC0415
+
+        return notebook.render(self._examination.diagnosis)
+
+    def to_html(self) -> str:
+        """The whole report with its timeline and tables: one page that loads nothing."""
+        from perfdoctor.report import html  # noqa: PLC0415
+        from perfdoctor.views.build import views  # noqa: PLC0415
+
+        run, diagnosis = self._examination.run, self._examination.diagnosis
+        return html.render(diagnosis, views(run, diagnosis))
+
+
+def _each(findings: Sequence[Advice]) -> Iterator[Advice]:
+    for advice in findings:
+        yield advice
+        yield from _each(advice.symptoms)

@@ -1,0 +1,158 @@
+"""A call from Python says what the command says, and refuses what the command refuses, in words of arguments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from folders import FIXTURES
+from recorded import recording
+from report.samples import SAMPLES
+from typer.testing import CliRunner
+
+import perfdoctor
+from perfdoctor.cli.main import app
+
+ONE = FIXTURES / "input-bound-single-process" / "torch"
+RANKS = FIXTURES / "straggler" / "torch"
+
+
+@pytest.fixture(scope="module")
+def diagnosis() -> perfdoctor.Diagnosis:
+    return perfdoctor.analyze(ONE)
+
+
+def of_command(*arguments: str) -> str:
+    return CliRunner().invoke(app, ["analyze", *arguments, "--no-html"], prog_name="perfdoctor").stdout
+
+
+@pytest.mark.parametrize("path", [ONE, RANKS, FIXTURES / "cuda-graphs" / "nsys"], ids=lambda path: path.parent.name)
+def test_json_and_markdown_are_those_of_the_command(path: Path) -> None:
+    diagnosis = perfdoctor.analyze(path)
+    assert diagnosis.to_json() == of_command(str(path), "--json", "-")
+    assert diagnosis.to_markdown() == of_command(str(path), "--format", "markdown")
+
+
+def test_fields_are_those_of_the_json(diagnosis: perfdoctor.Diagnosis) -> None:
+    document = json.loads(diagnosis.to_json())
+    assert [outcome.rule for outcome in diagnosis.outcomes] == [each["rule"] for each in document["outcomes"]]
+    assert diagnosis.findings[0].saving_ns_per_step.likely == document["findings"][0]["saving_ns_per_step"]["likely"]
+    assert [split.window_ns for split in diagnosis.time] == [each["window_ns"] for each in document["time"]]
+    assert diagnosis.steps.median_ns == document["run"]["steps"]["median_ns"]
+    assert diagnosis.unit == "step"
+    assert diagnosis.verdict.startswith("Training waits for data")
+    assert diagnosis.find("input-wait") == diagnosis.findings[0]
+    assert diagnosis.find("pageable-copies") is None
+    symptom = SAMPLES["input_bound"].findings[0].symptoms[0]
+    of_sample = perfdoctor.Diagnosis(replace(diagnosis._examination, diagnosis=SAMPLES["input_bound"]))
+    assert of_sample.find(symptom.rule) == symptom
+
+
+def test_another_question_has_the_answer_of_a_new_analysis(diagnosis: perfdoctor.Diagnosis) -> None:
+    anew = perfdoctor.analyze(ONE, what_if="input-wait=50%")
+    assert diagnosis.what_if("input-wait=50%") == anew.prediction
+    assert diagnosis.what_if(["input-wait=50%"]) == anew.prediction
+    assert diagnosis.prediction != anew.prediction
+
+
+def test_only_the_rules_asked_for_are_checked() -> None:
+    found = perfdoctor.analyze(ONE, rules=["input-wait", "*-copies"], ignore="exposed-*")
+    checked = [outcome.rule for outcome in found.outcomes]
+    assert "input-wait" in checked
+    assert "pageable-copies" in checked
+    assert "exposed-copies" not in checked
+    assert all(rule == "input-wait" or rule.endswith("-copies") for rule in checked)
+
+
+def test_a_part_of_the_steps_is_that_of_the_command() -> None:
+    assert perfdoctor.analyze(ONE, steps=(2, 3)).to_json() == of_command(str(ONE), "--steps", "2..3", "--json", "-")
+    assert perfdoctor.analyze(ONE, steps=2).to_json() == of_command(str(ONE), "--steps", "2", "--json", "-")
+    values = ["--gpu", "H100 SXM", "--peak", "bf16=500T", "--tokens-per-step", "16k", "--parameters", "7B"]
+    given = perfdoctor.analyze(ONE, gpu="H100 SXM", peaks={"bf16": 5e14}, tokens_per_step=16e3, parameters=7e9)
+    assert given.to_json() == of_command(str(ONE), *values, "--json", "-")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "do"),
+    [
+        ({"rules": "input-wiat"}, "rules: there is no rule 'input-wiat'", "Did you mean input-wait"),
+        ({"ignore": ["no-such-*"]}, "ignore: there is no rule 'no-such-*'", "`perfdoctor rules`"),
+        ({"rules": "input-wait", "ignore": "*"}, "rules and ignore leave no rule", ""),
+        ({"what_if": "input-wiat"}, "what_if 'input-wiat': there is no such rule", "Did you mean input-wait"),
+        ({"what_if": "garbage-collection"}, "what_if garbage-collection: not found in this recording", ""),
+        ({"steps": (3, 2)}, "steps=(3, 2): that names no steps", "steps=(3, 5)"),
+        ({"range": " "}, "range names nothing", ""),
+        ({"gpu": "Z99"}, "gpu 'Z99' names no single GPU", "peaks bf16=989T"),
+        ({"peaks": {"bf61": 1e15}}, "peaks: there is no peak 'bf61'", "bf16"),
+        ({"peaks": {"bf16": 989}}, "peaks: bf16=989 is no rate", ""),
+        ({"parameters": 7e9}, "parameters needs tokens_per_step", ""),
+        ({"tokens_per_step": -1}, "tokens_per_step=-1: that is no number above zero", ""),
+        ({"process": 1}, "process 1: what was given is no folder of perfdoctor run", "Leave out process"),
+        ({"cluster": "here"}, "cluster here: that names no Dask cluster", "cluster tcp://"),
+    ],
+)
+def test_a_wrong_argument_is_one_error_that_names_it(arguments: dict[str, object], what: str, do: str) -> None:
+    with pytest.raises(perfdoctor.PerfdoctorError) as error:
+        perfdoctor.analyze(ONE, **arguments)  # type: ignore[arg-type]
+    assert error.value.what.startswith(what)
+    assert do in error.value.do
+    assert "--" not in error.value.what + error.value.do
+    assert str(error.value) == f"{error.value.what} → {error.value.do}"
+
+
+def test_what_cannot_be_read_is_the_same_error() -> None:
+    for call in (perfdoctor.analyze, perfdoctor.read):
+        with pytest.raises(perfdoctor.PerfdoctorError, match="no-such-folder"):
+            call("no-such-folder")
+        with pytest.raises(perfdoctor.PerfdoctorError, match="no path is given"):
+            call([])
+
+
+def test_a_comparison_takes_recordings_diagnoses_and_their_json(
+    tmp_path: Path, diagnosis: perfdoctor.Diagnosis
+) -> None:
+    written = tmp_path / "diagnosis.json"
+    written.write_text(diagnosis.to_json(), "utf-8")
+    slower = FIXTURES / "input-bound-workers" / "torch"
+    results = [perfdoctor.compare(before, slower) for before in (ONE, diagnosis, written)]
+    assert {result.verdict for result in results} == {results[0].verdict}
+    assert {result.before_ns for result in results[:2]} == {results[0].before_ns}
+    assert sum(cause.delta_ns for cause in results[0].causes) == results[0].after_ns - results[0].before_ns
+    assert json.loads(results[0].to_json())["verdict"] == results[0].verdict
+    assert results[0].summary.removesuffix(".") in results[0].to_html()
+    several = perfdoctor.compare([diagnosis, ONE], [slower, slower])
+    assert json.loads(several.to_json())["step"]["before"]["runs"] == 2
+
+
+def test_what_is_read_is_what_is_diagnosed(diagnosis: perfdoctor.Diagnosis) -> None:
+    timeline = perfdoctor.read([str(ONE)])
+    expected = recording(ONE).timeline
+    assert timeline.recorded == expected.recorded
+    assert all(
+        (timeline["kernels"][name] == expected["kernels"][name]).all() for name in ("start_ns", "end_ns", "stream")
+    )
+    assert len(diagnosis.timeline["kernels"]) == len(timeline["kernels"])
+    assert repr(timeline).startswith("<Timeline of 1 rank: ")
+    assert len(repr(timeline)) < 500
+
+
+def test_progress_is_told() -> None:
+    said: list[str] = []
+    perfdoctor.analyze(ONE, rules="input-wait", progress=said.append)
+    assert any(text.startswith("Reading ") for text in said)
+
+
+def test_a_script_without_a_guard_may_read_many_ranks(tmp_path: Path) -> None:
+    """Processes that read for us must not run the script again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import perfdoctor\nprint('once')\nprint(perfdoctor.analyze({str(RANKS)!r}, cluster=None).world_size)\n"
+        "from perfdoctor.scale.read import read_run\nfrom pathlib import Path\n"
+        f"print(len(read_run([Path({str(RANKS)!r})], lambda _: None, most_in_full=1).ranks))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split().count("once") == 1

@@ -1,0 +1,81 @@
+"""What is public stays, is documented, and is loaded only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+
+import pytest
+from folders import ROOT
+from public_api import lines
+
+import perfdoctor
+from perfdoctor import api
+
+KEPT = ROOT / "tests" / "public_api.txt"
+
+
+def test_names_signatures_and_fields_change_only_on_purpose() -> None:
+    now, kept = list(lines()), KEPT.read_text("utf-8").splitlines()
+    removed, added = sorted(set(kept) - set(now)), sorted(set(now) - set(kept))
+    assert (removed, added) == ([], []), (
+        f"The public API changed. Gone: {removed}. New: {added}. If that is meant, say so in CHANGELOG.md, and run: "
+        "python scripts/public_api.py > tests/public_api.txt"
+    )
+    assert now == kept
+
+
+def test_every_public_name_is_that_of_the_package_and_of_its_module() -> None:
+    assert set(perfdoctor.__all__) >= set(api.__all__)
+    assert all(getattr(perfdoctor, name) is getattr(api, name) for name in api.__all__)
+    assert set(perfdoctor.__all__) <= set(dir(perfdoctor))
+
+
+def test_every_public_class_and_function_says_what_it_is() -> None:
+    lacking = [name for name in api.__all__ if not (getattr(api, name).__doc__ or "").strip()]
+    assert lacking == []
+
+
+def test_another_name_is_an_attribute_error_that_loads_nothing() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'analyse'"):
+        getattr(perfdoctor, "analyse")  # noqa: B009
+    assert importlib.import_module("perfdoctor.cli") is not None
+
+
+def test_importing_it_loads_nothing_else() -> None:
+    program = "import sys; before = set(sys.modules); import perfdoctor; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["perfdoctor"]
+
+
+def test_diagnosing_from_python_leaves_numpy_its_threads_and_loads_no_command() -> None:
+    program = """
+import os, sys
+import perfdoctor
+perfdoctor.analyze
+assert "OPENBLAS_NUM_THREADS" not in os.environ
+assert sys.modules["numpy"]
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    order = done.stdout.split()
+    assert order.index("numpy") < order.index("perfdoctor.model")
+    assert not loaded & {"typer", "rich", "torch", "pandas", "nanoarrow", "jinja2", "perfdoctor.cli"}
+
+
+def test_the_list_of_members_names_only_what_is_there() -> None:
+    for name, members in api.MEMBERS.items():
+        missing = [
+            each
+            for each in members
+            if not re.search(rf"^{name}\.{re.escape(each)}\b", KEPT.read_text("utf-8"), re.MULTILINE)
+        ]
+        assert missing == [], name
