@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.rulebook import Rule, load_rules
 from perfdoctor.vocabulary.signals import NEEDS, SIGNALS, need_label
 
 sys.path.insert(0, str(Path(__file__).parent))
-from public_api import Member, members, names, signature
+from public_api import ALIASES, Member, members, names, signature
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -150,13 +150,13 @@ def _api() -> str:
     parts = [
         "# API\n",
         _marked(inspect.getdoc(api) or ""),
-        "All of it is there as `perfdoctor.NAME`, too. [From Python](python.md) shows how it is used.\n",
+        "[From Python](python.md) shows how it is used.\n",
     ]
     for name in names():
         found = getattr(api, name)
         parts.append(f"## {name}\n")
         parts += _api_class(found) if inspect.isclass(found) else _api_function(name, found)
-    return "\n".join([*parts, "## Signals\n", *_signals()])
+    return "\n".join([*parts, "## Types\n", *_types(), "## Signals\n", *_signals()])
 
 
 def _api_function(name: str, function: object) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _api_class(cls: type) -> Iterator[str]:
         yield ""
     for each in every:
         if each.about:
-            yield f"### {cls.__name__}.{each.name} {{: #{cls.__name__.lower()}.{each.name.lower()} }}\n"
+            yield f"### `{cls.__name__}.{each.name}`\n"
             yield f"```python\n{_called(each)}\n```\n"
             yield _marked(each.about)
 
@@ -209,6 +209,12 @@ _LONGEST_LINE = 100
 def _marked(text: str) -> str:
     """A docstring as Markdown: examples become blocks of code, single line breaks stay in the paragraph."""
     return _OPTIONAL_DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text) + "\n"
+
+
+def _types() -> Iterator[str]:
+    yield "| name | means |\n| --- | --- |"
+    yield from (f"| `{name}` | {_code(meaning.replace('typing.', ''))} |" for name, meaning in ALIASES.items())
+    yield ""
 
 
 def _signals() -> Iterator[str]:

@@ -11,6 +11,28 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perfdoctor import api
+from perfdoctor.comparison.records import Fate, FindingFate, Verdict
+from perfdoctor.model.steps import Confidence, FoundBy
+from perfdoctor.records.findings import Status, Value
+
+#: What types in signatures and fields mean that have a name and no class of their own.
+ALIASES = {
+    "AnyPath": "str | os.PathLike[str]",
+    "AnyRun": "Diagnosis | AnyPath",
+    "Column": "numpy array | Text, one element a row",
+    "Confidence": f"{Confidence}",
+    "Evidence": "Measure | Rows | Span",
+    "Fate": f"{Fate}",
+    "FindingFate": f"{FindingFate}",
+    "Floats": "numpy array of float64",
+    "FoundBy": f"{FoundBy}",
+    "Ints": "numpy array of int64",
+    "Mask": "numpy array of bool, one element a row",
+    "Progress": "Callable[[str], None]",
+    "Status": f"{Status}",
+    "Value": f"{Value}",
+    "Verdict": f"{Verdict}",
+}
 
 
 class Member(NamedTuple):
@@ -87,6 +109,7 @@ def lines() -> Iterator[str]:
             yield from (f"{name}.{each.name}{each.declared}" for each in members(found))
         else:
             yield f"{name}{signature(found)}"
+    yield from (f"type {name} = {meaning}" for name, meaning in ALIASES.items())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
+import perfdoctor
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
 from perfdoctor.report import terminal
@@ -62,6 +63,13 @@ def take(page: Page, out: Path) -> None:
         page.screenshot(path=out / f"{name}.png")
 
 
+def notebook(traces: Path) -> str:
+    """A cell, and what a notebook shows below it."""
+    call = f'perfdoctor.analyze("{traces.name}/")'
+    style = "margin:0 0 10px;padding:6px 8px;border:1px solid #ccc;background:#f7f7f7;font:13px monospace"
+    return f'<body style="margin:16px"><div style="{style}">{call}</div>{perfdoctor.analyze(traces)._repr_html_()}'
+
+
 def main() -> int:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES
     out.mkdir(parents=True, exist_ok=True)
@@ -79,6 +87,9 @@ def main() -> int:
         shell = browser.new_page(viewport={"width": 1092, "height": 900})
         shell.set_content(terminal_text(traces))
         shell.locator("svg").screenshot(path=out / "terminal.png")
+        cell = browser.new_page(viewport={"width": 940, "height": 640})
+        cell.set_content(notebook(traces))
+        cell.screenshot(path=out / "notebook.png")
         for name, size, scheme in (("dark", SCREEN, "dark"), ("phone", PHONE, "light")):
             other = browser.new_page(viewport=size, color_scheme=scheme)
             other.goto(page_file.as_uri())

@@ -8,9 +8,12 @@ TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes long
 if TYPE_CHECKING:
     from perfdoctor.api import (
         Advice,
+        Bound,
         CodeLine,
         Comparison,
         Contribution,
+        Derivation,
+        DerivedInput,
         Device,
         Diagnosis,
         FindingChange,
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
         Prediction,
         Rows,
         Saving,
+        Scaling,
         Source,
         SourceInfo,
         Span,
@@ -39,9 +43,10 @@ if TYPE_CHECKING:
 
 #: What is public: as in `perfdoctor.api`.
 __all__ = [
-    "Advice", "CodeLine", "Comparison", "Contribution", "Device", "Diagnosis", "FindingChange", "Fix", "Frame",
-    "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep", "Prediction", "Rows", "Saving",
-    "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "read",
+    "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
+    "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
+    "Prediction", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit",
+    "Timeline", "analyze", "compare", "read",
 ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ def test_json_and_markdown_are_those_of_the_command(path: Path) -> None:
     diagnosis = perfdoctor.analyze(path)
     assert diagnosis.to_json() == of_command(str(path), "--json", "-")
     assert diagnosis.to_markdown() == of_command(str(path), "--format", "markdown")
+    assert diagnosis.to_brief() == of_command(str(path), "--format", "brief")
 
 
 def test_fields_are_those_of_the_json(diagnosis: perfdoctor.Diagnosis) -> None:

@@ -9,11 +9,16 @@ import sys
 
 import pytest
 from folders import ROOT
-from public_api import lines
+from public_api import ALIASES, lines
 
 import perfdoctor
 from perfdoctor import api
 
+#: Names of Python's, numpy's and pandas' in types.
+ELSEWHERE = """
+int float str bool None Any object tuple dict list Literal Mapping Sequence Callable Iterator os PathLike npt NDArray np
+int32 generic bool_ DTypeLike pd DataFrame re Pattern frozenset
+"""
 KEPT = ROOT / "tests" / "public_api.txt"
 
 
@@ -36,6 +41,18 @@ def test_every_public_name_is_that_of_the_package_and_of_its_module() -> None:
 def test_every_public_class_and_function_says_what_it_is() -> None:
     lacking = [name for name in api.__all__ if not (getattr(api, name).__doc__ or "").strip()]
     assert lacking == []
+
+
+def test_every_type_in_what_is_public_is_public_itself() -> None:
+    known = {*api.__all__, *ALIASES, *ELSEWHERE.split()}
+    for line in lines():
+        declared = (
+            re.sub(r"'[^']*'|\b\w+(?=:)", "", re.split(r"[:(=]", line, maxsplit=1)[-1])
+            if not line.startswith(("class ", "type "))
+            else ""
+        )
+        unknown = {name for name in re.findall(r"[A-Za-z_]\w+", declared) if name not in known}
+        assert unknown == set(), line
 
 
 def test_another_name_is_an_attribute_error_that_loads_nothing() -> None:

@@ -35,9 +35,10 @@ from perfdoctor.comparison.records import Contribution, FindingChange
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
-from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.records import Snapshot
 
 __all__ = [
-    "Advice", "CodeLine", "Comparison", "Contribution", "Device", "Diagnosis", "FindingChange", "Fix", "Frame",
-    "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep", "Prediction", "Rows", "Saving",
-    "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "read",
+    "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
+    "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
+    "Prediction", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit",
+    "Timeline", "analyze", "compare", "read",
 ]  # fmt: skip
 
 #: Of classes that the program itself works with, the members that are public. Of all others every one is whose name
@@ -68,12 +70,12 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "Saving": ("low", "likely", "high"),
     "Diagnosis": (
         "verdict", "findings", "find", "outcomes", "unit", "step_ns", "steps", "time", "kernels", "prediction",
-        "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown", "to_html",
-        "_repr_html_",
+        "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown", "to_brief",
+        "to_html", "_repr_html_",
     ),
     "Comparison": (
         "verdict", "summary", "change", "interval", "before_ns", "after_ns", "causes", "findings", "notes", "to_json",
-        "to_markdown", "to_html", "_repr_html_",
+        "to_markdown", "to_brief", "to_html", "_repr_html_",
     ),
 }  # fmt: skip
 
@@ -105,17 +107,18 @@ def analyze(
     >>> perfdoctor.analyze("run/", rules=["input-*", "host-syncs"]).outcomes[0].rule
     'host-syncs'
 
-    `paths`: a run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
-    `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given. Thresholds that a
-    `pyproject.toml` in the working directory sets apply, as they do for the command.
-    `what_if`: what `prediction` is about, as in `Diagnosis.what_if`.
-    `range`: only the executions of this user range. `steps`: only these steady steps, counted from 1: `(3, 5)`.
-    `process`: which training of a command that ran several, counted from 1.
-    `gpu`, `peaks`: the GPU where the recording does not say: `"H100 SXM"`, `{"bf16": 989e12, "memory": 3.35e12}` in
-    FLOP/s and bytes/s.
-    `tokens_per_step`, `parameters`: for MFU, by GPU and of the model.
-    `cluster`: a Dask scheduler's address, which reads the files of many ranks.
-    `progress`: called with what is done now.
+    * `paths`: a run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
+    * `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given. Thresholds that a
+      `pyproject.toml` in the working directory sets apply, as they do for the command.
+    * `what_if`: what `prediction` is about, as in `Diagnosis.what_if`.
+    * `range`: only the executions of this user range. `steps`: only these steady steps, counted from 1: `(3, 5)`.
+    * `process`: which training of a command that ran several, counted from 1.
+    * `gpu`, `peaks`: the GPU where the recording does not say: `"H100 SXM"`, `{"bf16": 989e12, "memory": 3.35e12}` in
+      FLOP/s and bytes/s.
+    * `tokens_per_step`: tokens or samples that one GPU trains on in a step; with `parameters`, those of the model, the
+      model FLOP of a step follow, and MFU.
+    * `cluster`: a Dask scheduler's address, which reads the files of many ranks.
+    * `progress`: called with what is done now.
 
     Raises PerfdoctorError where something cannot be read, or an argument is wrong.
     """

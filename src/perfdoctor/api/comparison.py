@@ -78,6 +78,12 @@ class Comparison:
 
         return markdown.render(self._comparison)
 
+    def to_brief(self) -> str:
+        """Less than 60 lines of plain text, to be pasted where people ask for help: what `--format brief` prints."""
+        from perfdoctor.report.comparison import brief  # noqa: PLC0415
+
+        return brief.render(self._comparison)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict and where the difference comes from. It loads nothing."""
         from perfdoctor.report import notebook  # noqa: PLC0415

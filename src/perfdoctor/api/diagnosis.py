@@ -141,6 +141,12 @@ class Diagnosis:
 
         return markdown.render(self._examination.diagnosis)
 
+    def to_brief(self) -> str:
+        """Less than 60 lines of plain text, to be pasted where people ask for help: what `--format brief` prints."""
+        from perfdoctor.report import brief  # noqa: PLC0415
+
+        return brief.render(self._examination.diagnosis)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the findings and the parts of the step. It loads nothing and runs no script."""
         from perfdoctor.report import notebook  # noqa: PLC0415
