@@ -44,7 +44,7 @@ def checked(before, after, name="main", limit=LIMIT, sources=None):
 
 
 def with_finding(found):
-    new = FindingChange(POISON, POISON, "new", 0.0, 4e6, LINE)
+    new = FindingChange(POISON, POISON, "new", 0.0, 4e6, LINE, POISON)
     return replace(found, comparison=replace(found.comparison, findings=(new,), notes=(POISON,)))
 
 
@@ -145,6 +145,17 @@ def test_sarif_is_valid_and_names_the_rule_of_each_result(checks, schema, kind):
     (run,) = document["runs"]
     assert {each["ruleId"] for each in run["results"]} <= {each["id"] for each in run["tool"]["driver"]["rules"]}
     assert run["invocations"][0]["exitCode"] == (3 if checks[kind].failed else 0)
+
+
+def test_sarif_says_where_a_rule_lies_that_does_not_come_with_perfdoctor(checks):
+    found = checks["regression"]
+    own = replace(found.comparison.findings[0], rule="acme/slow-add", origin="perf/my rules")
+    comparison = replace(found.comparison, findings=(own, replace(own, rule="host-work", origin="")))
+    (run,) = json.loads(sarif.render(replace(found, comparison=comparison)))["runs"]
+    listed = {each["id"]: each for each in run["tool"]["driver"]["rules"]}
+    assert listed["acme/slow-add"]["properties"] == {"origin": "perf/my rules"}
+    assert listed["acme/slow-add"]["help"]["text"] == "perfdoctor explain acme/slow-add --rules 'perf/my rules'"
+    assert "properties" not in listed["host-work"]
 
 
 def test_sarif_has_places_as_addresses_and_no_links_or_placeholders(checks):

@@ -14,6 +14,7 @@ from perfdoctor.cli import (
 from perfdoctor.cli import (
     hardware_options,
     outside_options,
+    own_rules_options,
     report_files,
     scale_options,
     selection_options,
@@ -48,6 +49,7 @@ Examples:
   perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
   perfdoctor analyze traces/ --json - --no-html
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
+  perfdoctor analyze profile.nsys-rep --rules perf/rules --rule acme/slow-tokenizer
   perfdoctor analyze s3://bucket/run-7/ --cluster tcp://head:8786
 """
 
@@ -90,6 +92,13 @@ class Asked:
     cluster: str | None = None
     pricing: outside_options.Pricing | None = None
 
+    @property
+    def known(self) -> dict[str, Rule]:
+        """All rules of ours, and those that are used: what was stored before may name any of them."""
+        from perfdoctor.vocabulary.rulebook import load_rules
+
+        return {**load_rules(), **{rule.id: rule for rule in self.rules}}
+
 
 @dataclass(frozen=True)
 class Files:
@@ -111,6 +120,8 @@ def analyze(
     format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
     fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
     what_if_text: what_if.WhatIf = None,
     gpu: hardware_options.Gpu = None,
@@ -135,9 +146,9 @@ def analyze(
     """Diagnose recorded profiles."""
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
-    rules = rules_of(rule or [], ignore or [])
+    rules = rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
     asked = Asked(
-        rules, conditions_of(fail_on or [], rules), questions_of(what_if_text),
+        rules, conditions_of(fail_on or [], rules), questions_of(what_if_text, rules),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
         selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
         outside_options.pricing(gpu_hour_price, cost=cost),
@@ -229,12 +240,14 @@ def output_of(format_: Format | None, json: str | None) -> Format:
     return Format.JSON
 
 
-def rules_of(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
-    from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
-
-    known = load_rules()
+def rules_of(
+    only: Sequence[str] = (), ignored: Sequence[str] = (), own: Sequence[str] | None = None, config: Path | None = None,
+    *, quiet: bool = False,
+) -> list[Rule]:  # fmt: skip
+    own_rules_options.print_unused(own, config, quiet=quiet)
+    known = own_rules_options.all_rules(own, config)
     chosen([*only, *ignored], known)
-    tuned = with_overrides(known, Path.cwd())
+    tuned = own_rules_options.tuned(known, config)
     return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
 
 
@@ -243,13 +256,13 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
     return list(names)
 
 
-def questions_of(text: str | None) -> tuple[Question, ...]:
+def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question, ...]:
+    """About rules of ours, or any of these."""
     if text is None:
         return ()
     from perfdoctor.diagnosis.questions import questions
-    from perfdoctor.vocabulary.rulebook import load_rules
 
-    return questions(text, load_rules())
+    return questions(text, Asked(rules).known)
 
 
 # --- the work --------------------------------------------------------------------------------------------------------
@@ -293,7 +306,8 @@ def _load_for(rules: Sequence[Rule]) -> None:
     from perfdoctor.report import terminal  # noqa: F401
 
     for rule in rules:
-        detector(rule)
+        if rule.origin is None:  # of others what they raise must be known as theirs
+            detector(rule)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

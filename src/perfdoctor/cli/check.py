@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import hardware_options, report_files, scale_options, selection_options, shared_options
+from perfdoctor.cli import (
+    hardware_options,
+    own_rules_options,
+    report_files,
+    scale_options,
+    selection_options,
+    shared_options,
+)
 from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, Asked, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
@@ -90,6 +97,8 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Write it as a test report.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page.", metavar="FILE")] = None,
     db: Db = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     range_: selection_options.Range = None,
@@ -105,7 +114,8 @@ def check(
     limit = limit_of(fail_above)
     output, files = _outputs(format_, dict(zip(_MARKERS, (json, markdown, sarif, junit), strict=True)))
     asked = Asked(
-        rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
+        rules_of(own=own_rules, config=config, quiet=quiet),
+        user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
     )  # fmt: skip
     scale_options.set_jobs(jobs)

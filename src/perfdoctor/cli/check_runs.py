@@ -80,10 +80,8 @@ class Reader:
     """Reads recordings, or what the history says of them."""
 
     def __init__(self, asked: Asked, *, drawn: bool, quiet: bool, verbose: bool) -> None:
-        from perfdoctor.vocabulary.rulebook import load_rules
-
         self._asked, self._drawn, self._quiet, self._verbose = asked, drawn, quiet, verbose
-        self._rules = load_rules()
+        self._rules = asked.known
 
     def recordings(self, given: Sequence[Given]) -> Side:
         """Each of them is one run."""

@@ -13,6 +13,7 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli import (
     hardware_options,
+    own_rules_options,
     report_files,
     scale_options,
     scaling,
@@ -100,6 +101,8 @@ def compare(
         str | None, typer.Option(help="Write the comparison as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     range_: selection_options.Range = None,
@@ -115,7 +118,8 @@ def compare(
     output = output_of(format_, json)
     limit = limit_of(fail_above)
     asked = Asked(
-        rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
+        rules_of(own=own_rules, config=config, quiet=quiet),
+        user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
     )  # fmt: skip
     scale_options.set_jobs(jobs)
@@ -168,9 +172,8 @@ class _Runs:
 
     def __init__(self, given: Sequence[Given], asked: Asked, shown: Shown) -> None:
         from perfdoctor.comparison.snapshot import of_document, of_examination
-        from perfdoctor.vocabulary.rulebook import load_rules
 
-        rules = load_rules()
+        rules = asked.known
         self.snapshots: list[Snapshot] = []
         self.timeline: Any = None
         for each in given:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import report_files, scale_options, selection_options, shared_options
+from perfdoctor.cli import own_rules_options, report_files, scale_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
@@ -43,6 +43,8 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
     process: selection_options.Process = None,
@@ -53,7 +55,7 @@ def export(
     if perfetto is None:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
     part = selection_options.selection(range_, steps)
-    asked = Asked(rules_of([], []), part=part, process=process)
+    asked = Asked(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         _check(perfetto, paths)
         _export(diagnosed(paths, asked, quiet=quiet, verbose=verbose), perfetto, quiet=quiet, verbose=verbose)

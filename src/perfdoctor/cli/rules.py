@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import completion
+from perfdoctor.cli import completion, own_rules_options
+from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ Examples:
   perfdoctor rules
   perfdoctor rules --quiet | grep copies
   perfdoctor rules --format json | jq '.[0].thresholds'
+  perfdoctor rules --rules perf/rules
 """
 EXPLAIN_EXAMPLES = """\b
 Examples:
@@ -50,15 +52,15 @@ def rules(
     format_: Annotated[
         Format | None, typer.Option("--format", help="json: every rule with its texts, thresholds and fixes.")
     ] = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
 ) -> None:
     """List what is checked: every rule, and what it finds."""
-    from perfdoctor.vocabulary.rulebook import load_rules
-
-    known = load_rules()
+    known = own_rules_options.all_rules(own_rules, config)
     if rule is not None:
         if format_ is not None:
             raise typer.BadParameter("--format is for the list of rules.")
-        _explain(rule, quiet=quiet, verbose=verbose)
+        _explain(rule, known, quiet=quiet, verbose=verbose)
     elif format_ is Format.JSON:
         _print_json(list(known.values()))
     elif quiet:
@@ -78,14 +80,18 @@ def explain(
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
 ) -> None:
     """Explain one rule: its cost, its thresholds, every fix with code."""
-    _explain(rule, quiet=quiet, verbose=verbose)
+    _explain(rule, own_rules_options.all_rules(own_rules, config), quiet=quiet, verbose=verbose)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
     """The rules with these ids; a usage error with the nearest ids for an unknown one."""
     for name in names:
+        if name not in known and "/" in name:
+            raise typer.BadParameter(f"there is no rule {name!r}. A rule of your own is used with --rules DIR.")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
             hint = f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
@@ -106,11 +112,24 @@ def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import columns
+    from perfdoctor.report.words.foreign_text import clean
 
-    table = [("rule", "category", "what it finds", "status", "needs")]
-    table += [(rule.id, rule.category, rule.title, rule.status, ", ".join(rule.needs)) for rule in rules]
-    shown = 5 if verbose else 4
-    return columns([[Text(cell) for cell in row[:shown]] for row in table], words=range(shown))
+    table = [["rule", "category", "what it finds", "status", *(["needs"] if verbose else [])]]
+    table += [
+        [rule.id, rule.category, _what(rule), rule.status, *([", ".join(rule.needs)] if verbose else [])]
+        for rule in rules
+    ]
+    if any(rule.origin for rule in rules):
+        origins = ["from", *(rule.origin.name if rule.origin else "perfdoctor" for rule in rules)]
+        table = [[*row, clean(origin)] for row, origin in zip(table, origins, strict=True)]
+    return columns([[Text(cell) for cell in row] for row in table], words=range(len(table[0])))
+
+
+def _what(rule: Rule) -> str:
+    """What it finds; of one that cannot be used, why."""
+    from perfdoctor.report.words.foreign_text import clean
+
+    return clean(rule.broken or rule.title) if rule.origin else rule.title
 
 
 def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Iterator[Text]:
@@ -118,6 +137,7 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, wrapped
+    from perfdoctor.report.words.foreign_text import clean
     from perfdoctor.vocabulary.categories import CATEGORIES
 
     width = min(console.width, WIDEST)
@@ -127,9 +147,11 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
         yield from (Text() for _ in range(place > 0))
         yield Text(category, "bold")
         for rule in (rule for rule in rules if rule.category == category):
-            words = Text(rule.title)
+            words = Text(_what(rule))
             if rule.status != "stable":
-                words.append(f"  {rule.status}", "yellow")
+                words.append(f"  {'not usable' if rule.broken else rule.status}", "yellow")
+            if rule.origin:
+                words.append(f"  from {clean(rule.origin.name)}", "dim")
             if verbose:
                 words.append(f"  needs {', '.join(rule.needs)}", "dim")
             lines = wrapped(words, console, width, indent)
@@ -146,15 +168,26 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
 
 def _print_json(rules: Sequence[Rule]) -> None:
     import json
+
+    typer.echo(json.dumps([_as_json(rule) for rule in rules], ensure_ascii=False, indent=2))
+
+
+def _as_json(rule: Rule) -> dict[str, Any]:
+    """All fields; of a rule that is not ours also where it lies, and why it cannot be used if so."""
     from dataclasses import asdict
 
-    typer.echo(json.dumps([asdict(rule) for rule in rules], ensure_ascii=False, indent=2))
+    document = asdict(rule)
+    del document["origin"], document["broken"]
+    if rule.origin:
+        document["origin"] = rule.origin.name
+    return {**document, "broken": rule.broken} if rule.broken else document
 
 
-def _explain(name: str, *, quiet: bool, verbose: bool) -> None:
+def _explain(name: str, known: Mapping[str, Rule], *, quiet: bool, verbose: bool) -> None:
     from perfdoctor.report.rule_page import print_page
     from perfdoctor.report.terminal_text import Terminal
-    from perfdoctor.vocabulary.rulebook import load_rules
 
-    known = load_rules()
-    print_page(chosen([name], known)[0], known, Terminal(), quiet=quiet, verbose=verbose)
+    (rule,) = chosen([name], known)
+    if rule.broken:
+        raise PerfdoctorError(f"the rule {name} cannot be used: {rule.broken}", do="Mend the file.")
+    print_page(rule, known, Terminal(), quiet=quiet, verbose=verbose)

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, selection_options, shared_options
+from perfdoctor.cli import (
+    analyze,
+    hardware_options,
+    outside_options,
+    own_rules_options,
+    run_options,
+    selection_options,
+    shared_options,
+)
 from perfdoctor.cli.analyze import Format
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
@@ -61,6 +69,8 @@ def run(
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: own_rules_options.Config = None,
     fail_on: Annotated[
         list[str] | None,
         shared_options.fail_on("Exit with 3 if this rule finds something and the program ended with 0."),
@@ -84,7 +94,7 @@ def run(
     analyze.check_html(html, no_html=no_html)
     if str(json) == analyze.STANDARD_OUTPUT:
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
-    rules = analyze.rules_of(rule or [], ignore or [])
+    rules = analyze.rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
     asked = analyze.Asked(
         rules, analyze.conditions_of(fail_on or [], rules), (),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),

@@ -114,9 +114,8 @@ def _recorded(series: Series, given: Sequence[Given], wanted: Asked, shown: Show
 def _one(stated: Stated, given: Given, wanted: Asked, shown: Shown) -> Recorded:
     from perfdoctor.comparison.scaling import recorded
     from perfdoctor.comparison.snapshot import of_document, of_examination
-    from perfdoctor.vocabulary.rulebook import load_rules
 
-    rules = load_rules()
+    rules = wanted.known
     if (document := given.document()) is not None:
         found = recorded.of_document(of_document(given.name, document, rules), document)
     else:

@@ -34,7 +34,7 @@ def finding_changes(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tu
             "remaining" if was and now else "new" if now else "fixed" if rule in checked else "not checked"
         )
         ns = (was.likely if was else 0.0, now.likely if now else 0.0)
-        found.append(FindingChange(rule, one.title, fate, *ns, one.line))
+        found.append(FindingChange(rule, one.title, fate, *ns, one.line, one.origin))
     return tuple(sorted(found, key=lambda each: -max(each.before_ns, each.after_ns)))
 
 

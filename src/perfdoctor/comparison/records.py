@@ -125,7 +125,8 @@ class Memory:
 class Saving:
     """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about.
 
-    `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none.
+    `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none. `origin`: the folder or
+    package of a rule that does not come with perfdoctor.
     """
 
     rule: str
@@ -135,6 +136,7 @@ class Saving:
     high: float
     parts: tuple[str, ...] = ()
     line: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,7 @@ class FindingChange:
     before_ns: float
     after_ns: float
     line: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)

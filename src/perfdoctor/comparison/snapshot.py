@@ -102,7 +102,8 @@ def _saving(advice: Advice, rules: Mapping[str, Rule]) -> Saving:
     saving = advice.saving_ns_per_step
     low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
     rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
-    return Saving(advice.rule, advice.title, low, likely, high, parts_of(advice.rule, rules), _own_line(rows))
+    parts = parts_of(advice.rule, rules)
+    return Saving(advice.rule, advice.title, low, likely, high, parts, _own_line(rows), advice.origin)
 
 
 def _own_line(tables: Iterable[Iterable[Iterable[object]]]) -> str:
@@ -246,7 +247,8 @@ def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Sav
     low, likely, high = (float(saving[case]) for case in _CASES)
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
     return Saving(
-        finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows)
+        finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows),
+        finding.get("origin", ""),
     )  # fmt: skip
 
 

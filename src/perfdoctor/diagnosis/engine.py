@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from perfdoctor.detectors import detector
+from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction
-from perfdoctor.diagnosis.notes import notes
+from perfdoctor.diagnosis.notes import notes, of_failed_rules
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.diagnosis.savings import PredictedSaving, as_predicted, predicted_saving
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.job_time import job_time
@@ -57,7 +58,24 @@ def diagnose(
 
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Examination:
-    """The same of a recording that was prepared before, for those who show findings on its timeline as well."""
+    """The same of a recording that was prepared before, for those who show findings on its timeline as well.
+
+    What a finding of a rule that is not ours may still break costs its findings, and not the diagnosis.
+    """
+    others = [rule for rule in rules if rule.origin]
+    try:
+        return _examined(run, rules, what_if)
+    except PerfdoctorError:
+        raise
+    except Exception as error:
+        if not others:
+            raise
+        why = f"its findings, or those of another rule that is not ours, cannot be used: {_said(error)}"
+        left_out = [replace(rule, broken=rule.broken or why) for rule in others]
+        return _examined(run, [*(rule for rule in rules if not rule.origin), *left_out], what_if)
+
+
+def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> Examination:
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
     run.next_phase()
@@ -83,7 +101,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         outcomes=tuple(outcomes),
         findings=advice,
         prediction=predicted,
-        notes=(*notes(run, found), *prediction.notes(predicted, run, replay)),
+        notes=(*notes(run, found), *prediction.notes(predicted, run, replay), *of_failed_rules(outcomes)),
         base_ns=real_step_ns(run),
         real_time=real_time(run),
         basis=basis,
@@ -196,6 +214,13 @@ def _without_savings_of_a_start(seen: Sequence[tuple[Rule, Finding]]) -> list[tu
 
 
 def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
+    outcome, findings = _outcome(rule, run)
+    return (replace(outcome, origin=rule.origin.name) if rule.origin else outcome), findings
+
+
+def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
+    if rule.broken:
+        return Outcome(rule.id, "failed", error=rule.broken), []
     lacking = missing(rule, run)
     if lacking:
         return Outcome(rule.id, "skipped", lacking), []
@@ -203,10 +228,24 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     try:
         findings = list(detector(rule)(run, rule.at))
         for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's
-            summary(rule, finding, run)
+            _check_sentence(rule, finding, run)
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
-        return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
+        return Outcome(rule.id, "failed", error=str(error) if isinstance(error, RuleError) else _said(error)), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
+    try:
+        summary(rule, finding, run)
+    except Exception as error:
+        if not rule.origin:
+            raise
+        what = f"names {error.args[0]}, which the finding has not" if isinstance(error, KeyError) else f"has {error}"
+        raise RuleError(f"{rule.id.rpartition('/')[2]}.toml: a sentence {what}") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _found(rule: Rule, finding: Finding, run: Run, replay: Replay | None, saving: PredictedSaving | None) -> Found:

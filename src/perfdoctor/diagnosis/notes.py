@@ -18,6 +18,7 @@ from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.phases import phases
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import RecordedProcess
+from perfdoctor.records.findings import Outcome
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
@@ -39,6 +40,13 @@ def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
     yield from _of_the_recording(run)
     yield from _of_limits(run, found)
     yield from _of_rates(run)
+
+
+def of_failed_rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Of rules that are not ours: who wrote them mends them. Reports list those of ours that failed by themselves."""
+    for outcome in outcomes:
+        if outcome.status == "failed" and outcome.origin:
+            yield f"The rule {outcome.rule} of {outcome.origin} failed and was left out: {outcome.error}."
 
 
 def _of_processes(processes: Sequence[RecordedProcess]) -> Iterator[str]:

@@ -128,6 +128,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         is_verdict=finding.situation in rule.verdict,
         derivation=derivation(found, run),
         lines=code_lines(rule, finding, run),
+        origin=rule.origin.name if rule.origin else "",
     )
 
 

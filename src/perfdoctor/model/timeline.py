@@ -91,6 +91,11 @@ class Frame:
     def name(self) -> Text:
         return self.text("name")
 
+    def protect(self) -> None:
+        """From now on nobody can write to these columns."""
+        for column in self.columns.values():
+            (column.codes if isinstance(column, Text) else column).setflags(write=False)
+
     def take(self, rows: npt.NDArray[np.generic]) -> Frame:
         """The rows that a mask or an array of indices names."""
         if rows.dtype == np.bool_:
@@ -173,7 +178,9 @@ class _Taken(Mapping[str, Column]):
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._found:
-            self._found[name] = self._of[name].take(self._rows)  # type: ignore[arg-type]  # rows are indices
+            self._found[name] = taken = self._of[name].take(self._rows)  # type: ignore[arg-type]  # rows are indices
+            # Whoever wrote to it would write to what all others read.
+            (taken.codes if isinstance(taken, Text) else taken).setflags(write=False)
             if len(self._found) == len(self._of):
                 # The columns that these are of need not be kept.
                 self._of = self._found = {each: self._found[each] for each in self._of}
@@ -376,6 +383,11 @@ class Timeline:
             if (known.rank, known.device) == (rank, device):
                 return known
         return Device(rank, device)
+
+    def protect(self) -> None:
+        """Before code that is not ours sees it: what it would write in place, everybody else would read."""
+        for frame in self.frames.values():
+            frame.protect()
 
     def with_notes(self, *notes: str) -> Timeline:
         return replace(self, notes=self.notes + notes)

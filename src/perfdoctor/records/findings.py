@@ -141,6 +141,7 @@ class Advice:
     `is_verdict`: its summary is what a report says first, although it saves no time.
     `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
     `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's own code, most first.
+    `origin`: the folder or package of a rule that does not come with perfdoctor, "" for one that does.
     """
 
     rank: int
@@ -162,13 +163,18 @@ class Advice:
     is_verdict: bool = False
     derivation: Derivation | None = None
     lines: tuple[CodeLine, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed)."""
+    """The result of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed).
+
+    `origin`: the folder or package of a rule that does not come with perfdoctor, "" for one that does.
+    """
 
     rule: str
     status: Status
     missing: tuple[str, ...] = ()
     error: str | None = None
+    origin: str = ""

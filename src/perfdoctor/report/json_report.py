@@ -14,7 +14,7 @@ from perfdoctor.late import regex
 from perfdoctor.records.cost import HOURS_A_MONTH, Cost
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
+from perfdoctor.records.findings import Advice, Evidence, Measure, Outcome, Rows
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
@@ -51,7 +51,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         **_job(diagnosis.job),
         "time": [_time(split) for split in _shown(diagnosis)],
         "recording": [_time(split) for split in diagnosis.recording],
-        "outcomes": [_fields(outcome) for outcome in diagnosis.outcomes],
+        "outcomes": [_outcome(outcome) for outcome in diagnosis.outcomes],
         "findings": [
             _finding(rank, advice, cause) for rank, (advice, cause) in enumerate(_flat(diagnosis.findings), start=1)
         ],
@@ -134,6 +134,7 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
     return {
         "rank": rank,
         "rule": advice.rule,
+        **({"origin": advice.origin} if advice.origin else {}),
         "title": advice.title,
         "summary": advice.summary,
         "category": advice.category,
@@ -152,6 +153,11 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
         "not_a_problem_when": advice.not_a_problem_when,
         "references": list(advice.references),
     }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    """`origin` is there where a rule does not come with perfdoctor."""
+    return {name: value for name, value in _fields(outcome).items() if name != "origin" or value}
 
 
 def _derivation(derivation: Derivation | None) -> dict[str, Any] | None:

@@ -70,7 +70,8 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     yield f"### {number}. {escaped(clean(advice.title))}"
     certain = wording.confidence(advice.confidence)
     saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
-    yield f"\n`{clean(advice.rule)}` · **{saving}** · {certain}"
+    origin = f" of {escaped(clean(advice.origin))}" if advice.origin else ""
+    yield f"\n`{clean(advice.rule)}`{origin} · **{saving}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
     if certainty := wording.certainty(advice):
         yield f"\n{escaped(certainty)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,6 +13,7 @@ from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
+from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import fix_terms
 from perfdoctor.vocabulary.derivations import SOURCES, plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import in_words
@@ -54,7 +56,9 @@ class _Page:
     def whole(self, *, verbose: bool) -> Iterator[Text]:
         rule = self.rule
         yield from self.wrapped(Text(rule.title, "bold"), "")
-        yield from self.wrapped(Text(f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}", DIM), "")
+        origin = f" · from {clean(rule.origin.name)}" if rule.origin else ""
+        about = f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}{origin}"
+        yield from self.wrapped(Text(about, DIM), "")
         yield from self.section("Why it matters", rule.why)
         yield from self.sentences()
         yield from self.section("How it is detected", *self.needs(verbose=verbose))
@@ -100,7 +104,8 @@ class _Page:
             yield from self.wrapped(line, "      ", "")
             yield from self.wrapped(Text(threshold.why, DIM), "      ")
         if self.rule.thresholds:
-            table = f"[tool.perfdoctor.thresholds.{self.rule.id}]"
+            name = f'"{self.rule.id}"' if "/" in self.rule.id else self.rule.id
+            table = f"[tool.perfdoctor.thresholds.{name}]"
             yield from self.wrapped(Text(f"To change them, set {table} in your pyproject.toml."))
 
     def derivation(self) -> Iterator[Text]:
@@ -161,9 +166,11 @@ class _Page:
             "Verify the fix",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
         )
-        commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
+        own = f" --rules {quote(clean(self.rule.origin.name))}" if self.rule.origin else ""
+        named = f"--fail-on {self.rule.id}{own}"
+        commands = [f"perfdoctor run {named} -- COMMAND    # exits with 3 while it is still found"]
         if self.rule.action:
-            asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
+            asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}{own}"
             commands.insert(0, f"{asked}    # before the change: the predicted step")
         yield Text()
         yield from (Text(f"    {line}") for line in code_text.folded(commands, self.width - 4))

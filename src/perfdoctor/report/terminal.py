@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -175,7 +176,7 @@ class _Page:
     def finding(self, number: int, advice: Advice) -> Iterator[Text]:
         leads = self.links.to_finding(number)
         title = Text().append(clean(advice.title), f"bold {leads}").append("  ")
-        title.append(clean(advice.rule), f"{DIM} {leads}")
+        title.append(wording.rule_name(advice), f"{DIM} {leads}")
         yield from self.wrapped(title, " " * 4, f"{number:>2}  ")
         for text in self.body(advice):
             for start, end, style in self.links.to_source(text.plain):
@@ -295,7 +296,9 @@ class _Page:
         """The command to read on. It comes last, next to the prompt."""
         if self.diagnosis.findings:
             words = "Details, and every fix with code:"
-            command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
+            first = self.diagnosis.findings[0]
+            own = f" --rules {quote(clean(first.origin))}" if first.origin else ""
+            command = f"perfdoctor explain {clean(first.rule)}{own}"
             fits = len(words) + 1 + len(command) <= self.width  # a broken command cannot be copied
             yield from self.wrapped(Text.assemble(words + " " * fits, (command * fits, "bold")))
             if not fits:

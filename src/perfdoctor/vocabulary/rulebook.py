@@ -58,6 +58,18 @@ class RuleFix:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a rule lies that does not come with perfdoctor. `name`: as reports show it; `folder`: of both of its files.
+
+    `package`: the package whose folder that is, "" where it is none.
+    """
+
+    name: str
+    folder: str
+    package: str = ""
+
+
+@dataclass(frozen=True)
 class Rule:
     """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
@@ -74,7 +86,8 @@ class Rule:
     what must be so in the program for the rule to say anything, as in a fix. `inference`: other words for fields
     (`title`, `why`, …) in a recording of a program that answers requests; `without_gpu`: of a run without a GPU, which
     speaks of none. `derivation`: how its saving is computed, None where it saves no time; `planted`: why that is less
-    or more than what its planted fault really costs, as one sentence.
+    or more than what its planted fault really costs, as one sentence. `origin`: where it lies, None if it comes with
+    perfdoctor; `broken`: why its document cannot be used, which only that of a rule from elsewhere may be.
     """
 
     id: str
@@ -103,6 +116,13 @@ class Rule:
     without_gpu: Mapping[str, str] = field(default_factory=dict)
     derivation: RuleDerivation | None = None
     planted: str = ""
+    origin: Origin | None = None
+    broken: str = ""
+
+    @property
+    def module(self) -> str:
+        """The name of its detector's file, without `.py`."""
+        return self.id.rpartition("/")[2].replace("-", "_")
 
     def applies(self, facts: frozenset[str]) -> bool:
         """May it find anything in a program of which these facts are known?"""
@@ -141,9 +161,7 @@ def load_rules() -> dict[str, Rule]:
 def _read(path: Path, tables: ShippedTables) -> Rule:
     where = f"rules/{path.parent.name}/{path.name}"
     try:
-        rule = _rule(tables.read(path))
-        if rule.action:
-            known(rule.action, SHRINKS, "action")
+        rule = rule_of(tables.read(path))
     except PerfdoctorError as error:
         raise PerfdoctorError(f"{where}: {error.what}", do=error.do) from error
     except KeyError as error:
@@ -151,6 +169,14 @@ def _read(path: Path, tables: ShippedTables) -> Rule:
         raise PerfdoctorError(f"{where}: there is no field {error.args[0]!r}", do=do) from error
     except (TypeError, ValueError) as error:
         raise PerfdoctorError(f"{where} cannot be read: {error}", do="Compare it with a neighbour.") from error
+    return rule
+
+
+def rule_of(document: Mapping[str, Any]) -> Rule:
+    """What a document says. PerfdoctorError, KeyError, TypeError or ValueError where it says something else."""
+    rule = _rule(document)
+    if rule.action:
+        known(rule.action, SHRINKS, "action")
     return rule
 
 
@@ -212,39 +238,51 @@ def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
 
     Raises PerfdoctorError for an unknown rule or threshold, naming the known ones.
     """
+    return with_thresholds(rules, folder / "pyproject.toml")
+
+
+def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
+    """The same with those that this file sets; of rules from elsewhere that were not loaded nothing is said."""
     changed = dict(rules)
-    for rule_id, entries in _override_table(folder / "pyproject.toml").items():
+    loaded = {rule_id.partition("/")[0] for rule_id in rules if "/" in rule_id}
+    for rule_id, entries in _override_table(config).items():
+        if "/" in rule_id and rule_id.partition("/")[0] not in loaded:
+            continue
         rule = changed[known(rule_id, changed, "rule")]
         thresholds = dict(rule.thresholds)
         for name, value in entries.items():
             known(name, thresholds, f"threshold of {rule_id}")
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise PerfdoctorError(
-                    f"the threshold {rule_id}.{name} in pyproject.toml is {value!r}", do="Give it a number."
+                    f"the threshold {rule_id}.{name} in {config.name} is {value!r}", do="Give it a number."
                 )
             thresholds[name] = replace(thresholds[name], value=float(value), why=SET_BY_USER)
         changed[rule_id] = replace(rule, thresholds=thresholds)
     return changed
 
 
-def _override_table(pyproject: Path) -> Mapping[str, Mapping[str, object]]:
-    if not pyproject.is_file():
-        return {}
-    try:
-        document = parsed(pyproject.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise PerfdoctorError(
-            f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere."
-        ) from error
-    table: object = document
-    for key in ("tool", "perfdoctor", "thresholds"):
-        table = table.get(key, {}) if isinstance(table, dict) else table
+def _override_table(config: Path) -> Mapping[str, Mapping[str, object]]:
+    table = settings_of(config).get("thresholds", {})
     if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
         raise PerfdoctorError(
-            "the thresholds in pyproject.toml are no table of tables",
+            f"the thresholds in {config.name} are no table of tables",
             do="Write [tool.perfdoctor.thresholds.<rule>] and under it threshold = number.",
         )
     return table
+
+
+def settings_of(config: Path) -> Mapping[str, Any]:
+    """What `[tool.perfdoctor]` in a pyproject.toml says; nothing where there is no such file, or table."""
+    if not config.is_file():
+        return {}
+    try:
+        table: object = parsed(config.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        where = f"{config.name} here" if config.parent == Path.cwd() else str(config)
+        raise PerfdoctorError(f"{where} cannot be read: {error}", do="Mend it, or run elsewhere.") from error
+    for key in ("tool", "perfdoctor"):
+        table = table.get(key, {}) if isinstance(table, dict) else {}
+    return table if isinstance(table, dict) else {}
 
 
 def known(name: str, names: Mapping[str, object], what: str) -> str:

@@ -7,6 +7,7 @@ What is too noisy to say is no fault of the code: it is a notification of the ru
 from __future__ import annotations
 
 import hashlib
+from shlex import quote as quote_word
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ def render(check: Check) -> str:
     results = [_verdict(check)] if check.decision == "regression" else []
     results += [_finding(check, each) for each in findings]
     rules = [_rule(STEP_TIME, "Step time against the baseline", _FULL)]
-    rules += [_rule(each.rule, each.title, each.title) for each in findings]
+    rules += [_rule(each.rule, each.title, each.title, each.origin) for each in findings]
     run = {
         "tool": {"driver": {"name": "perfdoctor", "version": __version__, "rules": rules}},
         "automationDetails": {"id": f"perfdoctor/{clean_name(check.baseline)}/"},
@@ -41,10 +42,13 @@ def render(check: Check) -> str:
     return as_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(name: str, title: str, full: str) -> dict[str, Any]:
+def _rule(name: str, title: str, full: str, origin: str = "") -> dict[str, Any]:
+    """`origin`: where a rule lies that does not come with perfdoctor."""
+    explain = f"perfdoctor explain {clean_name(name)}" + (f" --rules {quote_word(clean(origin))}" if origin else "")
     return {
         "id": clean_name(name), "shortDescription": {"text": clean(title)}, "fullDescription": {"text": clean(full)},
-        "help": {"text": f"perfdoctor explain {clean_name(name)}" if name != STEP_TIME else _FULL},
+        "help": {"text": explain if name != STEP_TIME else _FULL},
+        **({"properties": {"origin": clean(origin)}} if origin else {}),
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
-from perfdoctor.comparison.records import Comparison, StepChange
+from perfdoctor.comparison.records import Comparison, FindingChange, StepChange
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.json_report import FORMAT, plain
 
@@ -40,13 +40,18 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "causes": [_fields(each) for each in comparison.causes],
         "work": [_fields(each) for each in comparison.work],
         "work_rest": {"delta_ns": comparison.work_rest_ns, "count": comparison.work_rest_count},
-        "findings": [_fields(each) for each in comparison.findings],
+        "findings": [finding(each) for each in comparison.findings],
         "predictions": [_fields(each) for each in comparison.promises],
         "lines": [_fields(each) for each in comparison.lines],
         "memory": [_fields(each) for each in comparison.memory],
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
         "notes": list(comparison.notes),
     }
+
+
+def finding(change: FindingChange) -> dict[str, Any]:
+    """`origin` is there where a rule does not come with perfdoctor."""
+    return {name: value for name, value in _fields(change).items() if name != "origin" or value}
 
 
 def _step(step: StepChange) -> dict[str, Any]:

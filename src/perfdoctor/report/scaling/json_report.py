@@ -10,6 +10,7 @@ import msgspec
 from perfdoctor import __version__
 from perfdoctor.comparison.scaling.records import Scaling, Serial, SettingOver
 from perfdoctor.comparison.statistics import CONFIDENCE
+from perfdoctor.report.comparison.json_report import finding
 from perfdoctor.report.json_report import FORMAT, plain
 
 
@@ -37,7 +38,7 @@ def _document(scaling: Scaling) -> dict[str, Any]:
         "not_replayed": scaling.unpredicted or None,
         "work": [_fields(each) for each in scaling.work],
         "work_rest": {"delta_ns": scaling.work_rest_ns, "count": scaling.work_rest_count},
-        "new_findings": [_fields(each) for each in scaling.findings],
+        "new_findings": [finding(each) for each in scaling.findings],
         "notes": list(scaling.notes),
     }
 

@@ -87,9 +87,9 @@ def _listed(needs: Sequence[str]) -> str:
 
 
 def failed(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Each rule that raised, with what it raised."""
+    """Each rule of ours that raised, with what it raised. Of others the notes say it."""
     return [
         (clean(outcome.rule), clean(outcome.error or "", 160))
         for outcome in diagnosis.outcomes
-        if outcome.status == "failed"
+        if outcome.status == "failed" and not outcome.origin
     ]

@@ -323,6 +323,11 @@ def confidence(word: str) -> str:
     return f"{word} confidence"
 
 
+def rule_name(advice: Advice) -> str:
+    """Its id; `acme/slow-tokenizer of perf/rules` where it does not come with perfdoctor."""
+    return f"{clean(advice.rule)} of {clean(advice.origin)}" if advice.origin else clean(advice.rule)
+
+
 def certainty(advice: Advice) -> str:
     """The reasons for the confidence in one sentence; "" where none is given."""
     because = clean(advice.confidence_because)

@@ -1,0 +1,256 @@
+"""What does a recording look like that is drawn as text? One character is one unit of time, a run of one is one row.
+
+```
+draw(
+    kernels="####    ####",          # two kernels; "##++" would be two that touch
+    host=["l      l    ",            # the n-th launching call launches the n-th work on the device
+          " iiiiii     "],           # the next batch is awaited
+)
+```
+
+Lanes on the device are `kernels`, `nccl` and `copies`: one text is one stream, a list several. `host` is one thread's
+rows (a text, or a list of texts that nest), or a mapping of thread to rows. What a character means is in the four
+tables below; `legend` adds more. `repeat=n` draws the picture n times, a step each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.model.columns import DTYPES
+from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
+from perfdoctor.vocabulary.names.nccl import collective_kind
+
+Lanes = str | Sequence[str]
+
+#: Where a picture begins, so that nothing drawn before it gets a negative time.
+BASE_NS = 10_000_000_000
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+SGEMM = "ampere_sgemm_128x64_tn"
+TF32_GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>(Params)"
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)"
+FOREACH_ADAM = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>(int)"
+
+KERNELS = {
+    "#": "some_kernel",
+    "+": "some_kernel",
+    "e": ELEMENTWISE,
+    "G": GEMM,
+    "S": SGEMM,
+    "T": TF32_GEMM,
+    "D": "volta_dgemm_64x64_nn",
+    "F": "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>(Params)",
+    "M": FOREACH_ADAM,
+    "@": "CUDA graph",  # one launch of a whole graph
+}
+COLLECTIVES = {
+    "=": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "-": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "a": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "r": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "s": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+}
+#: direction and host memory; upper case is pageable.
+COPIES = {
+    "h": ("h2d", "pinned"),
+    "H": ("h2d", "pageable"),
+    "d": ("d2h", "pinned"),
+    "D": ("d2h", "pageable"),
+    "x": ("d2d", "none"),
+    "m": ("memset", "none"),
+}
+HOST = {
+    "l": ("calls", "cudaLaunchKernel"),
+    "c": ("calls", "cudaMemcpyAsync"),
+    "C": ("calls", "cudaMemcpy"),
+    "@": ("calls", "cudaGraphLaunch"),
+    "s": ("calls", "cudaStreamSynchronize"),
+    "w": ("calls", "cudaStreamWaitEvent"),
+    "q": ("calls", "cudaEventQuery"),
+    "a": ("calls", "cudaMalloc"),
+    "o": ("ops", "aten::add"),
+    "i": ("ranges", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"),
+    "I": ("ranges", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+    "u": ("ranges", "Optimizer.step#AdamW.step"),
+    "r": ("ranges", "forward"),
+    "g": ("ranges", "Python GC"),
+    "k": ("ranges", "save_checkpoint"),
+    "x": ("ranges", "torch/_inductor/compile_fx.py(1): compile_fx"),
+    "b": ("ranges", "barrier"),
+    "f": ("functions", "train.py(10): log_metrics"),
+    "R": ("os_calls", "read"),
+    "P": ("overheads", "Activity Buffer Request"),
+    **{digit: ("ranges", f"ProfilerStep#{digit}") for digit in "0123456789"},
+}
+#: Each character of these is a call of its own; the other characters make one row a run.
+_ONE_EACH = "lw@q"
+_LAUNCHING = "lcC@"
+
+_DEFAULTS: Mapping[str, Any] = {
+    "device": 0,
+    "stream": 7,
+    "correlation": UNKNOWN,
+    "blocks": UNKNOWN,
+    "threads_per_block": UNKNOWN,
+    "is_graph": False,
+    "bytes": UNKNOWN,
+    "sent_bytes": UNKNOWN,
+    "direction": "h2d",
+    "host_memory": "pinned",
+    "kind": "all_reduce",
+    "group_size": UNKNOWN,
+    "allocated_bytes": UNKNOWN,
+    "reserved_bytes": UNKNOWN,
+    "rank": 0,
+    "process": 100,
+    "thread": 1,
+}
+
+
+def frame(signal: str, rows: Iterable[Mapping[str, Any]]) -> Frame:
+    """A signal's rows as literals; what a row leaves out is unknown, or rank 0, device 0, stream 7, thread 1."""
+    rows = list(rows)
+    columns = {}
+    for column, kind in SIGNALS[signal].columns.items():
+        values = [row.get(column, _DEFAULTS.get(column, "")) for row in rows]
+        columns[column] = Text.of(values) if kind is str else np.array(values, dtype=DTYPES[kind])
+    return Frame(columns)
+
+
+def timeline(
+    recorded: Iterable[str] | None = None, *, world_size: int = 0, devices: Sequence[Device] = (),
+    **signals: Iterable[Mapping[str, Any]],
+) -> Timeline:  # fmt: skip
+    """A Timeline of literal rows: `timeline(kernels=[{"start_ns": 0, "end_ns": 5, "name": "k"}])`."""
+    frames = {signal: frame(signal, rows) for signal, rows in signals.items()}
+    return Timeline.build(frames, signals if recorded is None else recorded, devices=devices, world_size=world_size)
+
+
+def draw(
+    *,
+    kernels: Lanes = "",
+    nccl: Lanes = "",
+    copies: Lanes = "",
+    host: Lanes | Mapping[int, Lanes] = (),
+    unit_us: float = 100,
+    repeat: int = 1,
+    mark: str | None = "ProfilerStep#{n}",
+    host_ahead: int = 0,
+    launched_us_before: float | None = None,
+    rank: int = 0,
+    device: int = 0,
+    gpu: str = "",
+    sm_count: int = 0,
+    blocks: int = UNKNOWN,
+    gigabytes_per_second: float = 25,
+    group: str = "",
+    world_size: int = 0,
+    legend: Mapping[str, tuple[str, str]] | None = None,
+    kernel_names: Mapping[str, str] | None = None,
+    recorded: Iterable[str] | None = None,
+) -> Timeline:
+    """The picture as a Timeline.
+
+    `mark` names the range around each repetition (if there are several), None for none. `host_ahead` moves the host
+    that many units to the left. `launched_us_before` gives each work that no drawn call launches a call of its own,
+    that long before it started. A signal counts as recorded if it is drawn; those of the device always do.
+    """
+    unit_ns = round(unit_us * 1000)
+    of_threads = host if isinstance(host, Mapping) else {1: host}
+    threads = {thread: _lanes(lanes) for thread, lanes in of_threads.items()}
+    host_legend = {**HOST, **(legend or {})}
+    device_lanes = {"kernels": _lanes(kernels), "collectives": _lanes(nccl), "copies": _lanes(copies)}
+    every = [lane for lanes in (*device_lanes.values(), *threads.values()) for lane in lanes]
+    width = max((len(lane) for lane in every), default=0)
+    rows: dict[str, list[dict[str, Any]]] = {signal: [] for signal in SIGNALS}
+    correlation = 1 + 1_000_000 * rank
+    for repetition in range(repeat):
+        start = BASE_NS + repetition * width * unit_ns
+        on_host = {"rank": rank, "process": 100 + rank}
+        work: list[dict[str, Any]] = []
+        first_stream = 7
+        for signal, lanes in device_lanes.items():
+            for lane in lanes:
+                for char, begin, end in _runs(lane):
+                    row = {
+                        **on_host, "device": device, "stream": first_stream,
+                        "start_ns": start + begin * unit_ns, "end_ns": start + end * unit_ns,
+                        **_device_columns(signal, char, {**KERNELS, **(kernel_names or {})}),
+                    }  # fmt: skip
+                    if signal == "kernels":
+                        row["blocks"] = blocks
+                    if signal == "collectives":
+                        row["group"] = group
+                    if signal == "copies":
+                        row["bytes"] = round((end - begin) * unit_ns * gigabytes_per_second)
+                    work.append(row)
+                    rows[signal].append(row)
+                first_stream += 1
+        launches = []
+        for thread, lanes in threads.items():
+            for lane in lanes:
+                for char, begin, end in _runs(lane):
+                    assert char in host_legend, f"{char!r} is drawn but means nothing: add it to HOST, or pass legend="
+                    signal, name = host_legend[char]
+                    at, until = (start + (edge - host_ahead) * unit_ns for edge in (begin, end))
+                    row = {**on_host, "thread": thread, "start_ns": at, "end_ns": until, "name": name}
+                    rows[signal].append(row)
+                    if char in _LAUNCHING:
+                        launches.append(row)
+        work.sort(key=lambda row: row["start_ns"])
+        launches.sort(key=lambda row: row["start_ns"])
+        assert len(launches) <= len(work), "more launching calls than work on the device"
+        for position, row in enumerate(work):
+            if position < len(launches):
+                call = launches[position]
+            elif launched_us_before is not None:
+                at = int(row["start_ns"]) - round(launched_us_before * 1000) - host_ahead * unit_ns
+                call = {**on_host, "start_ns": at, "end_ns": at + 1000, "name": "cudaLaunchKernel"}
+                rows["calls"].append(call)
+            else:
+                continue
+            row["correlation"] = call["correlation"] = correlation
+            correlation += 1
+        if repeat > 1 and mark is not None:
+            at = start - host_ahead * unit_ns
+            name = mark.format(n=repetition + 1)
+            rows["ranges"].append({**on_host, "start_ns": at, "end_ns": at + width * unit_ns, "name": name})
+    drawn = {signal for signal in SIGNALS if rows[signal]}
+    if any(device_lanes.values()):
+        drawn |= {"kernels", "collectives", "copies"}
+    return Timeline.build(
+        {signal: frame(signal, found) for signal, found in rows.items() if found},
+        drawn if recorded is None else recorded,
+        devices=[Device(rank, device, gpu, sm_count)] if gpu or sm_count else (),
+        world_size=world_size,
+    )
+
+
+def _lanes(lanes: Lanes) -> list[str]:
+    return [lanes] if isinstance(lanes, str) and lanes else list(lanes)
+
+
+def _runs(lane: str) -> Iterator[tuple[str, int, int]]:
+    """Each run of one character but the space: the character, where it begins, where it ends."""
+    position = 0
+    for char, run in groupby(lane):
+        length = len(list(run))
+        if char in _ONE_EACH:
+            yield from ((char, at, at + 1) for at in range(position, position + length))
+        elif char != " ":
+            yield char, position, position + length
+        position += length
+
+
+def _device_columns(signal: str, char: str, kernel_names: Mapping[str, str]) -> dict[str, Any]:
+    if signal == "kernels":
+        return {"name": kernel_names[char], "is_graph": char == "@"}
+    if signal == "collectives":
+        return {"name": COLLECTIVES[char], "kind": collective_kind(COLLECTIVES[char])}
+    direction, memory = COPIES[char]
+    return {"name": f"Memcpy {direction}", "direction": direction, "host_memory": memory}

@@ -1,0 +1,112 @@
+"""What does one rule find in one recording, and does what it says agree with its document?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.detectors import detector
+from perfdoctor.diagnosis.engine import examine, missing
+from perfdoctor.diagnosis.ranking import summary
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.frameworks import facts
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.records.derivations import Derivation
+from perfdoctor.records.findings import Advice, Finding
+from perfdoctor.vocabulary.own_rules import read
+from perfdoctor.vocabulary.rulebook import Rule, known
+
+_SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-"})
+_FUNCTIONS = {"min": min, "max": max}
+_NODES = (
+    ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Call, ast.Name, ast.Load, ast.Constant,
+)  # fmt: skip
+#: What a formula says that adds up single kernels, collectives or steps, of which a finding has only the sums.
+OF_EACH = ("mean over", "sum over")
+#: How far a formula may be from the saving that its finding states: it gives ms, of numbers that are whole ns.
+_ROUNDED_NS, _ROUNDED_SHARE = 1_000, 1e-3
+
+
+@dataclass(frozen=True)
+class Tried:
+    """`findings`: as the detector made them, `advice`: as a report shows them. `lacking`: what was not recorded."""
+
+    lacking: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    advice: tuple[Advice, ...]
+
+
+def rule_at(document: Path) -> Rule:
+    """The rule in this file. PerfdoctorError where it cannot be used."""
+    rule = read(document)
+    if rule.broken:
+        raise PerfdoctorError(f"the rule cannot be used: {rule.broken}", do="Mend the file.")
+    return rule
+
+
+def found_in(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, float] | None = None) -> list[Finding]:
+    """What its detector finds, with sentences that have all their numbers. Raises what is wrong with it."""
+    for name in thresholds or {}:
+        known(name, rule.thresholds, f"threshold of {rule.id}")
+    run = recording if isinstance(recording, Run) else prepare(recording)
+    if missing(rule, run) or not rule.applies(facts(run)):
+        return []
+    findings = list(detector(rule)(run, {**rule.at, **(thresholds or {})}))
+    for finding in findings:
+        summary(rule, finding, run)
+    return findings
+
+
+def tried(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, float] | None = None) -> Tried:
+    """The same, and the whole diagnosis with this rule alone."""
+    run = recording if isinstance(recording, Run) else prepare(recording)
+    findings = found_in(rule, run, thresholds)
+    set_so = {name: replace(rule.thresholds[name], value=value) for name, value in (thresholds or {}).items()}
+    diagnosis = examine(run, [replace(rule, thresholds={**rule.thresholds, **set_so})]).diagnosis
+    failed = [outcome.error for outcome in diagnosis.outcomes if outcome.error]
+    if failed:
+        raise ValueError(failed[0])
+    return Tried(missing(rule, run), tuple(findings), diagnosis.findings)
+
+
+# --- formulas --------------------------------------------------------------------------------------------------------
+
+
+def names_in(formula: str) -> set[str]:
+    """The names in plain arithmetic. ValueError for what is none."""
+    try:
+        tree = ast.parse(formula.translate(_SIGNS), mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"{formula} is no arithmetic") from error
+    if not all(isinstance(node, _NODES) for node in ast.walk(tree)):
+        raise ValueError(f"{formula} is no plain arithmetic")
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
+
+
+def value_of(formula: str, values: Mapping[str, float]) -> float:
+    """What it gives. ValueError for what is no plain arithmetic, KeyError where a name has no value."""
+    if unknown := names_in(formula) - set(values):
+        raise KeyError(*sorted(unknown))
+    given: dict[str, Any] = {**_FUNCTIONS, **values}
+    return float(eval(formula.translate(_SIGNS), {"__builtins__": {}}, given))  # noqa: S307 arithmetic alone, as checked
+
+
+def off(how: Derivation) -> Iterator[str]:
+    """Where the document computes another saving than the detector, or one of its numbers is not there."""
+    values = {each.name: each.value for each in how.inputs if each.value is not None}
+    for each in how.inputs:
+        if each.value is None:
+            yield f"its formula needs {each.name}, which the finding's values have not"
+    cases = (("low", how.low), ("formula", how.formula), ("high", how.high))
+    for (case, formula), stated in zip(cases, (how.expected.low, how.expected.likely, how.expected.high), strict=True):
+        if any(words in formula for words in OF_EACH) or names_in(formula) - set(values):
+            continue
+        gives = value_of(formula, values) * 1e6
+        if abs(gives - stated) > _ROUNDED_NS + _ROUNDED_SHARE * how.expected.high:
+            yield f"{case} = {formula} gives {gives / 1e6:.4g} ms, and the finding states {stated / 1e6:.4g} ms"

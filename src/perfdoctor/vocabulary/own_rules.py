@@ -1,0 +1,219 @@
+"""Which rules are not ours? Two files each in a folder that was named, or in a package that offers one.
+
+They are code, and only what the user names is read: no folder of a recording, and none that happens to lie here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import regex
+from perfdoctor.system.toml_tables import parsed
+from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.rulebook import Origin, Rule, known, load_rules, rule_of, settings_of
+from perfdoctor.vocabulary.signals import NEEDS
+
+#: What is named so is a package that is installed, and no folder: neither can stand in for the other.
+PACKAGE = "package:"
+#: Entry points of this group offer a package with rules.
+GROUP = "perfdoctor.rules"
+#: `acme/slow-tokenizer`: never the id of a rule of ours, which has no namespace.
+ID = regex(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)/([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
+RESERVED = ("perfdoctor",)
+_LONGEST_ID = 80
+#: Documents of other programs that may lie beside.
+_OTHERS = frozenset({"pyproject.toml", "ruff.toml", "mypy.toml", "uv.toml", "pixi.toml", "poetry.toml"})
+_TEXTS = ("id", "title", "category", "since", "status", "summary", "why", "not_a_problem_when", "action", "doubt")
+_LISTS = ("needs", "references", "symptom_of", "hidden_by", "needs_without_gpu", "verdict", "when")
+
+
+def with_own(rules: Mapping[str, Rule], places: Iterable[str], base: Path | None = None) -> dict[str, Rule]:
+    """These rules, and behind them those of each place: a folder (relative to `base`), or `package:NAME`.
+
+    One whose document cannot be used is among them, and says why in `broken`. Raises UsageError for a place that is
+    none, or holds no rule.
+    """
+    found = dict(rules)
+    for place in dict.fromkeys(places):
+        for path, origin in _documents(place, base):
+            rule = _read(path, origin)
+            if rule.id in found:
+                other = found[rule.id].origin
+                why = f"{path.name}: the id {rule.id} is also that of a rule of {other.name if other else 'perfdoctor'}"
+                rule = _broken(path, origin, rule.broken or why, _free_id(path, found))
+            found[rule.id] = rule
+    return found
+
+
+def all_rules(places: Sequence[str] = (), config: Path | None = None) -> dict[str, Rule]:
+    """All rules: ours, those that `config` names (relative to its folder), and those of these places."""
+    named = named_in(config) if config is not None else []
+    rules = load_rules()
+    if named and config is not None:
+        rules = with_own(rules, named, config.parent)
+    return with_own(rules, places) if places else rules
+
+
+def named_in(config: Path) -> list[str]:
+    """The places in `[tool.perfdoctor] rules` of a pyproject.toml. Raises UsageError where they are no list."""
+    places = settings_of(config).get("rules", [])
+    if not isinstance(places, list) or not all(isinstance(place, str) and place.strip() for place in places):
+        raise UsageError(
+            f"rules in {config.name} is no list of folders", do='Write rules = ["perf/rules"] below [tool.perfdoctor].'
+        )
+    return places
+
+
+def read(document: Path) -> Rule:
+    """The rule of one document, which may say in `broken` why it cannot be used."""
+    path = document.resolve()
+    return _read(path, Origin(_shown(path.parent), str(path.parent)))
+
+
+def offered() -> dict[str, str]:
+    """The packages that offer rules, by the name under which each does. Nothing of them is imported."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 looks through all installed packages
+
+    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, Origin]]:
+    folder, origin = _package(place.removeprefix(PACKAGE)) if place.startswith(PACKAGE) else _folder(place, base)
+    paths = sorted(path for path in folder.glob("*.toml") if path.name not in _OTHERS and not path.name.startswith("."))
+    if not paths:
+        raise UsageError(
+            f"{origin.name} holds no rule: there is no .toml file in it",
+            do="Begin one: perfdoctor rules new acme/slow-tokenizer --into FOLDER",
+        )
+    return ((path, origin) for path in paths)
+
+
+def _folder(place: str, base: Path | None) -> tuple[Path, Origin]:
+    folder = ((base or Path()) / Path(place).expanduser()).resolve()
+    if not folder.is_dir():
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise UsageError(
+            f"the folder of rules {place} {what}",
+            do=f"Name the folder that holds the rules' files; an installed package as {PACKAGE}NAME.",
+        )
+    return folder, Origin(_shown(folder), str(folder))
+
+
+def _shown(folder: Path) -> str:
+    """From here on; of a folder elsewhere its name alone: a report says nothing of the machine that it was made on."""
+    here = Path.cwd().resolve()
+    return folder.relative_to(here).as_posix() if folder.is_relative_to(here) and folder != here else folder.name
+
+
+def _package(name: str) -> tuple[Path, Origin]:
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    packages = offered()
+    if name not in packages:
+        known_ones = f"Installed packages offer: {', '.join(packages)}." if packages else "No installed package does."
+        raise UsageError(f"no package offers rules as {name!r}", do=known_ones)
+    module = packages[name].partition(":")[0].strip()
+    try:
+        spec = find_spec(module)
+    except Exception as error:  # it imports the packages above
+        raise PerfdoctorError(
+            f"the package of rules {name!r} ({module}) cannot be imported: {type(error).__name__}: {error}",
+            do="Mend or uninstall it, or leave it out.",
+        ) from error
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise PerfdoctorError(
+            f"the package of rules {name!r} names {module}, which is no package",
+            do=f"Its entry point in the group {GROUP} must name the package whose folder holds the rules.",
+        )
+    return Path(folders[0]), Origin(f"{PACKAGE}{name}", folders[0], module)
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, origin: Origin) -> Rule:
+    """The rule of a document, or one that says what is wrong with it."""
+    document: Mapping[str, Any] = {}
+    try:
+        document = parsed(path.read_text("utf-8"))
+        _check_types(document)
+        rule = replace(rule_of(document), origin=origin)
+        _check(rule, path)
+    except PerfdoctorError as error:
+        why = f"{path.name}: {error.what}. {error.do}"
+    except KeyError as error:
+        why = f"{path.name}: there is no field {error.args[0]!r}"
+    except Exception as error:  # noqa: BLE001 whatever it says instead of a rule
+        why = f"{path.name}: {error or type(error).__name__}"
+    else:
+        return rule
+    named = document.get("id")
+    return _broken(path, origin, why, named if isinstance(named, str) and _is_id(named) else _free_id(path, {}))
+
+
+def _is_id(text: str) -> bool:
+    return ID.fullmatch(text) is not None and len(text) <= _LONGEST_ID
+
+
+def _check_types(document: Mapping[str, Any]) -> None:
+    for name in _TEXTS:
+        if not isinstance(document.get(name, ""), str):
+            raise TypeError(f"{name} is no text")
+    for name in _LISTS:
+        given = document.get(name, [])
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            raise TypeError(f"{name} is no list of texts")
+    for name in ("summaries", "clauses", "doubts", "inference", "without_gpu"):
+        given = document.get(name, {})
+        if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
+            raise TypeError(f"{name} is no table of texts")
+    for name, entry in document.get("thresholds", {}).items():
+        value = entry.get("value", 0) if isinstance(entry, dict) else 0
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"the value of the threshold {name} is no number")
+    for fix in document.get("fix", ()):
+        if fix.get("effort") not in ("minutes", "hours", "days"):
+            raise ValueError("the effort of a fix is minutes, hours or days")
+
+
+def _check(rule: Rule, path: Path) -> None:
+    """What a diagnosis relies on. What else is asked of a rule, `perfdoctor rules check` says."""
+    if not _is_id(rule.id):
+        raise ValueError(f"the id {rule.id!r} is none: it is NAMESPACE/NAME in lower case, as acme/slow-tokenizer")
+    namespace, _, name = rule.id.partition("/")
+    if namespace in RESERVED:
+        raise ValueError(f"the namespace {namespace!r} is not yours: take the name of your team")
+    if path.stem != name:
+        raise ValueError(f"the id {rule.id!r} is that of a file {name}.toml")
+    if not path.with_name(f"{rule.module}.py").is_file():
+        raise ValueError(f"there is no {rule.module}.py beside it")
+    known(rule.category, CATEGORIES, "category")
+    for need in (*rule.needs, *rule.needs_without_gpu):
+        for choice in need.split("|"):
+            known(choice, NEEDS, "signal, nor steps, places or ranks,")
+    if rule.verdict:
+        raise ValueError("verdict is for rules of perfdoctor: no other one says a report's first sentence")
+
+
+def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
+    """It has an outcome like any other rule, and nothing to find."""
+    return Rule(
+        id=rule_id, title=f"Not read: {path.name}", category=next(iter(CATEGORIES)), since="", status="preview",
+        needs=(), summary="", why="", not_a_problem_when="", references=(), thresholds={}, fixes=(), summaries={},
+        origin=origin, broken=" ".join(why.split()),
+    )  # fmt: skip
+
+
+def _free_id(path: Path, taken: Mapping[str, Rule]) -> str:
+    """What it is called where its own id cannot be used: by its folder and file."""
+    name = f"{path.parent.name}/{path.stem}"
+    return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)
