@@ -72,7 +72,7 @@ def test_a_whole_number_is_a_number(tmp_path):
             "is True",
             "Give it a number",
         ),
-        ("[tool.perfdoctor", "pyproject.toml here cannot be read", "Mend it"),
+        ("[tool.perfdoctor", "pyproject.toml cannot be read", "Mend it"),
     ],
 )
 def test_what_cannot_be_overridden_is_said_with_what_to_do(tmp_path, text, what, do):

@@ -49,7 +49,7 @@ Examples:
   perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
   perfdoctor analyze traces/ --json - --no-html
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
-  perfdoctor analyze profile.nsys-rep --rules perf/rules --rule acme/slow-tokenizer
+  perfdoctor analyze profile.nsys-rep --rules perf/rules
   perfdoctor analyze s3://bucket/run-7/ --cluster tcp://head:8786
 """
 

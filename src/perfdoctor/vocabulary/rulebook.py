@@ -281,8 +281,10 @@ def settings_of(config: Path) -> Mapping[str, Any]:
         where = f"{config.name} here" if config.parent == Path.cwd() else str(config)
         raise PerfdoctorError(f"{where} cannot be read: {error}", do="Mend it, or run elsewhere.") from error
     for key in ("tool", "perfdoctor"):
-        table = table.get(key, {}) if isinstance(table, dict) else {}
-    return table if isinstance(table, dict) else {}
+        table = table.get(key, {}) if isinstance(table, dict) else table
+    if not isinstance(table, dict):
+        raise PerfdoctorError(f"[tool.perfdoctor] in {config.name} is no table", do="Write names and values below it.")
+    return table
 
 
 def known(name: str, names: Mapping[str, object], what: str) -> str:
