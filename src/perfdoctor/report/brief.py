@@ -112,7 +112,7 @@ def _rules(diagnosis: Diagnosis, after: int) -> str:
 
 
 def _finding(diagnosis: Diagnosis, place: int, advice: Advice) -> Iterator[str]:
-    yield from wrapped(f"[{clean(advice.rule)}] {clean(advice.title)}", f"{place}. ", most=2)
+    yield from wrapped(f"[{wording.rule_name(advice)}] {clean(advice.title)}", f"{place}. ", most=2)
     saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
     yield from wrapped(f"{saving} · {wording.confidence(advice.confidence)}", "   ", most=1)
     yield from wrapped(clean(advice.summary), "   ")
