@@ -1,6 +1,7 @@
 """Why is this PyTorch training slow, what to change, and how much will it bring?
 
-`import perfdoctor` loads nothing: each public name is taken from `perfdoctor.api` when it is first used.
+`import perfdoctor` loads nothing: each public name is taken from `perfdoctor.api` when it is first used. What a
+training uses is taken from where it is, and loads no analysis.
 """
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         PerfdoctorError,
         PredictedStep,
         Prediction,
+        Recording,
         Rows,
         Saving,
         Scaling,
@@ -39,15 +41,18 @@ if TYPE_CHECKING:
         analyze,
         compare,
         read,
+        record,
+        step,
     )
 
 #: What is public: as in `perfdoctor.api`.
 __all__ = [
     "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
     "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit",
-    "Timeline", "analyze", "compare", "read",
+    "Prediction", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text",
+    "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
 ]  # fmt: skip
+_IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 
 
 def __getattr__(name: str) -> object:
@@ -55,7 +60,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'perfdoctor' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    found: object = getattr(import_module("perfdoctor.api"), name)
+    light = _IN_A_TRAINING.get(name)
+    found: object = getattr(import_module(f"perfdoctor.recording.inside.{light}" if light else "perfdoctor.api"), name)
     globals()[name] = found
     return found
 

@@ -35,6 +35,8 @@ from perfdoctor.comparison.records import Contribution, FindingChange
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.recording.inside.marks import step
+from perfdoctor.recording.inside.recording import Recording, record
 from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
     "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit",
-    "Timeline", "analyze", "compare", "read",
+    "Prediction", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text",
+    "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
 ]  # fmt: skip
 
 #: Of classes that the program itself works with, the members that are public. Of all others every one is whose name
@@ -73,6 +75,7 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
         "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown", "to_brief",
         "to_html", "_repr_html_",
     ),
+    "Recording": ("folder", "report", "wait", "start", "finish", "__enter__", "__exit__", "__call__"),
     "Comparison": (
         "verdict", "summary", "change", "interval", "before_ns", "after_ns", "causes", "findings", "notes", "to_json",
         "to_markdown", "to_brief", "to_html", "_repr_html_",

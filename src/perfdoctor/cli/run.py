@@ -148,6 +148,7 @@ def _session(
     from perfdoctor.recording.launch import startable
     from perfdoctor.recording.record import Session
     from perfdoctor.recording.tools.torch_profiler import Window
+    from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
         wanted = plan.parse_passes(passes)
@@ -158,7 +159,7 @@ def _session(
         typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
         raise typer.Exit(trouble.code)
     machine = plan.inspect(command, environment)
-    where = output or _free_name(machine.program.name)
+    where = output or free_name(Path(RUNS), machine.program.name)
     made = plan.make(machine, wanted, where)
     if wanted and not made.passes:
         why = "; ".join(f"{name}: {reason}" for name, reason in made.left_out.items())
@@ -169,15 +170,6 @@ def _session(
     several = len(made.passes) > 1
     window = Window(steps, skip, several if stop is None else stop, stacks, sampling, source, modules)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
-
-
-def _free_name(name: str) -> Path:
-    stem = Path(run_options.RUNS) / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
-    candidate, number = stem, 1
-    while candidate.exists():
-        number += 1
-        candidate = stem.with_name(f"{stem.name}-{number}")
-    return candidate
 
 
 def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from perfdoctor.cli import completion
-
-RUNS = "perfdoctor-runs"
+from perfdoctor.system.run_folder import RUNS
 
 Command = Annotated[
     list[str],

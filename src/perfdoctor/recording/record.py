@@ -58,7 +58,7 @@ class Session:
         record.notes += [*ended.notes, *happened.notes]
         record.do = happened.do
         record.bytes = self.folder.bytes_on_disk() - before
-        self.folder.manifest.ranks += [_rank(report) for report in self.folder.reports(name) if report.is_training]
+        self.folder.manifest.ranks += [of_rank(report) for report in self.folder.reports(name) if report.is_training]
         self._store()
         return ended
 
@@ -86,7 +86,7 @@ class Session:
         with self._sampler(record) as sampler:
             ended = self._run(Recording("torch", traces, "cpu+cuda"), sampler=sampler)
         self._keep_own_traces(record)
-        self._keep_traces(record, traces)
+        record.files += kept_traces(self.folder, "torch")
         return ended
 
     def _nsys(self, record: PassRecord) -> launch.Ended:
@@ -107,7 +107,7 @@ class Session:
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made):
             record.notes.append(why)
-        self._keep_traces(record, folder)
+        record.files += kept_traces(self.folder, "nsys")
         return ended
 
     def _ncu(self, record: PassRecord, kernels: Sequence[str]) -> launch.Ended:
@@ -224,13 +224,16 @@ class Session:
                 with contextlib.suppress(OSError):
                     self.folder.amend(report, own_traces=[Path(file).name for file in report.own_traces])
 
-    def _keep_traces(self, record: PassRecord, folder: Path) -> None:
-        """Compress the traces. Agents write them uncompressed, so as not to delay the training."""
-        for trace in self.folder.files(folder.name, "*.pt.trace.json"):
-            if not trace.stat().st_size:
-                trace.unlink()  # the process ended before it wrote its trace
-                continue
-            record.files.append(f"{folder.name}/{_compressed(trace).name}")
+
+def kept_traces(folder: RunFolder, tool: str) -> list[str]:
+    """Compress the traces of a tool, and name them. Agents write them uncompressed, so as not to delay the training."""
+    names = []
+    for trace in folder.files(tool, "*.pt.trace.json"):
+        if not trace.stat().st_size:
+            trace.unlink()  # the process ended before it wrote its trace
+            continue
+        names.append(f"{tool}/{_compressed(trace).name}")
+    return names
 
 
 def _is_gzip(file: Path) -> bool:
@@ -251,7 +254,8 @@ def _compressed(trace: Path) -> Path:
     return target
 
 
-def _rank(report: ProcessReport) -> dict[str, object]:
+def of_rank(report: ProcessReport) -> dict[str, object]:
+    """What the manifest says of a process."""
     return {
         "pass": report.pass_name, "rank": report.rank, "world_size": report.world_size, "pid": report.pid,
         "torch": report.torch, "steps_seen": report.steps_seen, "steps_recorded": report.steps_recorded,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.late import dataclass, regex
+from perfdoctor.system import ourselves
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 
 #: The line in which each example prints its median step, which no two runs share.
@@ -136,9 +136,7 @@ class Runner:
         return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
-_ENTRY = "import sys; sys.path.insert(0, {folder!r}); from perfdoctor.cli.main import main; main()"
-#: This very perfdoctor, with what lies beside it: not the one on PATH, and by no PYTHONPATH that trainings see too.
-_PERFDOCTOR = (sys.executable, "-c", _ENTRY.format(folder=str(Path(__file__).absolute().parents[2])))
+_PERFDOCTOR = ourselves.command("perfdoctor.cli.main")
 _KINETO_WARNINGS = "2"  # of its levels verbose, info, warning, error
 
 

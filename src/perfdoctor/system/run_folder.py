@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
@@ -23,6 +24,8 @@ from perfdoctor.late import dataclass, regex
 from perfdoctor.system.masking import masked
 
 FORMAT = 1
+#: Where runs lie, if nothing else is said.
+RUNS = "perfdoctor-runs"
 MANIFEST = "run.json"
 
 #: Environment variables that explain a recording. No others are kept.
@@ -136,6 +139,16 @@ class ProcessReport:
     def is_training(self) -> bool:
         """Did it step at all? Helpers that import torch do not."""
         return self.steps_seen > 0 or bool(self.trace)
+
+
+def free_name(runs: Path, name: str) -> Path:
+    """A folder for a run that begins now, which nothing has yet."""
+    stem = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    candidate, number = stem, 1
+    while candidate.exists():
+        number += 1
+        candidate = stem.with_name(f"{stem.name}-{number}")
+    return candidate
 
 
 class RunFolder:

@@ -50,7 +50,17 @@ def environment(
     sampling: Mapping[str, object] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings."""
-    settings = {
+    given = settings(recording, window, reports=reports, nccl=nccl, sampling=sampling)
+    path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
+    return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(given)}
+
+
+def settings(
+    recording: Recording, window: Window, *, reports: Path, nccl: Path | None = None,
+    sampling: Mapping[str, object] | None = None,
+) -> dict[str, object]:  # fmt: skip
+    """What the agent is to do, as it takes it."""
+    return {
         "pass": recording.pass_name,
         "reports": str(reports.absolute()),
         "traces": str(recording.traces.absolute()),
@@ -66,5 +76,3 @@ def environment(
         "masking": masking.__file__,
         "sampling": sampling,
     }
-    path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
-    return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(settings)}

@@ -86,7 +86,10 @@ class Agent:
 
     def _renew(self) -> None:
         self.pid = os.getpid()
-        self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
+        settings = self.settings
+        self.report = Report(
+            settings["reports"], settings["pass"], str(self.torch.__version__), settings.get("report", "")
+        )
         self.step_finder = self._new_step_finder()
         self.foreign = Foreign(self.torch, self._make_room, self._own_trace)
         self.recorder: Recorder | None = None
@@ -201,6 +204,8 @@ class Agent:
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if self.torch.compiler.is_compiling():  # do not appear in what a compiler traces
             return
+        if not self.has_optimizer:  # it was made before the agent began to watch
+            self._trains()
         self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -535,23 +540,23 @@ class Agent:
             self._leave()
             return
         try:
-            if self.ranges is not None:
-                self.ranges.nvtx = None
-                self.ranges.remove()
-            self.modules.switch_off()
-            self._off()
+            self._drop_window()
             self.is_fork = True
             self._renew()
             self.watch()
         except Exception:
             self.is_done = True
 
+    def _drop_window(self) -> None:
+        """In a child: the recording is the parent's."""
+        if self.ranges is not None:
+            self.ranges.nvtx = None
+            self.ranges.remove()
+        self.modules.switch_off()
+        self._off()
+
     def _rank(self) -> int:
-        """This process's rank, from torch.distributed if it is in use, else from its launcher."""
-        rank, world_size = identity.launcher_rank()
-        distributed = self.torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        rank, world_size = identity.rank(self.torch)
         self.report.facts.update(rank=rank, world_size=world_size)
         return rank
 

@@ -33,6 +33,14 @@ def launcher_rank() -> tuple[int, int]:
     return 0, 1
 
 
+def rank(torch: Any) -> tuple[int, int]:
+    """(rank, world size) from torch.distributed if it is in use, else from the launcher."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return launcher_rank()
+
+
 def processes_here() -> int:
     """How many ranks of the job run on this machine; all of them where the launcher does not say."""
     local = os.environ.get("LOCAL_WORLD_SIZE", "")

@@ -12,8 +12,9 @@ from typing import Any
 class Report:
     """The report of one process. `state`: watching (torch was imported), recording, written, failed."""
 
-    def __init__(self, folder: str, pass_name: str, torch_version: str) -> None:
+    def __init__(self, folder: str, pass_name: str, torch_version: str, name: str = "") -> None:
         self.folder = folder
+        self.name = name  # of the process, where its pid would not do: on several machines pids are the same
         self.facts: dict[str, Any] = {
             "pass": pass_name,
             "pid": os.getpid(),
@@ -56,7 +57,7 @@ class Report:
     def write(self, **facts: Any) -> None:
         """Update and store. A full disk or a missing folder must not disturb the program."""
         self.facts.update(facts, unix_ns=time.time_ns())
-        path = os.path.join(self.folder, f"{self.facts['pass']}-{self.facts['pid']}.json")
+        path = os.path.join(self.folder, f"{self.facts['pass']}-{self.name or self.facts['pid']}.json")
         draft = path + ".tmp"
         try:
             with open(draft, "w", encoding="utf-8") as file:

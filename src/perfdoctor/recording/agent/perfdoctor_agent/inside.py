@@ -1,0 +1,74 @@
+"""What is different where the program itself asked for the recording: it has begun before, and goes on without it.
+
+Its optimizers, and perhaps a profiler, are there already. It says when the recording ends, in the middle of its life.
+Processes that it forks are not recorded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from perfdoctor_agent.agent import Agent
+
+_agents: list[InsideAgent] = []
+_is_registered = False
+
+
+class InsideAgent(Agent):
+    """`left()` is called once, when nothing of the agent is left in the program; its report is complete then.
+
+    `settings["marked"]`: steps are marked, and nothing else is taken for one.
+    """
+
+    def __init__(self, torch: Any, settings: Any, left: Callable[[], None]) -> None:
+        super().__init__(torch, settings)
+        self._left = left
+        self.is_killed = False  # by a signal that it has caught: the process ends at once
+        if settings["marked"]:
+            self.marks_steps = self.has_optimizer = True
+            self.step_finder = self._new_step_finder()
+        self.foreign.is_active = bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+
+    def begin(self) -> None:
+        global _is_registered  # noqa: PLW0603 what is registered for forks stays for the life of the process
+        if not _is_registered and hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forked)
+            _is_registered = True
+        _agents.append(self)
+        self.watch()
+
+    def at_exit(self) -> None:
+        """Whoever records ends it."""
+
+    def forked(self) -> None:
+        self._left = _nothing
+        try:
+            self._drop_window()
+        except Exception:
+            pass
+        self.behind, self.is_done = None, True
+
+    def _ended_by(self, number: int, frame: Any) -> None:
+        self.is_killed = True
+        super()._ended_by(number, frame)
+
+    def _leave(self) -> None:
+        super()._leave()
+        if self in _agents:
+            _agents.remove(self)
+        self.is_done = True
+        left, self._left = self._left, _nothing
+        if os.getpid() == self.pid:
+            self.report.write(ended=True)
+            left()
+
+
+def _forked() -> None:
+    while _agents:
+        _agents.pop().forked()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,109 @@
+"""What is left to do when the steps are recorded? In a process of its own, which the training does not wait for.
+
+It waits until all ranks have written their files, completes the run folder, and lets `perfdoctor analyze` write the
+report. It is nicer than the training, uses one core, and ends itself after its time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.launch.program_run import Ended
+from perfdoctor.recording.outcome import outcome
+from perfdoctor.recording.record import kept_traces, of_rank
+from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.system import ourselves, tool_process
+from perfdoctor.system.checkout import checkout
+from perfdoctor.system.processors import JOBS
+from perfdoctor.system.run_folder import ProcessReport, RunFolder
+
+PASS = "torch"  # noqa: S105 a pass of the run
+#: A rank whose process has not even begun to record when rank 0 has ended may do so yet, but hardly.
+_UNKNOWN_WAIT_S = 5.0
+_LOOK_EVERY_S = 0.2
+_NICER = 10
+
+
+def main() -> None:
+    """Takes {"folder", "world_size", "steps", "skip", "wait_s", "limit_s"} as JSON. Exits with 1, and one line why."""
+    given = json.loads(sys.argv[1])
+    if hasattr(os, "nice"):
+        with contextlib.suppress(OSError):
+            os.nice(_NICER)
+    if hasattr(signal, "alarm"):
+        signal.alarm(int(given["limit_s"]) + 1)
+    try:
+        _finish(given, time.monotonic() + given["limit_s"])
+    except PerfdoctorError as error:
+        sys.exit(f"{error.what}. {error.do}")
+
+
+def _finish(given: Mapping[str, Any], until: float) -> None:
+    folder = RunFolder.open(Path(given["folder"]))
+    if folder is None:
+        raise PerfdoctorError(f"{given['folder']} holds no run", do="Record again.")
+    late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
+    complete(folder, Window(given["steps"], given["skip"]), late, given["world_size"])
+    analyse(folder.path, max(until - time.monotonic(), 0.1))
+
+
+def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
+    """Wait until all ranks have ended their recordings; the names of those that have not in this time."""
+    begun = time.monotonic()
+    while True:
+        waited_s = time.monotonic() - begun
+        written = {report.rank for report in folder.reports(PASS) if report.ended}
+        claimed = {file.stem.removeprefix(f"{PASS}-") for file in folder.files("agents", f"{PASS}-*.json")}
+        late = [f"rank{rank}" for rank in range(world_size) if rank not in written]
+        if not late or waited_s > wait_s or (waited_s > _UNKNOWN_WAIT_S and not claimed & set(late)):
+            return [name for name in late if name in claimed]
+        time.sleep(_LOOK_EVERY_S)
+
+
+def complete(folder: RunFolder, window: Window, late: Sequence[str], world_size: int) -> None:
+    """Name in the manifest what was recorded, and what could not be."""
+    record = folder.manifest.passes[0]
+    reports = [report for report in folder.reports(PASS) if report.ended]
+    record.files = sorted({*record.files, *kept_traces(folder, PASS)})
+    happened = outcome(reports, window, PASS, Ended())
+    record.notes += [*happened.notes, *_missing(reports, late, world_size)]
+    record.do = happened.do
+    record.bytes = folder.bytes_on_disk()
+    commit = checkout(Path())
+    folder.manifest.checkout = asdict(commit) if commit else {}
+    folder.manifest.ranks = [of_rank(report) for report in reports if report.is_training]
+    folder.write()
+
+
+def _missing(reports: Sequence[ProcessReport], late: Sequence[str], world_size: int) -> Iterable[str]:
+    if late:
+        yield f"{', '.join(late)}: not written in time, and not in this report"
+    elif len(reports) < world_size:
+        yield f"{len(reports)} of {world_size} ranks recorded into this folder"
+
+
+def analyse(folder: Path, limit_s: float) -> None:
+    """Write report.html and diagnosis.json. Raises PerfdoctorError where that does not succeed in time."""
+    later = f"Try perfdoctor analyze {folder}"
+    words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json")]
+    code, output, _ = tool_process.run(
+        [*ourselves.command("perfdoctor.cli.main"), "analyze", *words, "--quiet"],
+        environment={JOBS: "1", **os.environ},
+        timeout_s=limit_s,
+        not_started=later,
+        too_slow=PerfdoctorError(f"it took longer than {limit_s:.0f} s", do=later),
+        merged=True,
+    )
+    if code:
+        said = " ".join(output.decode(errors="replace").split())[-500:]
+        raise PerfdoctorError(f"{said or f'exit code {code}'}", do=later)

@@ -1,0 +1,346 @@
+"""How does a program record itself, without perfdoctor around it?
+
+    start ── agent watches (perfdoctor_agent/inside.py) ── steps recorded ── a few more timed ── left
+                                                                             rank 0 starts finish.py, and goes on
+
+The agent is the one of `perfdoctor run`. Whatever goes wrong is one line of warning, and the program goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from perfdoctor import __version__
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.inside import shared_folder
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.system import ourselves
+from perfdoctor.system.masking import masked_command
+from perfdoctor.system.run_folder import MANIFEST, Manifest, PassRecord, RunFolder, recorded_environment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
+PYTHON = "PERFDOCTOR_PYTHON"
+#: Rank 0 waits so long for the files of other ranks, if nothing else is said.
+_WAIT_S = 60.0
+#: Set where Nsight Systems or another tool records what CUDA and NVTX do in this process.
+_TOOLS_AROUND = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+_FEWEST_SKIPPED = 2
+_log = logging.getLogger("perfdoctor")
+_lock = threading.RLock()
+_running: list[Recording] = []
+_begun = 0
+
+
+def _harmless(method: Callable[P, None]) -> Callable[P, None]:
+    """No error of the recording reaches the program."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(*args, **kwargs)
+        except PerfdoctorError as error:
+            _warn(f"nothing is recorded: {error.what}. {error.do}")
+        except Exception as error:  # noqa: BLE001 the training goes on
+            _warn(f"nothing is recorded: {type(error).__name__}: {error}")
+
+    return call
+
+
+def _warn(text: str) -> None:
+    _log.warning("perfdoctor: %s", " ".join(text.split()))
+
+
+class Recording:
+    """One window of recorded steps, as `perfdoctor.record` makes it.
+
+    `folder`: the run folder; None before it is known, and where nothing is recorded.
+    """
+
+    folder: Path | None
+
+    def __init__(
+        self, *, steps: int = 10, skip: int = 5, output: str | os.PathLike[str] | None = None, report: bool = True,
+        stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+        parent: str | os.PathLike[str] | None = None, marked: bool = False,
+    ) -> None:  # fmt: skip
+        self.folder = None
+        self._window = torch_profiler.Window(steps, skip, stacks=stacks, modules=modules)
+        self._output = None if output is None else Path(output)
+        self._parent = None if parent is None else Path(parent)
+        self._wants_report, self._limit_s, self._marked = report, time_limit_s, marked
+        self._pid, self._rank, self._world_size = os.getpid(), 0, 1
+        self._agent: Any = None
+        self._run: RunFolder | None = None
+        self._stop_waiting: Callable[[], None] = _nothing
+        self._at_exit: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_started = self._is_reported = False
+
+    # --- the three forms ---
+
+    def __enter__(self) -> Recording:  # noqa: PYI034 Self is younger than our oldest Python
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, whose first call is recorded."""
+
+        @functools.wraps(function)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._is_started:
+                return function(*args, **kwargs)
+            with self:
+                return function(*args, **kwargs)
+
+        return recorded
+
+    @_harmless
+    def start(self) -> None:
+        """Begin to watch for steps. A recording starts once."""
+        with _lock:
+            if self._is_started:
+                return
+            self._is_started, self._pid = True, os.getpid()
+            if torch_profiler.VARIABLE in os.environ:  # perfdoctor run records already, and sees the marks
+                return
+            if _running and _running[0]._pid == os.getpid():  # noqa: SLF001 ours
+                _warn("another recording is running: this one is left out")
+                return
+            if self._window.steps < 1 or self._window.skip < 0:
+                _warn("nothing is recorded: steps must be at least 1, and skip at least 0")
+                return
+            if any(name in os.environ for name in _TOOLS_AROUND):
+                _warn("nothing is recorded: another tool (Nsight Systems?) records this process already")
+                return
+            _running[:] = [self]
+        try:
+            self._stop_waiting = _agent_module("imports").when_imported("torch", self._begin)
+        except BaseException:
+            self._drop()
+            raise
+
+    @_harmless
+    def finish(self) -> None:
+        """End the recording: keep the steps so far, and let the report be made. The second call does nothing."""
+        if self._pid != os.getpid():
+            return
+        self._stop_waiting()
+        if self._agent is not None:
+            self._agent.finish()
+        elif self in _running:
+            _warn("nothing was recorded: torch was not imported")
+        self._drop()
+
+    @property
+    def report(self) -> Path | None:
+        """The HTML report, once it is there. Only rank 0 makes one."""
+        page = self.folder / "report.html" if self.folder is not None else None
+        return page if page is not None and self._process is not None and page.is_file() else None
+
+    def wait(self, timeout_s: float | None = None) -> Path | None:
+        """Wait for the report, at most so long. None where there is none: on other ranks, or as it failed."""
+        if self._process is None:
+            return None
+        try:
+            code = self._process.wait(self._limit_s + 5 if timeout_s is None else timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        if not self._is_reported:
+            self._is_reported = True
+            self._say_how_it_ended(code)
+        return self.report if not code else None
+
+    # --- begin ---
+
+    @_harmless
+    def _begin(self, torch: Any) -> None:
+        global _begun  # noqa: PLW0603 a count of the process
+        try:
+            self._rank, self._world_size = _agent_module("identity").rank(torch)
+            _begun += 1
+            folder = shared_folder.choose(self._output, self._parent, torch, self._world_size, _begun)
+            shared_folder.claim(folder, self._rank)
+            self.folder = folder
+            self._write_manifest(str(torch.__version__))
+            agent = _agent_module("inside").InsideAgent(torch, self._settings(folder), self._left)
+            if agent.foreign.is_active:
+                _warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
+            self._agent = agent
+            agent.begin()
+            # Also in children of multiprocessing, which skip atexit.
+            util = importlib.import_module("multiprocessing.util")
+            self._at_exit = util.Finalize(None, self._ended, exitpriority=1000)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _settings(self, folder: Path) -> dict[str, object]:
+        recording = torch_profiler.Recording("torch", folder / "torch", "cpu+cuda")
+        known = torch_profiler.settings(recording, self._window, reports=folder / "agents")
+        return {**known, "report": shared_folder.name_of(self._rank), "marked": self._marked}
+
+    def _write_manifest(self, version: str) -> None:
+        """By rank 0, and on each other machine by its first rank, as that may have a disk of its own."""
+        assert self.folder is not None
+        is_first_here = os.environ.get("LOCAL_RANK") == "0" and not (self.folder / MANIFEST).exists()
+        if self._rank and not is_first_here:
+            return
+        now, command = time.time_ns(), masked_command([word[:200] for word in sys.orig_argv[:40]])
+        first = PassRecord("torch", version, command, started_unix_ns=now)
+        environment = recorded_environment(os.environ)
+        manifest = Manifest(
+            perfdoctor=__version__, command=command, environment=environment, started_unix_ns=now, passes=[first]
+        )
+        self._run = RunFolder(self.folder, manifest)
+        self._run.write()
+
+    # --- end ---
+
+    def _drop(self) -> None:
+        with _lock:
+            if self in _running:
+                _running.remove(self)
+
+    @_harmless
+    def _left(self) -> None:
+        """The agent has ended: by itself, some steps behind the recorded ones, or as the recording was ended."""
+        self._drop()
+        facts, is_killed = self._agent.report.facts, self._agent.is_killed
+        if self._run is not None:
+            record = self._run.manifest.passes[0]
+            record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
+            with contextlib.suppress(OSError):
+                self._run.write()
+        if not facts["trace"]:
+            _warn(f"nothing was recorded: {self._why_nothing(facts)}")
+        elif self._rank == 0 and self._wants_report and not is_killed:
+            self._start_report()
+
+    def _why_nothing(self, facts: dict[str, Any]) -> str:
+        if facts["notes"] and (facts["state"] == "failed" or any("torch.profiler" in each for each in facts["notes"])):
+            return str(facts["notes"][-1])
+        seen, skipped = facts["steps_seen"], max(self._window.skip, _FEWEST_SKIPPED)
+        if not seen:
+            return "no step was seen. Mark where each ends: perfdoctor.step()"
+        if seen <= skipped:
+            return f"it ended after {seen} step{'s' * (seen > 1)}, and the first {skipped} are skipped. Skip fewer"
+        return "no whole step came after those that are skipped"
+
+    def _start_report(self) -> None:
+        assert self.folder is not None
+        given = {
+            "folder": str(self.folder), "world_size": self._world_size, "steps": self._window.steps,
+            "skip": self._window.skip, "wait_s": min(_WAIT_S, self._limit_s / 2), "limit_s": self._limit_s,
+        }  # fmt: skip
+        command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
+        with (self.folder / "report.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, json.dumps(given)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _ended(self) -> None:
+        """At the end of the process: the report may still be in the making."""
+        self.finish()
+        if self._process is not None and not self._is_reported and self._pid == os.getpid():
+            if self._process.poll() is None:
+                _say(f"the report is being made, in at most {self._limit_s:.0f} s (Ctrl-C: leave without it)")
+            with contextlib.suppress(KeyboardInterrupt):
+                self.wait()
+
+    def _say_how_it_ended(self, code: int) -> None:
+        assert self.folder is not None
+        log = self.folder / "report.log"
+        if not code and self.report is not None:
+            _say(f"report: {self.report}")
+            with contextlib.suppress(OSError):
+                log.unlink()
+            return
+        try:
+            last = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        except OSError:
+            last = ""
+        _warn(f"no report: {last or f'exit code {code}'}. Later: perfdoctor analyze {self.folder}")
+
+
+def record(
+    *, steps: int = 10, skip: int = 5, output: str | os.PathLike[str] | None = None, report: bool = True,
+    stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+) -> Recording:  # fmt: skip
+    """Record some steps of this program with torch.profiler, as a context or as a decorator.
+
+    Steps are the optimizer's updates, or what `perfdoctor.step()` marks. When they are recorded the training goes on
+    at its full speed, and rank 0 lets a process of its own write the report. Nothing that fails here raises: it is one
+    line of warning. Under `perfdoctor run`, which records already, nothing more is recorded.
+
+    Args:
+        steps: how many steps are recorded.
+        skip: how many steps pass before, at least 2: the first ones compile, tune and fill caches.
+        output: the run folder, new or empty; by default `perfdoctor-runs/<time>-<program>`. All ranks write into one.
+        report: write `report.html` and `diagnosis.json` into the folder; else `perfdoctor analyze` makes them later.
+        stacks: record Python's stacks with each op, which slows the recorded steps down.
+        modules: mark the forwards of modules.
+        time_limit_s: how many seconds the report may take, and the program's end may wait for it.
+
+    Returns:
+        A `Recording`: a context, a decorator (the function's first call is recorded), or `start()` and `finish()`.
+
+    Example:
+        >>> import perfdoctor
+        >>> @perfdoctor.record(steps=10, skip=20)
+        ... def train():
+        ...     ...
+    """
+    return Recording(
+        steps=steps, skip=skip, output=output, report=report, stacks=stacks, modules=modules, time_limit_s=time_limit_s
+    )
+
+
+def _say(text: str) -> None:
+    """A line for whoever waits: by the program's own logging, if it has any."""
+    if _log.hasHandlers():
+        _log.info("perfdoctor: %s", text)
+    elif sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"perfdoctor: {text}\n")
+
+
+def _agent_module(name: str) -> Any:
+    """One of the agent's modules, which are top-level ones in the program, as under `perfdoctor run`."""
+    package = "perfdoctor_agent"
+    if package not in sys.modules:
+        folder = torch_profiler.AGENT / package
+        spec = importlib.util.spec_from_file_location(
+            package, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[package] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module(f"{package}.{name}")
+
+
+def _nothing() -> None:
+    pass
