@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from folders import FIXTURES
+from own_rule_files import write
 from recorded import recording
 from report.samples import SAMPLES
 from typer.testing import CliRunner
@@ -69,6 +70,23 @@ def test_only_the_rules_asked_for_are_checked() -> None:
     assert all(rule == "input-wait" or rule.endswith("-copies") for rule in checked)
 
 
+def test_rules_of_ones_own_are_used_where_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "rules")
+    config = tmp_path / "pyproject.toml"
+    config.write_text(
+        '[tool.perfdoctor]\nrules = ["rules"]\n[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 0.9\n'
+    )
+    recorded = FIXTURES / "unfused-optimizer" / "torch"
+    for given in ({"own_rules": folder}, {"own_rules": [str(folder)]}, {"config": config}):
+        found = perfdoctor.analyze(recorded, rules="acme/*", **given)  # type: ignore[arg-type]
+        assert [outcome.rule for outcome in found.outcomes] == ["acme/slow-add"]
+    assert found.findings[0].origin
+    assert perfdoctor.compare(found, recorded, config=config).findings
+    assert perfdoctor.analyze(ONE, rules="input-wait", config=config).findings == ()
+    monkeypatch.chdir(tmp_path)  # rules are code: none that lies here is run
+    assert "acme/slow-add" not in {outcome.rule for outcome in perfdoctor.analyze(recorded).outcomes}
+
+
 def test_a_part_of_the_steps_is_that_of_the_command() -> None:
     assert perfdoctor.analyze(ONE, steps=(2, 3)).to_json() == of_command(str(ONE), "--steps", "2..3", "--json", "-")
     assert perfdoctor.analyze(ONE, steps=2).to_json() == of_command(str(ONE), "--steps", "2", "--json", "-")
@@ -85,6 +103,9 @@ def test_a_part_of_the_steps_is_that_of_the_command() -> None:
         ({"rules": "input-wait", "ignore": "*"}, "rules and ignore leave no rule", ""),
         ({"what_if": "input-wiat"}, "what_if 'input-wiat': there is no such rule", "Did you mean input-wait"),
         ({"what_if": "garbage-collection"}, "what_if garbage-collection: not found in this recording", ""),
+        ({"rules": "perf/rules"}, "rules: there is no rule 'perf/rules'", "own_rules=FOLDER"),
+        ({"own_rules": "no/rules"}, "the folder of rules no/rules does not exist", ""),
+        ({"config": "no.toml"}, "config no.toml: there is no such file", ""),
         ({"steps": (3, 2)}, "steps=(3, 2): that names no steps", "steps=(3, 5)"),
         ({"range": " "}, "range names nothing", ""),
         ({"gpu": "Z99"}, "gpu 'Z99' names no single GPU", "peaks bf16=989T"),

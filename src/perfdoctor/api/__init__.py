@@ -21,6 +21,7 @@ from perfdoctor.api.arguments import (
     Progress,
     at_hand,
     in_words_of_python,
+    known_rules,
     listed,
     local,
     name_of,
@@ -100,6 +101,8 @@ def analyze(
     tokens_per_step: float | None = None,
     parameters: float | None = None,
     cluster: str | None = None,
+    own_rules: AnyPath | Sequence[AnyPath] | None = None,
+    config: AnyPath | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Diagnose what was recorded: what `perfdoctor analyze` does. Nothing is printed, and no file is written.
@@ -111,8 +114,7 @@ def analyze(
     'host-syncs'
 
     * `paths`: a run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
-    * `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given. Thresholds that a
-      `pyproject.toml` in the working directory sets apply, as they do for the command.
+    * `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given.
     * `what_if`: what `prediction` is about, as in `Diagnosis.what_if`.
     * `range`: only the executions of this user range. `steps`: only these steady steps, counted from 1: `(3, 5)`.
     * `process`: which training of a command that ran several, counted from 1.
@@ -121,14 +123,18 @@ def analyze(
     * `tokens_per_step`: tokens or samples that one GPU trains on in a step; with `parameters`, those of the model, the
       model FLOP of a step follow, and MFU.
     * `cluster`: a Dask scheduler's address, which reads the files of many ranks.
+    * `own_rules`: also the rules in these folders, of these packages (`"package:NAME"`): they are code, which is run.
+    * `config`: a `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds. If not given, thresholds are
+      taken from the one in the working directory, as the command does, and no rules.
     * `progress`: called with what is done now.
 
     Raises PerfdoctorError where something cannot be read, or an argument is wrong.
     """
     with in_words_of_python():
         given, rank_readers = listed(paths), _cluster(cluster)
+        known = known_rules(own_rules, config)
         asked = Asked(
-            chosen_rules(rules, ignore), questions(what_if), selection(range, steps),
+            chosen_rules(known, rules, ignore), known, questions(what_if, known), selection(range, steps),
             user_values(gpu, peaks, tokens_per_step, parameters), process, rank_readers,
         )  # fmt: skip
         with at_hand(given, progress, spread=cluster is not None) as files:
@@ -143,6 +149,8 @@ def compare(
     steps: int | tuple[int, int] | None = None,
     gpu: str | None = None,
     peaks: Mapping[str, float] | None = None,
+    own_rules: AnyPath | Sequence[AnyPath] | None = None,
+    config: AnyPath | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """What changed between two versions of a training, and is it more than noise? As `perfdoctor compare`.
@@ -158,7 +166,9 @@ def compare(
     from perfdoctor.comparison.compare import compare as compared  # noqa: PLC0415
 
     with in_words_of_python():
-        asked = Asked(chosen_rules(None, None), part=selection(range, steps), user_values=user_values(gpu, peaks))
+        known = known_rules(own_rules, config)
+        part, given = selection(range, steps), user_values(gpu, peaks)
+        asked = Asked(list(known.values()), known, part=part, user_values=given)
         first, second = ([_snapshot(run, asked, progress) for run in _runs(side)] for side in (before, after))
         return Comparison(compared(first, second))
 
@@ -200,7 +210,6 @@ def _snapshot(run: AnyRun, asked: Asked, progress: Progress | None) -> Snapshot:
     """What of one run is compared: of a diagnosis, of a diagnosis.json, or of a recording that is read now."""
     from perfdoctor.comparison.snapshot import of_document, of_examination  # noqa: PLC0415
     from perfdoctor.report.json_document import document  # noqa: PLC0415
-    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
 
     if isinstance(run, Diagnosis):
         return run._snapshot()  # noqa: SLF001 it is not public
@@ -208,5 +217,5 @@ def _snapshot(run: AnyRun, asked: Asked, progress: Progress | None) -> Snapshot:
     with at_hand(given, progress) as files:
         here = local(files)
         if len(here) == 1 and (written := document(name_of(given), here[0])) is not None:
-            return of_document(name_of(given), written, load_rules())
-        return of_examination(name_of(given), asked.examined(files, progress), load_rules(), here)
+            return of_document(name_of(given), written, asked.known)
+        return of_examination(name_of(given), asked.examined(files, progress), asked.known, here)

@@ -30,16 +30,17 @@ AnyPath: TypeAlias = "str | os.PathLike[str]"
 Progress: TypeAlias = Callable[[str], None]
 
 #: The options of the commands that are arguments here, where an error names one.
-_OPTION = regex(r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster)\b ?")
-_OTHERWISE = {"peak": "peaks"}
+_OPTION = regex(r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster|rules|config)\b ?")
+_OTHERWISE = {"peak": "peaks", "rules": "own_rules"}
 _PATTERN = regex(r"[*?\[]")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is diagnosed by which rules, and what is asked of it."""
+    """What is diagnosed by which rules, of all that are `known`, and what is asked of it."""
 
     rules: Sequence[Rule]
+    known: Mapping[str, Rule]
     questions: Sequence[Question] = ()
     part: Selection = WHOLE_RECORDING
     user_values: UserValues | None = None
@@ -114,16 +115,30 @@ def local(paths: Sequence[Path | RemoteFile]) -> list[Path]:
 # --- rules and questions ---------------------------------------------------------------------------------------------
 
 
-def rules(only: str | Sequence[str] | None, ignored: str | Sequence[str] | None) -> list[Rule]:
-    """Those that are asked for, with the thresholds of the pyproject.toml in the working directory."""
-    from perfdoctor.vocabulary.rulebook import load_rules, with_overrides  # noqa: PLC0415
+def known_rules(own: AnyPath | Sequence[AnyPath] | None = None, config: AnyPath | None = None) -> dict[str, Rule]:
+    """Ours, and those that are named, with the thresholds of `config`, else of the pyproject.toml here."""
+    from perfdoctor.vocabulary import rulebook  # noqa: PLC0415
 
-    known = load_rules()
+    file = Path(config) if config is not None else None
+    if file is not None and not file.is_file():
+        raise UsageError(f"config {file}: there is no such file", do="Name a pyproject.toml.")
+    if own is None and file is None:
+        return rulebook.with_overrides(rulebook.load_rules(), Path.cwd())
+    from perfdoctor.vocabulary import own_rules  # noqa: PLC0415 they are code of others: few have some
+
+    known = own_rules.all_rules(listed(own) if own is not None else (), file)
+    return rulebook.with_thresholds(known, file) if file else rulebook.with_overrides(known, Path.cwd())
+
+
+def rules(
+    known: Mapping[str, Rule], only: str | Sequence[str] | None, ignored: str | Sequence[str] | None
+) -> list[Rule]:
+    """Those that are asked for."""
     wanted = set(known) if only is None else _matching(only, known, "rules")
     wanted -= set() if ignored is None else _matching(ignored, known, "ignore")
     if not wanted:
         raise UsageError("rules and ignore leave no rule", do="Ask for one at least, or leave both out.")
-    return [rule for name, rule in with_overrides(known, Path.cwd()).items() if name in wanted]
+    return [rule for name, rule in known.items() if name in wanted]
 
 
 def _matching(patterns: str | Sequence[str], known: Mapping[str, Rule], argument: str) -> set[str]:
@@ -140,18 +155,19 @@ def _matching(patterns: str | Sequence[str], known: Mapping[str, Rule], argument
 def _near(name: str, known: Mapping[str, Rule]) -> str:
     import difflib  # noqa: PLC0415
 
+    if "/" in name:
+        return "Rules of your own are named with own_rules=FOLDER; then rules selects them by their ids."
     near = [] if _PATTERN.search(name) else difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     return f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
 
 
-def questions(asked: str | Sequence[str] | None) -> tuple[Question, ...]:
+def questions(asked: str | Sequence[str] | None, known: Mapping[str, Rule]) -> tuple[Question, ...]:
     """What `what_if` asks: `"input-wait, launch-bound=50%"`, or a list of such."""
     if asked is None:
         return ()
     from perfdoctor.diagnosis import questions as what_if  # noqa: PLC0415
-    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
 
-    return what_if.questions(asked if isinstance(asked, str) else ", ".join(asked), load_rules())
+    return what_if.questions(asked if isinstance(asked, str) else ", ".join(asked), known)
 
 
 # --- a part, and what the recording does not say ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 if TYPE_CHECKING:
     from perfdoctor.comparison.records import Snapshot
     from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.vocabulary.rulebook import Rule
 
 
 class Diagnosis:
@@ -30,9 +31,15 @@ class Diagnosis:
     def _snapshot(self) -> Snapshot:
         """What a comparison knows of it."""
         from perfdoctor.comparison.snapshot import of_examination  # noqa: PLC0415
+
+        return of_examination(self._name, self._examination, self._known, self._paths)
+
+    @property
+    def _known(self) -> dict[str, Rule]:
+        """All rules of ours, and those of others that found something."""
         from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
 
-        return of_examination(self._name, self._examination, load_rules(), self._paths)
+        return {**load_rules(), **{each.rule.id: each.rule for each in self._examination.found}}
 
     def __repr__(self) -> str:
         findings = ", ".join(advice.rule for advice in self.findings)
@@ -127,7 +134,7 @@ class Diagnosis:
         from perfdoctor.diagnosis.engine import predicted  # noqa: PLC0415
 
         with in_words_of_python():
-            return predicted(self._examination, questions(asked))
+            return predicted(self._examination, questions(asked, self._known))
 
     def to_json(self) -> str:
         """What `--json` writes (docs/json.md): keys are added, never renamed."""
