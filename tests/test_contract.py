@@ -54,7 +54,7 @@ KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "clauses", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
     "needs_without_gpu", "doubt", "doubts", "verdict", "when", "inference", "derivation", "planted",
-    "without_gpu",
+    "without_gpu", "without_torch",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
@@ -69,6 +69,7 @@ MAY_BE_LEFT_OUT = {
     "when",
     "inference",
     "without_gpu",
+    "without_torch",
     "derivation",
     "planted",
 }
@@ -88,8 +89,24 @@ COMPILES = re.compile(r"torch\.compile\b")
 OF_DDP = re.compile(r"DistributedDataParallel|register_comm_hook|bucket_cap_mb|no_sync\(")
 OF_FSDP = re.compile(r"fully_shard|FullyShardedDataParallel|set_modules_to_\w+_prefetch")
 
+#: What nobody wants to read who does not use PyTorch.
+OF_TORCH = re.compile(
+    r"torch|DataLoader|\.item\(|pin_memory|autograd|autocast|\bnn\.|\bDDP\b|FSDP|DeepSpeed|Megatron|vLLM|SGLang|channels_last"
+    r"|non_blocking|num_workers|zero_grad|GradScaler|optimizer|state_dict|\.backward\(|expandable",
+    re.IGNORECASE,
+)
+#: What proves these situations is PyTorch's: its loader, whose batches JAX may use as well; its ops, its compiler.
+SITUATIONS_OF_TORCH = {
+    ("input-wait", "single-process"), ("input-wait", "cheap-batches"), ("input-wait", "workers"),
+    ("input-wait", "handed-over"), ("host-work", "compiled-call"), ("fp32-matmuls", "host-limited"),
+}  # fmt: skip
+#: C++, where a program has no Python.
+CPP = re.compile(r"^//|;\s*(//.*)?$", re.MULTILINE)
+
 #: A fix with a command in it is not all Python.
-SHELL = re.compile(r"^(python|taskset|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
+SHELL = re.compile(
+    r"^(python|taskset|mpirun|unset|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE
+)
 
 every_rule = of_each("rule_id", {rule_id: rule_id for rule_id in sorted(DOCUMENTS)})
 
@@ -451,8 +468,34 @@ def test_every_situation_has_a_fix(rule_id):
 
 def every_program():
     """What may be known of a program, in every combination."""
-    known = sorted(FACTS)
-    return [frozenset(some) for count in range(len(known) + 1) for some in itertools.combinations(known, count)]
+    of_torch = [frozenset(("torch", *some)) for some in combined(set(FACTS) - {"torch", "jax"})]
+    return [*of_torch, *of_others()]
+
+
+def of_others():
+    """What may be known of programs without PyTorch."""
+    some = list(combined({"gpu", "inference", "cuda-graphs", "gloo", "sends-16-bit"}))
+    return [frozenset((*each, *jax)) for each in some for jax in ((), ("jax",))]
+
+
+def combined(facts):
+    return itertools.chain.from_iterable(itertools.combinations(sorted(facts), size) for size in range(len(facts) + 1))
+
+
+@every_rule
+def test_nothing_is_said_of_torch_where_there_is_none(rule_id):
+    """Nor of its loader, its modules and its servers: title, sentences, reasons and fixes."""
+    for facts in of_others():
+        rule = load_rules()[rule_id].in_words_of(facts)
+        if not rule.applies(facts):
+            continue
+        said = [rule.title, rule.summary, rule.why, rule.not_a_problem_when, rule.doubt, *rule.references]
+        said += [text for situation, text in rule.summaries.items() if (rule_id, situation) not in SITUATIONS_OF_TORCH]
+        said += [*rule.doubts.values(), *rule.clauses.values()]
+        said += [
+            fix.title + fix.how for fix in rule.fixes if any(fix.fits(each, facts) for each in ("", *rule.summaries))
+        ]
+        assert [text for text in said if OF_TORCH.search(text)] == [], facts
 
 
 @of_each("document,fix", FIXES)
@@ -524,7 +567,12 @@ def test_the_title_of_a_fix_is_an_imperative(document, fix):
     assert not fix["title"].endswith(".")
 
 
-@of_each("document,fix", {name: fix for name, fix in FIXES.items() if not SHELL.search(fix[1]["how"])})
+def is_python(fix):
+    is_cpp = "not torch" in fix.get("when", []) and CPP.search(fix["how"])
+    return not SHELL.search(fix["how"]) and not is_cpp
+
+
+@of_each("document,fix", {name: fix for name, fix in FIXES.items() if is_python(fix[1])})
 def test_python_in_a_fix_can_be_parsed(document, fix):
     runnable = fix["how"].replace(", ...)", ")")  # "and whatever else you pass": Python allows it in any other place
     compile(runnable, fix["title"], "exec", ast.PyCF_ONLY_AST)

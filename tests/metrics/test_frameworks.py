@@ -12,7 +12,7 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def known(**picture):
-    return facts(prepare(draw(repeat=3, **picture))) - {"gpu"}
+    return facts(prepare(draw(repeat=3, **picture))) - {"gpu", "torch"}
 
 
 def named(name: str, signal: str = "ops"):
@@ -90,8 +90,8 @@ def test_advice_fits_the_program():
 
 
 def test_who_has_a_gpu_and_who_serves_is_known():
-    assert facts(prepare(draw(kernels="#", host=["l"]))) == {"gpu"}
-    assert facts(prepare(draw(host=["oooo"], repeat=3))) == frozenset()
+    assert facts(prepare(draw(kernels="#", host=["l"]))) == {"gpu", "torch"}
+    assert facts(prepare(draw(host=["oooo"], repeat=3))) == {"torch"}
     legend = {"v": ("ops", "vllm::unified_attention"), "s": ("ranges", "step[DECODE bs=32]")}
     served = {name: facts(prepare(draw(kernels="#", host=["l" + name], legend=legend))) for name in "vs"}
-    assert served == {"v": {"gpu", "inference", "vllm"}, "s": {"gpu", "inference", "sglang"}}
+    assert served == {"v": {"gpu", "inference", "torch", "vllm"}, "s": {"gpu", "inference", "sglang", "torch"}}

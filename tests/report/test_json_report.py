@@ -63,7 +63,7 @@ def test_the_document_has_the_documented_fields():
             "stretch_by_part": None,
         },
         "processes": [],
-        "work": {"kind": "unknown", "server": ""},
+        "work": {"kind": "unknown", "server": "", "framework": "unknown"},
     }
     assert document["outcomes"][0] == {"rule": "input-wait", "status": "found", "missing": [], "error": None}
     assert document["outcomes"][6]["missing"] == ["collectives"]

@@ -53,7 +53,7 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
 def _against(run: Run) -> Iterator[str]:
     used = min((place.steps.used for place in run.places), default=0)
     if not run.per_step:
-        sought = "iterations" if basis_of(run).serves else "steps"
+        sought = basis_of(run).sought
         yield f"no {sought} were found, so warm-up may be in it"
     elif used < FEWEST_STEPS:
         noun = basis_of(run).noun

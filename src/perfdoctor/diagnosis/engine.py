@@ -21,6 +21,7 @@ from perfdoctor.metrics.accounting.job_time import job_time
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import split, split_of_all
+from perfdoctor.metrics.framework import framework
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
 from perfdoctor.metrics.kind_of_work import kind_of_work
@@ -107,6 +108,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         basis=basis,
         kind_of_work=work.kind,
         server=work.server,
+        framework=framework(timeline),
         titles={rule.id: basis.prose(rule.title) for rule in rules},
         critical_path=(ahead.path if ahead else _critical_path(replay)) if replay else None,
         gpu_not_recorded=launches_gpu_work(run),

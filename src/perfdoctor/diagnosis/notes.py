@@ -11,6 +11,7 @@ from perfdoctor.metrics.accounting.basis import basis_of, noun_of
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import real_time
+from perfdoctor.metrics.framework import may_be_torch
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.host.stack_cost import FRAME_NS, MOST_SHARE, stack_cost
@@ -101,11 +102,12 @@ def _of_the_recording(run: Run) -> Iterator[str]:
                 "roctracer), the container or driver did not permit it, or only the CPU's activities were requested. "
                 "`perfdoctor selftest` says which."
             )
-    sought = "iterations" if basis_of(run).serves else "steps"
+    sought = basis_of(run).sought
     if not run.per_step:
+        marks = "torch.profiler's step() or " if may_be_torch(timeline) else ""
         yield (
             f"No {sought} were found: times and savings are for the whole recording. Mark {sought} with "
-            "torch.profiler's step() or an NVTX range per iteration."
+            f"{marks}an NVTX range per iteration."
         )
     yield from _of_phases(run)
     yield from _of_stretch(run)

@@ -67,7 +67,7 @@ def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:
 
 def summary(rule: Rule, finding: Finding, run: Run) -> str:
     """The rule's sentence for the finding's situation, with its numbers. KeyError where one of them is missing."""
-    thread = MAIN_THREAD if "inference" in facts(run) else TRAINING_THREAD
+    thread = TRAINING_THREAD if {"torch", "inference"} & facts(run) == {"torch"} else MAIN_THREAD
     idle = thread if host_places(run) else GPU
     basis = _basis(rule, run)
     template = basis.numbers(rule.summaries.get(finding.situation, rule.summary))
@@ -135,7 +135,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
 def _basis(rule: Rule, run: Run) -> Basis:
     """What the numbers of the rule are for: samples of memory are of the ends of steps, whatever else was recorded."""
     of_samples = "places" not in rule.needs and any("memory" in need.split("|") for need in rule.needs)
-    return replace(STEP, serves=basis_of(run).serves) if of_samples else basis_of(run)
+    return replace(STEP, serves=basis_of(run).serves, computes=basis_of(run).computes) if of_samples else basis_of(run)
 
 
 def _fix(fix: RuleFix, finding: Finding, basis: Basis) -> Fix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from perfdoctor.metrics.communication.collectives import is_full_precision
+from perfdoctor.metrics.framework import framework, may_be_torch
 from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
@@ -25,12 +26,15 @@ def facts(run: Run) -> frozenset[str]:
     that also gathers and scatters for FSDP, which most of them are.
     """
     kinds = {kind for place in run.places for kind in place.collectives.text("kind")}
-    unnamed = not len(run.timeline.ops) and not len(run.timeline["functions"])
+    program, is_torch = framework(run.timeline), may_be_torch(run.timeline)
+    unnamed = is_torch and not len(run.timeline.ops) and not len(run.timeline["functions"])
     sharded = {"all_gather", "reduce_scatter"} <= kinds
     deepspeed, megatron = _is_named(run, names.DEEPSPEED), _is_named(run, names.MEGATRON)
     other = deepspeed or megatron
     work = kind_of_work(run.timeline)
     found = {
+        "torch": is_torch,
+        "jax": program == "jax",
         "compiled": _is_compiled(run),
         "cuda-graphs": bool(run.timeline.calls.name.matches(cuda_names.GRAPH_LAUNCH).any()),
         "ddp": not other and (_is_named(run, names.DDP) or (unnamed and "all_reduce" in kinds and not sharded)),

@@ -1,8 +1,8 @@
 """Where does one training step end and the next begin?
 
-Marks come from the host: `ProfilerStep#n`, the user's own ranges ("step 17"), `Optimizer.step`; or, without any, from
-the device: optimizer kernels, or a sequence of kernels that repeats. The host may be several steps ahead of the device,
-so a mark on the host does not cut the device's time: a step on the device runs from the first work that the step
+Marks come from the host: `ProfilerStep#n`, the user's own ranges ("step 17"), `Optimizer.step`, XLA's executions of a
+module; or, without any, from the device: optimizer kernels, or a sequence of kernels that repeats. The host may be
+several steps ahead of the device, so a mark on the host does not cut the device's time: a step on the device runs from the first work that the step
 launched to the first work that the next step launched, found by correlation.
 
 ```
@@ -27,13 +27,17 @@ from perfdoctor.late import dataclass, regex
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import distinct
 from perfdoctor.model.device_work import DeviceWork
+from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.iterations import graph_starts, iteration_ranges
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names import xla as xla_names
 from perfdoctor.vocabulary.names.kernels import family
 
-FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
+FoundBy = Literal[
+    "profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "xla-module", "periodicity", "none"
+]
 Confidence = Literal["high", "medium", "low"]
 
 _NUMBER = regex(r"\d+")
@@ -145,7 +149,37 @@ def host_marks(timeline: Timeline, rank: int) -> Marks | None:
         if len(updates) >= _FEWEST_STEPS:
             return _after(updates)
     iterations = iteration_ranges(ranges)
-    return None if iterations is None else _marks(iterations, "user-range", "medium")
+    return _xla_marks(ranges) if iterations is None else _marks(iterations, "user-range", "medium")
+
+
+def _xla_marks(ranges: Frame) -> Marks | None:
+    """The executions of the XLA module that is one step: jit's of a function that people call so, else the longest.
+
+    A step may be several modules; whichever comes once in each marks it. Where one process drives several GPUs, each
+    has a thread that executes the module for it: one of them marks the steps of all.
+    """
+    modules = ranges.take(ranges.name.matches(xla_names.MODULE))
+    found = [rows for rows in map(_of_one_thread, _by_module(modules)) if len(rows) >= _FEWEST_STEPS]
+    if not found:
+        return None
+    step = max(found, key=lambda rows: (_is_step_module(rows.name[0]), int(rows.duration_ns.sum())))
+    return _marks(step, "xla-module", "high" if _is_step_module(step.name[0]) else "medium")
+
+
+def _by_module(modules: Frame) -> Iterator[Frame]:
+    for name in dict.fromkeys(modules.name):
+        yield modules.take(modules.name.equals(name))
+
+
+def _of_one_thread(rows: Frame) -> Frame:
+    """Those of the thread that has most, outermost."""
+    threads, counts = np.unique(rows["thread"], return_counts=True)
+    return outermost(rows.take(rows["thread"] == threads[counts.argmax()]))
+
+
+def _is_step_module(name: str) -> bool:
+    module = xla_names.MODULE.search(name)
+    return module is not None and xla_names.STEP_MODULE.search(module[1]) is not None
 
 
 def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
@@ -185,7 +219,8 @@ def _user_range_marks(ranges: Frame) -> Marks | None:
 def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
     """Ranges that differ only in a running number, or carry a step's name, with their rank (lowest is best)."""
     stems: dict[str, list[int]] = {}
-    for code in distinct(ranges.name.codes[~ranges.name.matches(torch_names.NOT_A_STEP)]).tolist():
+    no_step = ranges.name.matches(torch_names.NOT_A_STEP) | ranges.name.matches(xla_names.RANGE)
+    for code in distinct(ranges.name.codes[~no_step]).tolist():
         name = ranges.name.values[code]
         if len(_NUMBER.findall(name)) <= 1:
             stems.setdefault(_NUMBER.sub("#", name), []).append(code)

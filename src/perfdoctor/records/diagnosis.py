@@ -72,6 +72,7 @@ class Diagnosis:
     basis: Basis = STEP
     kind_of_work: Literal["training", "inference", "unknown"] = "unknown"
     server: str = ""
+    framework: Literal["torch", "jax", "triton", "cuda", "unknown"] = "unknown"
     titles: Mapping[str, str] = field(default_factory=dict)
     critical_path: CriticalPath | None = None
     efficiency: Efficiency | None = None

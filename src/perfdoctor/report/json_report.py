@@ -46,7 +46,11 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             "world_size": diagnosis.world_size,
             "steps": {**_fields(diagnosis.steps), **_real_time(diagnosis.real_time)},
             "processes": [_fields(process) for process in diagnosis.processes],
-            "work": {"kind": diagnosis.kind_of_work, "server": diagnosis.server},
+            "work": {
+                "kind": diagnosis.kind_of_work,
+                "server": diagnosis.server,
+                "framework": diagnosis.framework,
+            },
         },
         **_job(diagnosis.job),
         "time": [_time(split) for split in _shown(diagnosis)],

@@ -20,10 +20,14 @@ _RATE = regex(r"(?<! of)(?<! in)(,?) (?:a|per) step\b")
 _ONE = regex(r"\b(An?|One|Each|Every|Per|The|Next|This|Whole) (whole )?step\b", re.IGNORECASE)
 #: Steps of a recurrence are no steps of the program, and a placeholder (`{steps:.0f}`) or an option is no word.
 _SEVERAL = regex(r"(?<!time )(?<![{-])\bsteps\b(?!\()")
-#: What is called otherwise in a program that answers requests, in sentences and in code.
-_SERVING = (
+#: What is called otherwise in a program that may train nothing.
+_NO_TRAINING = (
     (regex(r"\b(t|T)raining(?:'s)?( process)? thread\b"), {"t": "main thread", "T": "Main thread"}),
     (regex(r"\b(t|T)raining\b"), {"t": "program", "T": "Program"}),
+)
+#: And in one that answers requests, in sentences and in code.
+_SERVING = (
+    *_NO_TRAINING,
     (regex(r"\b(t)rain\.py\b"), {"t": "main.py"}),
     (regex(r"\b(t)rain_step\(\w+\)"), {"t": "run(request)"}),
     (regex(r"\b(f)or (?:step, )?batch in (?:enumerate\()?loader\)?:"), {"f": "for request in requests:"}),
@@ -40,12 +44,18 @@ def _an(noun: str) -> str:
 class Basis:
     """`noun`: what numbers are for one of, "" where nothing was found to repeat; `of`: of what, behind the noun.
 
-    `serves`: the program answers requests, and trains nothing.
+    `serves`: the program answers requests, and trains nothing. `computes`: it may do anything on a GPU, but no PyTorch.
     """
 
     noun: str
     of: str = ""
     serves: bool = False
+    computes: bool = False
+
+    @property
+    def sought(self) -> str:
+        """What a program repeats, where none of it were found: `steps`, `iterations`."""
+        return f"{_ITERATION if self.serves or self.computes else 'step'}s"
 
     @property
     def each(self) -> str:
@@ -80,7 +90,8 @@ class Basis:
     def prose(self, text: str) -> str:
         """A text about programs as such: what they repeat is a step only where steps were found."""
         said = text if self.noun == "step" else _ONE.sub(_one_iteration, text)
-        for pattern, words in _SERVING if self.serves else ():
+        others = _NO_TRAINING if self.computes else ()
+        for pattern, words in _SERVING if self.serves else others:
             said = pattern.sub(lambda found, words=words: words[found[1]], said)  # type: ignore[misc]
         return said
 

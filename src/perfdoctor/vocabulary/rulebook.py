@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import lru_cache
@@ -20,6 +21,8 @@ from perfdoctor.vocabulary.shipped import shipped_folder
 
 #: Why a threshold is what it is, where the user says so.
 SET_BY_USER = "set in pyproject.toml"
+#: Pages that speak of PyTorch.
+_OF_TORCH = regex(r"torch", re.IGNORECASE)
 _FILLED = regex(r"\{(\w+)\|([^{}|]*)\}")
 
 
@@ -84,9 +87,10 @@ class Rule:
     in others a finding of such a rule is a note, and comes last.
     `doubt` says, as half a sentence, why the detector is not sure where it is not; `doubts` for situations. `when`:
     what must be so in the program for the rule to say anything, as in a fix. `inference`: other words for fields
-    (`title`, `why`, …) in a recording of a program that answers requests; `without_gpu`: of a run without a GPU, which
-    speaks of none. `derivation`: how its saving is computed, None where it saves no time; `planted`: why that is less
-    or more than what its planted fault really costs, as one sentence. `origin`: where it lies, None if it comes with
+    (`title`, `why`, …) in a recording of a program that answers requests; `without_torch`: of one that is
+    proven to be another framework's, or of none; `without_gpu`: of a run without a GPU, which speaks of none.
+    `derivation`: how its saving is computed, None where it saves no time; `planted`: why that is less or more than what
+    its planted fault really costs, as one sentence. `origin`: where it lies, None if it comes with
     perfdoctor; `broken`: why its document cannot be used, which only that of a rule from elsewhere may be.
     """
 
@@ -113,6 +117,7 @@ class Rule:
     verdict: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     inference: Mapping[str, str] = field(default_factory=dict)
+    without_torch: Mapping[str, str] = field(default_factory=dict)
     without_gpu: Mapping[str, str] = field(default_factory=dict)
     derivation: RuleDerivation | None = None
     planted: str = ""
@@ -130,8 +135,15 @@ class Rule:
 
     def in_words_of(self, facts: frozenset[str], *, without_gpu: bool = False) -> Rule:
         """The rule with the words that fit such a program."""
-        words = {**(self.inference if "inference" in facts else {}), **(self.without_gpu if without_gpu else {})}
-        return replace(self, **words) if words else self  # type: ignore[arg-type]
+        is_torch = "torch" in facts
+        words: dict[str, Any] = {
+            **(self.inference if "inference" in facts else {}),
+            **({} if is_torch else self.without_torch),
+            **(self.without_gpu if without_gpu else {}),
+        }
+        if not is_torch:
+            words["references"] = tuple(each for each in self.references if not _OF_TORCH.search(each))
+        return replace(self, **words) if words else self
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -205,6 +217,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         verdict=tuple(document.get("verdict", ())),
         when=tuple(document.get("when", ())),
         inference={name: text.strip() for name, text in document.get("inference", {}).items()},
+        without_torch={name: text.strip() for name, text in document.get("without_torch", {}).items()},
         without_gpu={name: text.strip() for name, text in document.get("without_gpu", {}).items()},
         derivation=derivations.read(document["derivation"]) if "derivation" in document else None,
         planted=document.get("planted", ""),

@@ -342,6 +342,19 @@ DERIVED_NEEDS: Mapping[str, Need] = {
 }
 
 NEEDS: Mapping[str, Need] = {**SIGNALS, **DERIVED_NEEDS}
+#: How signals are recorded of a program without PyTorch: nsys records any.
+_BY_NSYS = "record with nsys --trace=cuda,nvtx,osrt"
+_BY_ANY_TOOL: Mapping[str, str] = {
+    "places": "record the program itself: `nsys profile --trace=cuda,nvtx,osrt ./program`",
+    "time": "record the program itself: `nsys profile --trace=cuda,nvtx,osrt ./program`",
+    "steps": "put an NVTX range around each iteration, and record at least three with nsys --trace=cuda,nvtx",
+    "ranks": "record every rank with nsys, and analyse all files together",
+    "collectives": "record a run of several ranks",
+    "calls": "record with nsys --trace=cuda",
+    "ranges": "record with nsys --trace=nvtx and ranges in the program",
+    "functions": "record with nsys --python-sampling=true, where the program is Python",
+    "memory_totals": "record with nsys --cuda-memory-usage=true",
+}
 GPU_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.of_gpu)
 MACHINE_SIGNALS = tuple(name for name, signal in SIGNALS.items() if signal.of_machine)
 
@@ -350,6 +363,14 @@ def needs_gpu(need: str) -> bool:
     """Can it only be recorded on a GPU, also where collectives of the host would do as well?"""
     choices = set(need.split("|"))
     return bool(choices - {"collectives"}) and choices - {"collectives"} <= GPU_SIGNALS
+
+
+def hint(need: str, framework: str) -> str:
+    """How to record what a rule needs, of a program of this framework: what PyTorch's tools record, others lack."""
+    said = NEEDS[need].hint
+    if framework in ("torch", "unknown"):
+        return said
+    return _BY_ANY_TOOL.get(need, _BY_NSYS if "torch" in said else said)
 
 
 def need_label(need: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.metrics.framework import may_be_torch
 from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -12,7 +13,8 @@ from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, B
 
 def basis_of(run: Run) -> Basis:
     """What one of the units is called by which quantities are divided, and whether the program answers requests."""
-    return replace(_unit(run), serves=kind_of_work(run.timeline).kind == "inference")
+    serves = kind_of_work(run.timeline).kind == "inference"
+    return replace(_unit(run), serves=serves, computes=not (serves or may_be_torch(run.timeline)))
 
 
 def _unit(run: Run) -> Basis:

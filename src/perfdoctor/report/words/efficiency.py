@@ -17,10 +17,7 @@ _NAME_LIMIT = 48
 _WHOLE = 0.995
 #: Below this share, the counted FLOP do not represent the step.
 _ENOUGH = 0.5
-_TO_RECORD = (
-    "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; "
-    "or give --parameters and --tokens-per-step"
-)
+_TO_RECORD = "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; or "
 
 
 def line(diagnosis: Diagnosis) -> str:
@@ -29,14 +26,14 @@ def line(diagnosis: Diagnosis) -> str:
     if efficiency is None:
         return ""
     if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _ENOUGH:
-        return _use(efficiency)
-    parts = [_use(efficiency), _work(efficiency, diagnosis.basis), _items(efficiency)]
+        return _use(efficiency, diagnosis.framework)
+    parts = [_use(efficiency, diagnosis.framework), _work(efficiency, diagnosis.basis), _items(efficiency)]
     return " ".join(part for part in parts if part)
 
 
-def _use(efficiency: Efficiency) -> str:
+def _use(efficiency: Efficiency, framework: str) -> str:
     if efficiency.mfu is None and efficiency.hfu is None:
-        return _missing(efficiency)
+        return _missing(efficiency, framework)
     is_given = efficiency.model_from == "parameters"
     least = "" if is_given or efficiency.known_share >= _WHOLE else "at least "
     numbers = f"MFU {least}{wording.fine_share(efficiency.mfu)}" if efficiency.mfu is not None else ""
@@ -51,15 +48,16 @@ def _use(efficiency: Efficiency) -> str:
     return f"{of_peak}."
 
 
-def _missing(efficiency: Efficiency) -> str:
-    if not efficiency.on_gpu:
+def _missing(efficiency: Efficiency, framework: str) -> str:
+    """What a model's FLOP lack; nothing of a program that need not be one."""
+    if not efficiency.on_gpu or framework in ("cuda", "triton"):
         return ""
     if "steps" in efficiency.lacks:
         return "MFU is unknown: --tokens-per-step needs steps, and none were found."
     if "shapes" in efficiency.lacks and efficiency.flop_per_step:
-        return f"MFU is unknown: too few shapes were recorded; {_TO_RECORD}."
+        return f"MFU is unknown: too few shapes were recorded; {_to_record(framework)}."
     if "shapes" in efficiency.lacks:
-        return f"MFU is unknown: {_TO_RECORD}."
+        return f"MFU is unknown: {_to_record(framework)}."
     if "data_type" in efficiency.lacks:
         return "MFU is unknown: the data type of most matmuls was not recorded."
     name = clean(efficiency.gpu, _NAME_LIMIT)
@@ -68,6 +66,10 @@ def _missing(efficiency: Efficiency) -> str:
         return f"MFU is unknown: no {of_type} peak of {name or 'this GPU'} is known; give it with --peak {of_type}=…T."
     why = f"the peaks of {name!r} are not known" if name else "the recording does not name the GPU"
     return f"MFU is unknown: {why}; give --gpu NAME or --peak {of_type}=…T."
+
+
+def _to_record(framework: str) -> str:
+    return f"{'' if framework == 'jax' else _TO_RECORD}give --parameters and --tokens-per-step"
 
 
 def _work(efficiency: Efficiency, basis: Basis) -> str:

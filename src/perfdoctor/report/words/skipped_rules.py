@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import about_gpus, counted, describes_machine
-from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, need_label
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, hint, need_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
             groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
-        (_listed(missing) or "something", tuple(rules), diagnosis.basis.prose(to_record(missing)))
+        (_listed(missing) or "something", tuple(rules), diagnosis.basis.prose(to_record(missing, diagnosis.framework)))
         for missing, rules in ordered
     ]
 
@@ -75,10 +75,10 @@ def how_to_check(rules: Sequence[str], hint: str) -> str:
     return f". To check {'it' if len(rules) == 1 else 'them'}, {hint}" if hint else ""
 
 
-def to_record(missing: Sequence[str]) -> str:
-    """How to record what a skipped rule lacks; "" where that is not known."""
+def to_record(missing: Sequence[str], framework: str = "unknown") -> str:
+    """How to record what a skipped rule lacks, of a program of this framework; "" where that is not known."""
     first = [need.split("|")[0] for need in missing]
-    return "; ".join(dict.fromkeys(NEEDS[need].hint for need in first if need in NEEDS))
+    return "; ".join(dict.fromkeys(hint(need, framework) for need in first if need in NEEDS))
 
 
 def _listed(needs: Sequence[str]) -> str:

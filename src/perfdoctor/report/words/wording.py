@@ -26,6 +26,7 @@ FOUND_BY = {
     "user-range": "a user range",
     "optimizer-hook": "optimizer hooks",
     "optimizer-kernels": "optimizer kernels",
+    "xla-module": "XLA modules",
     "periodicity": "repetition",
 }
 #: What `perfdoctor run` took for the end of a step, by the name that its agent reports.
@@ -42,6 +43,8 @@ _KERNELS_ALONE = frozenset(("ncu",))
 #: A version says several: `schemaVersion 1, CUDA 12.6, HIP 7.2`. Only a hostile one is longer.
 _VERSION_LIMIT = NAME_LIMIT
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
+#: Programs of which it is said: a rule about PyTorch is not checked there.
+_FRAMEWORKS = {"jax": "JAX (XLA)", "triton": "Triton kernels, no framework", "cuda": "CUDA, no framework"}
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -352,9 +355,9 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _work(diagnosis: Diagnosis) -> str:
-    """`inference with vLLM`; nothing is said of training, which is what people expect."""
+    """`inference with vLLM`, `JAX (XLA)`; nothing is said of training with PyTorch, which is what people expect."""
     if diagnosis.kind_of_work != "inference":
-        return ""
+        return _FRAMEWORKS.get(diagnosis.framework, "")
     return f"inference with {diagnosis.server}" if diagnosis.server else "inference"
 
 
@@ -387,7 +390,7 @@ def _steps(diagnosis: Diagnosis) -> str:
     if not steps.count:
         if not diagnosis.time and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
             return "no timeline recorded"
-        nothing = "no iterations found" if diagnosis.basis.serves else "no steps found"
+        nothing = f"no {diagnosis.basis.sought} found"
         return nothing if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
     found = found_by(steps)

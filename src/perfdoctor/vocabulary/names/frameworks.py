@@ -1,15 +1,31 @@
-"""Which ways of compiling and distributing a model does a recording name? Fixes that speak of one need it.
+"""Which framework, and which ways of compiling and distributing a model does a recording name? Words that
+speak of one need it.
 
-Sources: the ranges of torch.compile (`## Call CompiledFxGraph … ##`, `Torch-Compiled Region: 0/0`), of
-torch.nn.parallel (`DistributedDataParallel.forward`), of FSDP1 (`FullyShardedDataParallel.forward`) and FSDP2
-(`FSDP::pre_forward`), of DeepSpeed (`DeepSpeedEngine.forward`), the autograd functions of DTensor, by which tensor
+Sources: the C++ names of PyTorch's kernels (`at::native::…`), the ranges of torch.compile
+(`## Call CompiledFxGraph … ##`, `Torch-Compiled Region: 0/0`), of torch.nn.parallel
+(`DistributedDataParallel.forward`), of FSDP1 (`FullyShardedDataParallel.forward`) and FSDP2 (`FSDP::pre_forward`), of
+DeepSpeed (`DeepSpeedEngine.forward`), the autograd functions of DTensor, by which tensor
 parallelism sums (`RedistributeBackward`), and the functions of all of them in torch.profiler's stacks.
 """
 
 from __future__ import annotations
 
+import re
+
 from perfdoctor.late import regex
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
+
+#: Kernels of PyTorch, of its compiler, and of libraries that only work with its tensors.
+TORCH_KERNEL = regex(
+    r"\bat::|\bat_cuda_detail::|\bc10::|torch|triton_(poi|red|per|for|tem|spl)_|triton__|\bvllm::|\bfbgemm"
+    r"|multi_tensor_apply_kernel|nvfuser|CudaCodeGen",
+    re.IGNORECASE,
+)
+#: Ranges and functions of PyTorch.
+TORCH = regex(r"(^|/)torch/|^(aten|autograd|torch|c10d?)::|^ProfilerStep#|^Optimizer\.|^enumerate\(DataLoader\)")
+#: Triton without a framework: the launcher in stacks, and the arguments' kinds that older versions append to a name.
+TRITON_KERNEL = regex(r"_(?:\d+(?:d|de|c|e))+$")
+TRITON_FUNCTION = regex(r"(^|/)triton/(runtime|backends|compiler)/")
 
 COMPILED = regex(
     r"CompiledFxGraph|^Torch-Compiled Region|^CompiledFunction(Backward)?$|torchinductor_\w+/|"
@@ -33,6 +49,8 @@ TENSOR_PARALLEL = regex(r"\bRedistributeBackward|torch/distributed/tensor/parall
 
 #: What `when` of a fix may name, and the words for it. `not compiled` is its opposite.
 FACTS = {
+    "torch": "PyTorch",
+    "jax": "JAX (XLA)",
     "compiled": "code that torch.compile made",
     "cuda-graphs": "CUDA graphs",
     "ddp": "DistributedDataParallel",

@@ -5,7 +5,8 @@ Names are the only evidence that every recording has. They are read conservative
 instruction (`volta_sgemm`, `ampere_fp16_s16816gemm`, `xmma_…_ffma`); CUTLASS by `tensorop` or `simt`; cuBLAS on Hopper
 and later by `nvjet_[sm<architecture>_]<types>` whose first letter is the input type; Tensile and hipBLASLt by
 `Cijk_…_<types>_…_MI…` (matrix instruction); Inductor by `triton_poi|red|per|mm`; PyTorch's own (aten/src/ATen/native)
-by the C++ template that was instantiated (`at::native::vectorized_elementwise_kernel<4, …>`). Kernels that talk to
+by the C++ template that was instantiated (`at::native::vectorized_elementwise_kernel<4, …>`); XLA by the HLO
+instruction (`loop_add_fusion_3`, `input_reduce_fusion`, `gemm_fusion_dot_7`). Kernels that talk to
 other devices are in `nccl`.
 """
 
@@ -52,7 +53,7 @@ _FAMILIES = (
         (
             r"elementwise|triton_poi_|nchwToNhwc|nhwcToNchw|transpose|permute|CatArray|copy|cast|FillFunctor|dropout"
             r"|gelu|relu|silu|multi_tensor_apply_kernel|CudaCodeGen|pointwise|fill|setTensor|im2col|col2im|upsample"
-            r"|index|scatter|gather"
+            r"|index|scatter|gather|^loop_(?!\w*reduce)\w*fusion|^wrapped_(?!reduce)"
         ),
     ),
     ("reduction", r"reduce|softmax|triton_(red|per)_|DeviceScan|Sort|topk|cumsum|nll_loss|cross_entropy|argmax|pool"),

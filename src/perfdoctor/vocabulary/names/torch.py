@@ -183,7 +183,7 @@ STORAGE = regex(
     r"|dcp\.save|distributed\.checkpoint\.(async_)?save|\bos\.(fsync|replace|rename)\b|\bsave\b.*checkpoint",
     re.IGNORECASE,
 )
-#: Compilers at work (Dynamo, Inductor, Triton, NVRTC, cuDNN's search); not the compiled code at work
+#: Compilers at work (Dynamo, Inductor, Triton, NVRTC, cuDNN's search, XLA); not the compiled code at work
 #: ("Torch-Compiled Region", "CompiledFunction").
 COMPILATION = regex(
     r"_compile\.<?\w*compile|compile_fx|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile|codegen|graph))"
@@ -191,6 +191,7 @@ COMPILATION = regex(
     r"|async_?compile[.(:]|PyCodeCache|compile_to_module"
     # A tuner looks its answer up at every call: only measuring candidates is tuning. Likewise a compiled Triton kernel.
     r"|autotun(?!\w*\.py\()|autotun\w*\.py\(\d+\): \w*(bench|tune|profile|precompile)"
-    r"|triton[./]compiler(?!/\w+\.py\(\d+\): (__getattr\w*|launch_metadata|run)$)",
+    r"|triton[./]compiler(?!/\w+\.py\(\d+\): (__getattr\w*|launch_metadata|run)$)"
+    r"|^(TSL:)?Xla(?!Module\b)[A-Z]\w*:#",
     re.IGNORECASE,
 )

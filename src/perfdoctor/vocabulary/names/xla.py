@@ -1,0 +1,25 @@
+"""How does XLA name what it does? Its ranges under nsys, and its kernels.
+
+Sources: xla/service/gpu (`gpu_executable.cc`, `backends/gpu/runtime/annotation.cc`): NVTX ranges in the domain TSL,
+`XlaModule:#prefix=…,hlo_module=jit_train_step,program_id=11#` around the launches of one execution of a module,
+`Thunk:#name=…,hlo_op=fusion.3#` around those of one instruction, and `XlaCompile`, `XlaPass`, `XlaAutotunerMeasurement`
+and others while it compiles. nsys writes the domain in front of a name in its tables, `TSL:XlaModule:#…#`.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.late import regex
+
+#: Any range of XLA.
+RANGE = regex(r"^(TSL:)?(Xla[A-Z]\w*|Thunk|AutotuneCacheLookup)(:#|$)")
+#: One execution of a compiled module; the module's own name is the group.
+MODULE = regex(r"^(?:TSL:)?XlaModule:#(?:prefix=.*?,)?hlo_module=([^,#]+)")
+#: How people name the function of one step; jit makes a module `jit_train_step` of it.
+STEP_MODULE = regex(r"(?<![a-z])(train|update|step|iteration)(?![a-z])")
+#: Kernels that XLA generates are named by their HLO instruction; Inductor's `triton_poi_fused_…` are not among them.
+KERNEL = regex(
+    r"^((loop|input)_\w*fusion(_\w+)?|fusion_\d\w*|wrapped_[a-z]\w*|(gemm|cudnn|triton)_fusion_\w+"
+    r"|triton_(softmax|gemm)_\w+|(input|loop)_\w*reduce\w*)$"
+)
+#: Python of JAX and of the libraries on it.
+FUNCTION = regex(r"(^|/)(jax|jaxlib|flax|optax|haiku|equinox|orbax|maxtext)/")
