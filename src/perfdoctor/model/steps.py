@@ -2,8 +2,8 @@
 
 Marks come from the host: `ProfilerStep#n`, the user's own ranges ("step 17"), `Optimizer.step`, XLA's executions of a
 module; or, without any, from the device: optimizer kernels, or a sequence of kernels that repeats. The host may be
-several steps ahead of the device, so a mark on the host does not cut the device's time: a step on the device runs from the first work that the step
-launched to the first work that the next step launched, found by correlation.
+several steps ahead of the device, so a mark on the host does not cut the device's time: a step on the device runs from
+the first work that the step launched to the first work that the next step launched, found by correlation.
 
 ```
 several    host    │step 1       │step 2       │step 3          a step that has one before and one behind it holds the
