@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from perfdoctor import api
+from perfdoctor import api, rule_api
 from perfdoctor.comparison.records import Fate, FindingFate, Verdict
 from perfdoctor.model.steps import Confidence, FoundBy
 from perfdoctor.records.findings import Status, Value
@@ -109,6 +109,9 @@ def lines() -> Iterator[str]:
             yield from (f"{name}.{each.name}{each.declared}" for each in members(found))
         else:
             yield f"{name}{signature(found)}"
+    for name in sorted(rule_api.__all__):
+        found = getattr(rule_api, name)
+        yield f"rule_api.{name}{signature(found) if inspect.isfunction(found) else ''}"
     yield from (f"type {name} = {meaning}" for name, meaning in ALIASES.items())
 
 

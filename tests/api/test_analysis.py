@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +164,40 @@ def test_what_is_read_is_what_is_diagnosed(diagnosis: perfdoctor.Diagnosis) -> N
     assert len(diagnosis.timeline["kernels"]) == len(timeline["kernels"])
     assert repr(timeline).startswith("<Timeline of 1 rank: ")
     assert len(repr(timeline)) < 500
+
+
+def test_what_is_read_cannot_be_changed_by_chance() -> None:
+    kernels = perfdoctor.read(ONE)["kernels"]
+    with pytest.raises(ValueError, match="read-only"):
+        kernels.start_ns[0] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        kernels.name.codes[0] = 0
+
+
+def test_what_newcomers_try_is_answered_by_what_works() -> None:
+    timeline = perfdoctor.read(ONE)
+    for attempt, what, do in (
+        (lambda: timeline["kernel"], "there is no signal 'kernel'", "kernels"),
+        (lambda: timeline["kernels"]["name"], "the column 'name' is text", "frame.text('name')"),
+        (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "start_ns, end_ns"),
+        (lambda: timeline["kernels"][:5], "there is no column slice", "frame.take("),
+        (lambda: timeline["kernels"][timeline["kernels"].start_ns > 0], "there is no column", "frame.take("),
+        (lambda: list(timeline["kernels"]), "there is no column 0", "frame.take("),
+    ):
+        with pytest.raises(perfdoctor.PerfdoctorError) as error:
+            attempt()
+        assert error.value.what.startswith(what)
+        assert do in error.value.do
+
+
+def test_several_threads_diagnose_at_once_and_leave_the_process_as_it_was() -> None:
+    """As in a server, or a tool of an assistant."""
+    before = (dict(os.environ), gc.isenabled(), signal.getsignal(signal.SIGINT), Path.cwd())
+    alone = {path: perfdoctor.analyze(path).to_json() for path in (ONE, RANKS)}
+    with ThreadPoolExecutor(4) as pool:
+        both = list(pool.map(lambda path: (path, perfdoctor.analyze(path).to_json()), [ONE, RANKS] * 3))
+    assert all(alone[path] == found for path, found in both)
+    assert before == (dict(os.environ), gc.isenabled(), signal.getsignal(signal.SIGINT), Path.cwd())
 
 
 def test_progress_is_told() -> None:

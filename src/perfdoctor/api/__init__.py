@@ -184,12 +184,15 @@ def read(
     (True, True)
 
     Arguments and errors are those of `analyze`. All ranks are read in full: a gigabyte of JSON takes about two of
-    memory.
+    memory. Columns cannot be written to: copy one first.
     """
     from perfdoctor.readers.open import read as read_all  # noqa: PLC0415
 
     with in_words_of_python(), at_hand(listed(paths), progress) as files:
-        return read_all(local(files), progress, process)
+        timeline = read_all(local(files), progress, process)
+    for frame in timeline.frames.values():
+        frame.protect()
+    return timeline
 
 
 def _cluster(named: str | None) -> str | None:

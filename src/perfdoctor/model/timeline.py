@@ -7,6 +7,7 @@ signal is an answer, a signal that is not in it was not recorded.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -50,7 +51,7 @@ class Frame:
         return len(self.columns["start_ns"])
 
     def __getitem__(self, column: str) -> Ints:
-        """A number column (int64; bool for flags). Text columns: `text`."""
+        """A column of numbers, by its name: int64, float64, or bool for flags. Columns of text: `text`."""
         values = self._column(column)
         if isinstance(values, Text):
             raise PerfdoctorError(f"the column {column!r} is text", do=f"Use frame.text({column!r}).")
@@ -70,10 +71,10 @@ class Frame:
     def _column(self, name: str) -> Column:
         try:
             return self.columns[name]
-        except KeyError:
-            raise PerfdoctorError(
-                f"there is no column {name!r}", do=f"Columns of this signal: {', '.join(self.columns)}."
-            ) from None
+        except (KeyError, TypeError):  # a slice or a mask
+            do = f"Columns of this signal: {', '.join(self.columns)}."
+            do = do if isinstance(name, str) else "Rows are chosen by frame.take(mask or indices), or frame.of(rank=0)."
+            raise PerfdoctorError(f"there is no column {name!r}", do=do) from None
 
     @property
     def start_ns(self) -> Ints:
@@ -333,7 +334,12 @@ class Timeline:
         return timeline
 
     def __getitem__(self, signal: str) -> Frame:
-        return self.frames[signal]
+        """The frame of a signal: `timeline["kernels"]`."""
+        try:
+            return self.frames[signal]
+        except KeyError:
+            near = difflib.get_close_matches(signal, self.frames, n=3, cutoff=0.5) or self.frames
+            raise PerfdoctorError(f"there is no signal {signal!r}", do=f"There is {', '.join(near)}.") from None
 
     @property
     def kernels(self) -> Frame:
