@@ -1,5 +1,5 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
-and prices in docs/outside.md, README.md.
+and prices in docs/outside.md, tools in docs/assistants.md, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
@@ -14,7 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from generated_pages import rules_page
+from msgspec.structs import fields
 
+from perfdoctor.assistant.tools import IS_DATA, TOOLS
 from perfdoctor.export.numbers import METRICS, PREFIX
 from perfdoctor.hardware.prices import listed_prices
 from perfdoctor.vocabulary.categories import CATEGORIES
@@ -71,6 +73,15 @@ def prices_table() -> str:
     return "\n".join(["| GPU | an hour | source | read on |", "| --- | --: | --- | --- |", *rows])
 
 
+def tools_table() -> str:
+    """One line a tool of `perfdoctor mcp`: what it takes, and what it is for."""
+    rows = []
+    for name, tool in TOOLS.items():
+        takes = ", ".join(f"`{each.name}`" for each in fields(tool.arguments))
+        rows.append(f"| `{name}` | {takes} | {tool.description.removesuffix(IS_DATA)} |")
+    return "\n".join(["| tool | takes | answers |", "| --- | --- | --- |", *rows])
+
+
 def terminal_sample(recording: Path) -> str:
     """The first sentence, the bar and the first finding, as a terminal of 80 columns shows them."""
     done = subprocess.run(
@@ -109,6 +120,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     outside = _ROOT / "docs" / "outside.md"
     text = with_part(outside.read_text("utf-8"), "metrics", metrics_table())
     yield outside, with_part(text, "prices", prices_table())
+    assistants = _ROOT / "docs" / "assistants.md"
+    yield assistants, with_part(assistants.read_text("utf-8"), "tools", tools_table())
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

@@ -65,6 +65,7 @@ COMMANDS = {
     "check": _Command("check"),
     "export": _Command("export"),
     "history": _Command("history", is_group=True),
+    "mcp": _Command("mcp"),
     "env": _Command("env"),
     "selftest": _Command("selftest"),
     "rules": _Command("rules", "RULES_EXAMPLES"),

@@ -42,8 +42,11 @@ def open_to_write(file: Path) -> Database:
         return _patiently(lambda: _opened(file))
 
 
-def open_to_read(file: Path) -> Database:
-    """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError."""
+def open_to_read(file: Path, *, in_place: bool = True) -> Database:
+    """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError.
+
+    `in_place`: may the file be brought up to date?
+    """
     with _explained(file):
         if not file.exists():
             raise PerfdoctorError(
@@ -53,9 +56,10 @@ def open_to_read(file: Path) -> Database:
         db = _patiently(lambda: _opened_to_read(file))
         if _version(db) == schema.VERSION or _is_newer(db):
             return db
-        with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
-            _patiently(lambda: _opened(file)).close()
-            return db
+        if in_place:
+            with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
+                _patiently(lambda: _opened(file)).close()
+                return db
         copy = sqlite3.connect(":memory:")
         db.conn.backup(copy)
         db.close()
@@ -91,9 +95,9 @@ def written(file: Path) -> Iterator[Database]:
 
 
 @contextlib.contextmanager
-def read(file: Path) -> Iterator[Database]:
+def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
     """The same to read from."""
-    db = open_to_read(file)
+    db = open_to_read(file, in_place=in_place)
     try:
         with _explained(file):
             yield db

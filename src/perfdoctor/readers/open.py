@@ -69,6 +69,9 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
     "kineto": kineto.looks_like,
 }
 
+#: Kinds as they are called outside of this module, where that is another word.
+_CALLED = {"report": "nsys", "ncu-report": "ncu", "ncu-table": "ncu", _SNAPSHOT: "memory", _PURPOSES: "memory"}
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -184,6 +187,14 @@ def _is_profile(file: Path) -> bool:
 def _kind_of_named(file: Path) -> str | None:
     """The kind of a file that the user named; a log of NCCL may be recognised only far behind its first bytes."""
     return _kind_of(file) or side_files.kind_of_file(file, _head(file))
+
+
+def kind_of(file: Path) -> str | None:
+    """What tool wrote a file, by its first bytes, as one word; None if it is no recording. Raises PerfdoctorError."""
+    kind = _kind_of(file)
+    if kind == "kineto" and not text_rows.is_json(_head(file)):  # a program that speaks of traces
+        return None
+    return _CALLED.get(kind, kind) if kind else None
 
 
 def _kind_of(file: Path) -> str | None:

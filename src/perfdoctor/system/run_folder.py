@@ -207,6 +207,8 @@ class RunFolder:
     def reports(self, pass_name: str) -> list[ProcessReport]:
         """The reports of a pass's processes, by rank; damaged files are skipped."""
         found = []
+        if Path(pass_name).name != pass_name:  # a manifest may name anything
+            return []
         for file in sorted((self.path / "agents").glob(f"{pass_name}-*.json")):
             try:
                 document = json.loads(file.read_text("utf-8"))

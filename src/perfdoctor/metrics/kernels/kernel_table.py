@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.time_split import KernelRow
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
@@ -15,9 +18,14 @@ _ROWS = 30
 
 def kernel_table(run: Run) -> tuple[KernelRow, ...]:
     """The kernels that cost most, all places together; times are inside the windows."""
+    return kernel_rows(run.places, _ROWS)
+
+
+def kernel_rows(places: Sequence[Place], most: int | None = None) -> tuple[KernelRow, ...]:
+    """The same of these places: all kernels and collectives, or the costliest."""
     counts: dict[str, int] = {}
     totals: dict[str, int] = {}
-    for place in run.places:
+    for place in places:
         for frame in (place.kernels, place.collectives):
             ns = place.window.overlap_ns(frame.start_ns, frame.end_ns)
             codes, values = frame.name.codes, frame.name.values
@@ -26,7 +34,7 @@ def kernel_table(run: Run) -> tuple[KernelRow, ...]:
                 if count:
                     counts[name] = counts.get(name, 0) + int(count)
                     totals[name] = totals.get(name, 0) + int(total)
-    top = sorted(totals, key=lambda name: (-totals[name], name))[:_ROWS]
+    top = sorted(totals, key=lambda name: (-totals[name], name))[:most]
     return tuple(_kernel_row(name, counts[name], totals[name]) for name in top)
 
 

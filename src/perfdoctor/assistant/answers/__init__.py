@@ -1,0 +1,1 @@
+"""What does each tool answer? One file a tool: `answer(asked, desk)`."""

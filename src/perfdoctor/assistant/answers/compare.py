@@ -1,0 +1,55 @@
+"""What changed between two runs, and is it more than noise?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.comparison.compare import compare
+from perfdoctor.comparison.snapshot import of_document, of_examination
+from perfdoctor.report.comparison import json_report, words
+from perfdoctor.report.json_document import document
+from perfdoctor.vocabulary.rulebook import load_rules
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import Compare
+    from perfdoctor.assistant.desk import Desk
+    from perfdoctor.comparison.records import Snapshot
+
+_KEPT = (
+    "before", "after", "verdict", "settings", "step", "item", "before_ns", "after_ns", "difference_ns", "recording_ns",
+    "causes", "work", "work_rest", "findings", "predictions", "memory", "notes",
+)  # fmt: skip
+_MOST = 12
+
+
+def answer(asked: Compare, desk: Desk) -> Answer:
+    before, after = ([_snapshot(text, desk) for text in _listed(side)] for side in (asked.before, asked.after))
+    comparison = compare(before, after)
+    whole = json_report.document(comparison)
+    return Answer(words.verdict(comparison), {"sentence": words.verdict(comparison), **_shortened(whole)})
+
+
+def _listed(side: str | list[str]) -> list[str]:
+    return [side] if isinstance(side, str) else side
+
+
+def _snapshot(text: str, desk: Desk) -> Snapshot:
+    if desk.root.address(text) is None:
+        path = desk.root.recording(text)
+        if path.is_file() and (written := document(name(text), path)) is not None:
+            return of_document(name(text), written, load_rules())
+        return of_examination(name(text), desk.examined(text), load_rules(), [path])
+    return of_examination(name(text), desk.examined(text), load_rules(), [])
+
+
+def _shortened(whole: dict[str, Any]) -> dict[str, Any]:
+    """Lists have an end, and say how long they are."""
+    found: dict[str, Any] = {}
+    for key in _KEPT:
+        value = whole[key]
+        if isinstance(value, list) and len(value) > _MOST:
+            found[f"{key}_count"] = len(value)
+            value = value[:_MOST]
+        found[key] = value
+    return found

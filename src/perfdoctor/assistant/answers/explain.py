@@ -1,0 +1,47 @@
+"""What does a rule look for, and how is it fixed?"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import Explain
+    from perfdoctor.assistant.desk import Desk
+
+
+def answer(asked: Explain, desk: Desk) -> Answer:
+    known = {rule.id: rule for rule in desk.rules}
+    if asked.rule not in known:
+        near = difflib.get_close_matches(asked.rule, known, n=3, cutoff=0.4)
+        raise PerfdoctorError(
+            f"there is no rule {name(asked.rule)!r}", do=f"Did you mean {', '.join(near)}?" if near else "See findings."
+        )
+    rule = known[asked.rule]
+    return Answer(
+        f"{rule.id}: {rule.title}. {rule.why}",
+        {
+            "rule": rule.id,
+            "title": rule.title,
+            "category": rule.category,
+            "why": rule.why,
+            "not_a_problem_when": rule.not_a_problem_when,
+            "needs": list(rule.needs),
+            "symptom_of": list(rule.symptom_of),
+            "thresholds": [
+                {"name": key, "value": each.value, "unit": each.unit, "why": each.why}
+                for key, each in rule.thresholds.items()
+            ],
+            "fixes": [
+                {
+                    "title": fix.title, "how": fix.filled({}), "effort": fix.effort,
+                    "changes_numerics": fix.changes_numerics, "when": [*fix.when], "situations": [*fix.situations],
+                }
+                for fix in rule.fixes
+            ],
+            "references": list(rule.references),
+        },
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""What is each finding in full: its numbers, its evidence, its moments, its lines of code, its fix?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.assistant.answers.analyze import finding
+from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.window import analysed_span
+from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows
+from perfdoctor.report.words import derivations, wording
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import Findings
+    from perfdoctor.assistant.desk import Desk
+    from perfdoctor.model.run import Run
+
+_MOST_EVIDENCE, _MOST_ROWS, _MOST_LINES = 8, 5, 5
+
+
+def answer(asked: Findings, desk: Desk) -> Answer:
+    examination = desk.asked(asked)
+    diagnosis, every = examination.diagnosis, list(_flat(examination.diagnosis.findings))
+    wanted = [each for each in every if asked.rule in (None, each[0].rule)]
+    if asked.rule is not None and not wanted:
+        raise PerfdoctorError(_why_none(asked.rule, desk, diagnosis.outcomes), do=_found(every))
+    is_alone = asked.rule is not None
+    rows, pages = page(
+        wanted, asked.cursor, asked.limit,
+        lambda each: _whole(each[0], each[1], examination.run, is_alone=is_alone),
+    )  # fmt: skip
+    shown = [advice for advice, _ in wanted[int(asked.cursor) :][: len(rows)]]
+    lines = [f"{advice.rule}: {wording.saving(diagnosis, advice)}" for advice in shown]
+    return Answer("\n".join(lines) or "No findings.", {"findings": rows, **pages})
+
+
+def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
+    """Causes before their symptoms."""
+    for advice in findings:
+        yield advice, cause
+        yield from _flat(advice.symptoms, advice.rule)
+
+
+def _whole(advice: Advice, cause: str | None, run: Run, *, is_alone: bool) -> dict[str, Any]:
+    """With the code of its fixes and the way of its saving where it is asked for alone."""
+    fixes = [
+        {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics}
+        | ({"how": fix.how} if is_alone else {})
+        for fix in advice.fixes
+    ]
+    more = {"why": advice.why, "not_a_problem_when": advice.not_a_problem_when, "derivation": _derivation(advice)}
+    return {
+        **finding(advice),
+        "summary": advice.summary,
+        "confidence_because": advice.confidence_because,
+        "symptom_of": cause,
+        "values": {name(key): value for key, value in advice.values.items()},
+        "evidence": [_evidence(each, run) for each in advice.evidence[:_MOST_EVIDENCE]],
+        "lines": [_line(each) for each in advice.lines[:_MOST_LINES]],
+        "fixes": fixes,
+        **(more if is_alone else {}),
+    }
+
+
+def _line(line: CodeLine) -> dict[str, Any]:
+    return {
+        "file": name(line.file), "line": line.line, "function": name(line.function), "text": list(line.text),
+        "samples": line.samples, "share": line.share, "time_ns": line.time_ns,
+    }  # fmt: skip
+
+
+def _evidence(evidence: Evidence, run: Run) -> dict[str, Any]:
+    """Moments on the recording's clock, for `timeline_slice` and `query`."""
+    label = name(evidence.label)
+    if isinstance(evidence, Measure):
+        return {"label": label, "value": evidence.value, "unit": evidence.unit}
+    if isinstance(evidence, Rows):
+        rows = [[name(cell) if isinstance(cell, str) else cell for cell in row] for row in evidence.rows[:_MOST_ROWS]]
+        columns = [name(each) for each in evidence.columns]
+        return {
+            "label": label, "columns": columns, "units": list(evidence.units), "rows": rows,
+            "row_count": len(evidence.rows),
+        }  # fmt: skip
+    zero, _ = analysed_span(run) or (0, 0)
+    return {
+        "label": label,
+        "rank": evidence.rank,
+        "start_ns": zero + evidence.start_ns,
+        "end_ns": zero + evidence.end_ns,
+    }
+
+
+def _derivation(advice: Advice) -> dict[str, Any] | None:
+    how = advice.derivation
+    if how is None:
+        return None
+    inputs = [{"name": each.name, "value": each.value, "unit": each.unit, "what": each.what} for each in how.inputs]
+    return {"formula": how.formula, "inputs": inputs, "limits": derivations.limits(how)}
+
+
+def _why_none(rule: str, desk: Desk, outcomes: Sequence[Outcome]) -> str:
+    outcome = next((each for each in outcomes if each.rule == rule), None)
+    if outcome is None:
+        is_known = any(each.id == rule for each in desk.rules)
+        return f"{name(rule)} is not about this program" if is_known else f"there is no rule {name(rule)!r}"
+    if outcome.status == "clear":
+        return f"{rule} found nothing here"
+    lacking = f": the recording lacks {', '.join(outcome.missing)}" if outcome.missing else ""
+    return f"{rule} was not checked{lacking}"
+
+
+def _found(every: Sequence[tuple[Advice, str | None]]) -> str:
+    return f"Found here: {', '.join(advice.rule for advice, _ in every) or 'nothing'}."

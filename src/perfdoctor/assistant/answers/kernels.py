@@ -1,0 +1,46 @@
+"""Which kernels take the time of the analysed steps?"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.metrics.kernels.kernel_table import kernel_rows
+from perfdoctor.report.words import wording
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import Kernels
+    from perfdoctor.assistant.desk import Desk
+    from perfdoctor.records.time_split import KernelRow
+
+_SHOWN = 10
+
+
+def answer(asked: Kernels, desk: Desk) -> Answer:
+    run = desk.asked(asked).run
+    places = [place for place in run.places if asked.rank in (None, place.rank)]
+    every = kernel_rows(places)
+    wanted = [each for each in every if _fits(each, asked)]
+    window_ns = sum(place.window_ns for place in places)
+    rows, pages = page(
+        wanted, asked.cursor, asked.limit,
+        lambda each: {
+            "name": name(each.name), "family": each.family, "math_path": each.math_path or None, "count": each.count,
+            "total_ns": each.total_ns, "mean_ns": each.mean_ns,
+        },
+    )  # fmt: skip
+    total_ns = sum(each.total_ns for each in wanted)
+    lines = [
+        f"{wording.counted(len(wanted), 'kernel')}, {wording.duration(total_ns)} in the analysed steps.",
+        *(
+            f"{wording.duration(row['total_ns'])}, {row['count']} times: {json.dumps(row['name'], ensure_ascii=False)}"
+            for row in rows[:_SHOWN]
+        ),
+    ]
+    return Answer("\n".join(lines), {"kernels": rows, **pages, "total_ns": total_ns, "window_ns": window_ns})
+
+
+def _fits(row: KernelRow, asked: Kernels) -> bool:
+    of_family = asked.family in (None, row.family)
+    return of_family and (asked.name_contains is None or asked.name_contains in row.name)

@@ -1,0 +1,80 @@
+"""What is there to diagnose below the root?"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.readers.open import kind_of
+from perfdoctor.report.words.wording import counted
+from perfdoctor.system.run_folder import MANIFEST, RunFolder
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import Recordings
+    from perfdoctor.assistant.desk import Desk
+
+#: So many folders and files are looked at; what is behind them is named by its folder.
+_MOST_FOLDERS, _MOST_FILES = 5_000, 5_000
+
+
+def answer(asked: Recordings, desk: Desk) -> Answer:
+    start = desk.root.inside(asked.path)
+    found, is_cut = _found(start)
+    rows, pages = page(found, asked.cursor, asked.limit, lambda each: _row(each, desk))
+    said = f"{counted(len(found), 'recording')} below {name(desk.root.name(start))}"
+    return Answer(f"{said}{', and more in further folders' if is_cut else ''}.", {
+        "recordings": rows, **pages, "is_cut": is_cut,
+    })  # fmt: skip
+
+
+def _found(start: Path) -> tuple[list[tuple[Path, str]], bool]:
+    """Run folders and recordings with what they are; nothing inside of a run folder. Links are not followed."""
+    found: list[tuple[Path, str]] = []
+    files_left, folders_left = _MOST_FILES, _MOST_FOLDERS
+    if start.is_file():
+        return [(start, kind)] if (kind := kind_of(start)) else [], False
+    for folder, folders, files in os.walk(start):
+        here = Path(folder)
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        folders_left -= 1
+        files_left -= len(files)
+        if folders_left < 0 or files_left < 0:
+            return found, True
+        if MANIFEST in files and _is_run(here):
+            found.append((here, "run"))
+            folders.clear()
+            continue
+        found += _files(here, sorted(files))
+    return found, False
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return RunFolder.open(folder) is not None
+    except Exception:  # noqa: BLE001 of a later version: it is one
+        return True
+
+
+def _files(folder: Path, files: list[str]) -> Iterator[tuple[Path, str]]:
+    for each in files:
+        file = folder / each
+        if file.is_symlink() or not file.is_file():
+            continue
+        try:
+            kind = kind_of(file)
+        except Exception:  # noqa: BLE001, S112 whoever reads it says why
+            continue
+        if kind:
+            yield file, kind
+
+
+def _row(each: tuple[Path, str], desk: Desk) -> dict[str, Any]:
+    path, kind = each
+    now = path.stat()
+    changed = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now.st_mtime))
+    size = None if kind == "run" else now.st_size
+    return {"path": desk.root.name(path), "kind": kind, "bytes": size, "changed": changed}

@@ -1,0 +1,105 @@
+"""What ran between two moments, in order of begin?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.report.words import wording
+from perfdoctor.vocabulary.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import TimelineSlice
+    from perfdoctor.assistant.desk import Desk
+    from perfdoctor.model.run import Run
+    from perfdoctor.model.timeline import Frame
+
+#: What is said of each event, where its signal has it. Times, name and signal are said of all.
+_COLUMNS = ("rank", "device", "stream", "thread", "correlation", "bytes", "direction", "kind")
+
+
+def answer(asked: TimelineSlice, desk: Desk) -> Answer:
+    run = desk.examined(asked.path).run
+    start_ns, end_ns = _moments(asked, run)
+    recorded = [signal for signal in asked.signals if signal in run.timeline.recorded]
+    frames = [run.timeline[signal] for signal in recorded]
+    chosen = [_rows(frame, asked, start_ns, end_ns) for frame in frames]
+    counts = {signal: int(rows.size) for signal, rows in zip(recorded, chosen, strict=True)}
+    frame_of = np.repeat(np.arange(len(frames)), list(counts.values()))
+    row_of = np.concatenate([*chosen, np.empty(0, np.int64)])
+    starts = np.concatenate(
+        [*(frame.start_ns[rows] for frame, rows in zip(frames, chosen, strict=True)), np.empty(0, np.int64)]
+    )
+    order = np.argsort(starts, kind="stable")
+    rows, pages = page(
+        range(order.size), asked.cursor, asked.limit,
+        lambda at: _event(recorded[frame_of[order[at]]], frames[frame_of[order[at]]], int(row_of[order[at]])),
+    )  # fmt: skip
+    said = ", ".join(f"{number:,} {SIGNALS[signal].label}" for signal, number in counts.items())
+    return Answer(
+        f"In {wording.duration(end_ns - start_ns)}: {said or 'nothing recorded'}.",
+        {
+            "start_ns": start_ns, "end_ns": end_ns, "counts": counts,
+            "not_recorded": [signal for signal in asked.signals if signal not in recorded], "events": rows, **pages,
+        },
+    )  # fmt: skip
+
+
+def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:
+    """From and to; the first analysed step where nothing is said, as long a time where no end is."""
+    place = next((each for each in run.places if asked.rank in (None, each.rank)), None)
+    first, last = _first_step(run, asked.rank) if place else (0, 0)
+    start_ns = first if asked.start_ns is None else asked.start_ns
+    end_ns = start_ns + max(last - first, 1) if asked.end_ns is None else asked.end_ns
+    if end_ns <= start_ns:
+        raise PerfdoctorError(
+            f"end_ns {end_ns} is not after start_ns {start_ns}", do="Give moments of the recording's clock, in ns."
+        )
+    return start_ns, end_ns
+
+
+def _first_step(run: Run, rank: int | None) -> tuple[int, int]:
+    """Of the first place that is asked for: its first step, or its window where no steps were found."""
+    place = next(each for each in run.places if rank in (None, each.rank))
+    if not place.window:
+        return 0, 0
+    begin = int(place.window.starts[0])
+    return begin, begin + place.per_step(place.window_ns)
+
+
+def _rows(frame: Frame, asked: TimelineSlice, start_ns: int, end_ns: int) -> Ints:
+    """The rows that touch that time and are asked for."""
+    fits = (frame.start_ns < end_ns) & (frame.end_ns > start_ns)
+    fits &= frame.duration_ns >= asked.min_duration_ns
+    if asked.rank is not None:
+        fits &= frame["rank"] == asked.rank
+    if asked.name_contains is not None and "name" in frame.columns:
+        wanted = asked.name_contains
+        fits &= frame.name.has(lambda text: wanted in text, True)
+    return np.flatnonzero(fits)
+
+
+def _event(signal: str, frame: Frame, row: int) -> dict[str, Any]:
+    return {
+        "signal": signal,
+        "start_ns": int(frame.start_ns[row]),
+        "duration_ns": int(frame.duration_ns[row]),
+        **dict(_cells(frame, row)),
+    }
+
+
+def _cells(frame: Frame, row: int) -> Iterator[tuple[str, Any]]:
+    for column in ("name", *_COLUMNS):
+        if column not in frame.columns:
+            continue
+        values = frame.columns[column]
+        if isinstance(values, Text):
+            yield column, name(values.values[values.codes[row]])
+        else:
+            value = int(values[row])
+            yield column, None if value == UNKNOWN else value

@@ -1,0 +1,22 @@
+"""How long is a step with these fixes, or with another size?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfdoctor.assistant.answers.analyze import prediction
+from perfdoctor.assistant.bounded import Answer
+from perfdoctor.assistant.desk import part_of
+from perfdoctor.diagnosis.questions import questions
+from perfdoctor.report.words import outlook
+from perfdoctor.vocabulary.rulebook import load_rules
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.arguments import WhatIf
+    from perfdoctor.assistant.desk import Desk
+
+
+def answer(asked: WhatIf, desk: Desk) -> Answer:
+    examination = desk.again(asked.path, part_of(asked), questions(asked.changes, load_rules()))
+    said = outlook.together(examination.diagnosis)
+    return Answer(said, {"sentence": said, **(prediction(examination.diagnosis) or {})})

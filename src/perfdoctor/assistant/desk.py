@@ -1,0 +1,116 @@
+"""What was read for an assistant before, and need not be read again? Diagnoses by what their files look like now."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdoctor.api.arguments import selection
+from perfdoctor.assistant.root import Root
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.records import Examination
+from perfdoctor.late import dataclass
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.scale.read import read_run
+from perfdoctor.system.progress import silent
+from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perfdoctor.assistant.arguments import _OfRecording
+    from perfdoctor.system.remote import RemoteFile
+
+#: A diagnosis keeps the recording's columns, about a hundred bytes a row. One is always kept, however large.
+MOST_KEPT, MOST_ROWS_KEPT = 8, 20_000_000
+
+#: What tells one state of a recording from another: each file with its size and time.
+_Seen = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Key:
+    path: str
+    seen: _Seen
+    part: Selection
+
+
+class Desk:
+    """The recordings below one root, and the last diagnoses of them."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self._kept: OrderedDict[_Key, Examination] = OrderedDict()
+
+    @property
+    def rules(self) -> list[Rule]:
+        """With the thresholds of the root's own pyproject.toml."""
+        return list(with_overrides(load_rules(), self.root.folder).values())
+
+    def asked(self, about: _OfRecording) -> Examination:
+        return self.examined(about.path, part_of(about))
+
+    def examined(self, text: str, part: Selection = WHOLE_RECORDING) -> Examination:
+        """The diagnosis of what this text names. What lies elsewhere is not kept: nobody says when it changes."""
+        if self.root.address(text) is not None:
+            with self.at_hand(text) as paths:
+                return self._read(paths, part)
+        path = self.root.recording(text)
+        key = _Key(str(path), _seen(path), part)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        found = self._read([path], part)
+        for old in [each for each in self._kept if each.path == key.path and each.seen != key.seen]:
+            del self._kept[old]
+        self._kept[key] = found
+        self._forget()
+        return found
+
+    def again(self, text: str, part: Selection, questions: tuple[Question, ...]) -> Examination:
+        """The same with questions, of what was read for it before."""
+        return examine(self.examined(text, part).run, self.rules, questions)
+
+    @contextmanager
+    def at_hand(self, text: str) -> Iterator[list[Path | RemoteFile]]:
+        """Where it is on this machine, fetched if it is elsewhere."""
+        address = self.root.address(text)
+        if address is None:
+            yield [self.root.recording(text)]
+            return
+        from perfdoctor.system import remote  # noqa: PLC0415 most recordings are here
+
+        with remote.at_hand([address], silent, spread=False) as paths:
+            yield list(paths)
+
+    def _read(self, paths: list[Path | RemoteFile], part: Selection) -> Examination:
+        return examine(read_run(paths, silent, selection=part), self.rules)
+
+    def _forget(self) -> None:
+        """The longest unused, until the others are few and small enough."""
+        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
+            self._kept.popitem(last=False)
+
+    def _rows(self) -> int:
+        return sum(len(frame) for each in self._kept.values() for frame in each.run.timeline.frames.values())
+
+
+def part_of(about: _OfRecording) -> Selection:
+    first, _, last = (about.steps or "").partition("..")
+    return selection(about.range, (int(first), int(last or first)) if first else None)
+
+
+def _seen(path: Path) -> _Seen:
+    files = [path] if path.is_file() else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    found = []
+    for file in files:
+        try:
+            now = file.stat()
+        except OSError:  # gone by now
+            continue
+        found.append((str(file), now.st_size, now.st_mtime_ns))
+    return tuple(sorted(found))

@@ -1,0 +1,102 @@
+"""How does perfdoctor speak the Model Context Protocol? On standard input and output, with the official package.
+
+Nothing but the protocol is written to standard output. A call that cannot be answered is a tool's error with what
+happened and what to do; the server goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from perfdoctor import __version__
+from perfdoctor.assistant.asking import Worker
+from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words.foreign_text import clean
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    from perfdoctor.assistant.worker import Setting
+
+#: Calls that wait for their turn; of more than these nobody reads the answers.
+_MOST_WAITING = 16
+_READS_ONLY = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+
+
+def serve(setting: Setting) -> None:
+    """Until the client closes the connection."""
+    worker = Worker(setting)
+    try:
+        asyncio.run(_serve(worker))
+    finally:
+        worker.end()
+
+
+async def _serve(worker: Worker) -> None:
+    server = _server(worker)
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+def _server(worker: Worker) -> Server[Any]:
+    waiting = 0
+
+    async def list_tools(
+        _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(name) for name in TOOLS])
+
+    async def call_tool(
+        _context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        nonlocal waiting
+        if waiting >= _MOST_WAITING:
+            return _failed("too many calls wait for an answer", "Wait for those.")
+        waiting += 1
+        try:
+            understood(params.name, params.arguments)
+            return await _answered(worker, params)
+        except PerfdoctorError as error:
+            return _failed(error.what, error.do)
+        finally:
+            waiting -= 1
+
+    return Server(
+        "perfdoctor", version=__version__, title="perfdoctor", instructions=INSTRUCTIONS,
+        on_list_tools=list_tools, on_call_tool=call_tool,
+    )  # fmt: skip
+
+
+async def _answered(worker: Worker, params: types.CallToolRequestParams) -> types.CallToolResult:
+    """A call that is given up ends the worker: what it reads, nobody waits for."""
+    try:
+        reply = await asyncio.to_thread(worker.ask, params.name, params.arguments)
+    except asyncio.CancelledError:
+        worker.end()
+        raise
+    if reply.data is None:
+        return _failed(reply.what, reply.do)
+    return types.CallToolResult(content=[types.TextContent(text=reply.text)], structured_content=reply.data)
+
+
+def _failed(what: str, do: str) -> types.CallToolResult:
+    what, do = clean(what), clean(do)
+    return types.CallToolResult(
+        content=[types.TextContent(text=f"{what}\n{do}")], structured_content={"error": {"what": what, "do": do}},
+        is_error=True,
+    )  # fmt: skip
+
+
+def _described(name: str) -> types.Tool:
+    tool = TOOLS[name]
+    return types.Tool(
+        name=name, title=tool.title, description=tool.description, input_schema=tool.schema(), annotations=_READS_ONLY
+    )

@@ -1,0 +1,134 @@
+"""How is a recording read without the server's end? In another process, which may be ended at any time.
+
+It reads a request a frame from its standard input and writes its answer to its standard output: four bytes of length,
+then JSON. What anything in it prints goes to standard error. It ends when its input does, when a request takes longer
+than it should, and when it holds more memory than it may.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.assistant.desk import Desk
+
+_LENGTH = struct.Struct(">I")
+#: The server ends a worker that is late; this is for one whose server is gone.
+_LATE_S = 5
+_NOT_ENOUGH_MEMORY = "the recording takes more memory than the server may use"
+
+
+class Setting(msgspec.Struct):
+    """What a worker is started with, as JSON."""
+
+    root: str
+    remote: list[str]
+    seconds: float
+    memory_bytes: int
+
+
+class Request(msgspec.Struct):
+    tool: str
+    arguments: Any
+
+
+class Reply(msgspec.Struct):
+    """An answer, or what went wrong and what to do. `is_bug`: the fault is ours."""
+
+    text: str = ""
+    data: dict[str, Any] | None = None
+    what: str = ""
+    do: str = ""
+    is_bug: bool = False
+
+
+def write_frame(stream: BinaryIO, message: msgspec.Struct) -> None:
+    content = msgspec.json.encode(message)
+    stream.write(_LENGTH.pack(len(content)) + content)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """None at the end."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    content = stream.read(length)
+    return content if len(content) == length else None
+
+
+def main() -> None:
+    """`python -m perfdoctor.assistant.worker SETTING`."""
+    requests, replies = _own_streams()
+    setting = msgspec.json.decode(sys.argv[1], type=Setting)
+    _limit_memory(setting.memory_bytes)
+    from perfdoctor.system.memory import keep_freed  # noqa: PLC0415
+
+    keep_freed()
+    from perfdoctor.assistant.desk import Desk  # noqa: PLC0415 after that, for numpy
+    from perfdoctor.assistant.root import Root  # noqa: PLC0415
+
+    desk = Desk(Root(Path(setting.root), tuple(setting.remote)))
+    while (content := read_frame(requests)) is not None:
+        _alarm(setting.seconds + _LATE_S)
+        reply = answered(msgspec.json.decode(content, type=Request), desk)
+        _alarm(0)
+        write_frame(replies, reply)
+        if reply.what == _NOT_ENOUGH_MEMORY:  # what is left is in pieces
+            return
+
+
+def answered(request: Request, desk: Desk) -> Reply:
+    """Whatever goes wrong is an answer."""
+    from perfdoctor.api.arguments import in_words_of_python  # noqa: PLC0415
+    from perfdoctor.assistant.tools import answer_of, understood  # noqa: PLC0415
+
+    try:
+        with in_words_of_python():
+            text, data = answer_of(request.tool)(understood(request.tool, request.arguments), desk).sent()
+    except PerfdoctorError as error:
+        return Reply(what=error.what, do=error.do)
+    except (MemoryError, RecursionError):
+        return Reply(what=_NOT_ENOUGH_MEMORY, do="Name fewer ranks, or start the server with a larger --memory.")
+    except Exception as error:  # noqa: BLE001 a bug of ours ends one call, not the server
+        traceback.print_exc(file=sys.stderr)
+        return Reply(what=f"perfdoctor failed: {type(error).__name__}", do="Please report it.", is_bug=True)
+    return Reply(text, data)
+
+
+def _own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output for the server alone: whatever else reads or prints here finds others."""
+    requests, replies = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return os.fdopen(requests, "rb"), os.fdopen(replies, "wb")
+
+
+def _limit_memory(most: int) -> None:
+    if most and sys.platform == "linux":
+        import resource  # noqa: PLC0415 not on Windows
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _alarm(seconds: float) -> None:
+    """After so many seconds the process ends, as nothing handles the signal."""
+    if sys.platform != "win32":
+        import signal  # noqa: PLC0415
+
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`perfdoctor mcp`: answer an assistant's questions about the recordings of one folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfdoctor.errors import PerfdoctorError
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor mcp --root runs/
+  perfdoctor mcp --root ~/traces --timeout 300 --memory 16
+"""
+_GB = 1_000_000_000
+#: Of what is free when the server starts: the rest is for others.
+_SHARE_OF_MEMORY = 0.75
+_LEAST_MEMORY_GB = 1.0
+
+
+def mcp(
+    *,
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="Only files below this folder are read.")],
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, max=86_400, metavar="SECONDS", help="The longest that a call may take.")
+    ] = 120,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            "--memory",
+            min=_LEAST_MEMORY_GB,
+            metavar="GB",
+            help="The most memory to read with. [default: 75 % of the free]",
+        ),
+    ] = None,
+    allow_remote: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-remote", metavar="ADDRESS", help="Also read what is below s3://BUCKET/FOLDER/; may be repeated."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on standard error at the start.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the limits on standard error.")] = False,
+) -> None:
+    """Answer an assistant's questions (Model Context Protocol)."""
+    from perfdoctor.assistant.root import Root
+    from perfdoctor.assistant.worker import Setting
+    from perfdoctor.system.memory import available_bytes
+
+    at = Root.at(root.expanduser(), tuple(allow_remote or ()))
+    most = (
+        round(memory * _GB)
+        if memory
+        else max(round(_SHARE_OF_MEMORY * available_bytes()), round(_LEAST_MEMORY_GB * _GB))
+    )
+    try:
+        from perfdoctor.assistant.server import serve
+    except ImportError as error:
+        raise PerfdoctorError(
+            f"the package mcp cannot be loaded: {error}", do="Install it: pip install 'perfdoctor[mcp]'"
+        ) from error
+    if verbose:
+        typer.echo(f"perfdoctor: {at.folder}, {timeout:g} s a call, {most / _GB:.1f} GB", err=True)
+    if not quiet and sys.stdin.isatty():
+        typer.echo("perfdoctor: waiting for a client on standard input: an assistant starts this command.", err=True)
+    serve(Setting(str(at.folder), list(at.remote), timeout, most))
