@@ -127,6 +127,7 @@ def test_a_wrong_argument_is_one_error_that_names_it(arguments: dict[str, object
     assert error.value.what.startswith(what)
     assert do in error.value.do
     assert "--" not in error.value.what + error.value.do
+    assert type(error.value) is perfdoctor.PerfdoctorError
     assert str(error.value) == f"{error.value.what} → {error.value.do}"
 
 

@@ -61,12 +61,15 @@ class Asked:
 
 @contextmanager
 def in_words_of_python() -> Iterator[None]:
-    """Errors name arguments, not options of a command: `what_if 'x': there is no such rule`."""
+    """Errors name arguments, not options of a command: `what_if 'x': there is no such rule`.
+
+    They are of one class, and their traceback ends here: where in perfdoctor something was found wrong helps nobody.
+    """
     try:
         yield
     except PerfdoctorError as error:
-        error.what, error.do = (_OPTION.sub(_argument, text) for text in (error.what, error.do))
-        raise
+        what, do = (_OPTION.sub(_argument, text) for text in (error.what, error.do))
+        raise PerfdoctorError(what, do=do) from None
 
 
 def _argument(option: re.Match[str]) -> str:
