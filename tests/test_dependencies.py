@@ -20,6 +20,8 @@ SOURCE = ROOT / "src" / "perfdoctor"
 #: It runs in the user's process, with what that has.
 #: Run by the Python of the program: they import what that has, and each other as top-level modules.
 GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
+#: Imported by programs that have the trainer in question.
+OF_TRAINERS = SOURCE / "integrations"
 IMPORTED_AS = {"nvidia-ml-py": "pynvml", "mlflow-skinny": "mlflow"}
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -52,7 +54,9 @@ EXTRAS = {name for requirements in PROJECT["optional-dependencies"].values() for
 
 @cache
 def imported_anywhere() -> set[str]:
-    return set().union(*(imported(path) for path in SOURCE.rglob("*.py") if not set(GUESTS) & set(path.parents)))
+    return set().union(
+        *(imported(path) for path in SOURCE.rglob("*.py") if not {*GUESTS, OF_TRAINERS} & set(path.parents))
+    )
 
 
 @pytest.mark.parametrize("distribution", sorted(REQUIRED))

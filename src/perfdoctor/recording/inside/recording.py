@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfdoctorError
@@ -29,10 +29,11 @@ from perfdoctor.recording.inside import shared_folder
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.system import ourselves
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.run_folder import MANIFEST, Manifest, PassRecord, RunFolder, recorded_environment
+from perfdoctor.system.run_folder import MANIFEST, RUNS, Manifest, PassRecord, RunFolder, recorded_environment
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AnyPath: TypeAlias = str | os.PathLike[str]
 
 #: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
 PYTHON = "PERFDOCTOR_PYTHON"
@@ -75,14 +76,14 @@ class Recording:
     folder: Path | None
 
     def __init__(
-        self, *, steps: int = 10, skip: int = 5, output: str | os.PathLike[str] | None = None, report: bool = True,
-        stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
-        parent: str | os.PathLike[str] | None = None, marked: bool = False,
+        self, *, steps: int = 10, skip: int = 5, output: AnyPath | None = None, runs: AnyPath | None = None,
+        report: bool = True, stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+        marked: bool = False,
     ) -> None:  # fmt: skip
         self.folder = None
         self._window = torch_profiler.Window(steps, skip, stacks=stacks, modules=modules)
         self._output = None if output is None else Path(output)
-        self._parent = None if parent is None else Path(parent)
+        self._runs = Path(RUNS if runs is None else runs)
         self._wants_report, self._limit_s, self._marked = report, time_limit_s, marked
         self._pid, self._rank, self._world_size = os.getpid(), 0, 1
         self._agent: Any = None
@@ -177,7 +178,7 @@ class Recording:
         try:
             self._rank, self._world_size = _agent_module("identity").rank(torch)
             _begun += 1
-            folder = shared_folder.choose(self._output, self._parent, torch, self._world_size, _begun)
+            folder = shared_folder.choose(self._output, self._runs, torch, self._world_size, _begun)
             shared_folder.claim(folder, self._rank)
             self.folder = folder
             self._write_manifest(str(torch.__version__))
@@ -282,7 +283,7 @@ class Recording:
 
 
 def record(
-    *, steps: int = 10, skip: int = 5, output: str | os.PathLike[str] | None = None, report: bool = True,
+    *, steps: int = 10, skip: int = 5, output: AnyPath | None = None, runs: AnyPath | None = None, report: bool = True,
     stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
 ) -> Recording:  # fmt: skip
     """Record some steps of this program with torch.profiler, as a context or as a decorator.
@@ -294,7 +295,8 @@ def record(
     Args:
         steps: how many steps are recorded.
         skip: how many steps pass before, at least 2: the first ones compile, tune and fill caches.
-        output: the run folder, new or empty; by default `perfdoctor-runs/<time>-<program>`. All ranks write into one.
+        output: the run folder, new or empty. All ranks write into one.
+        runs: where else a new run folder `<time>-<program>` is made: `perfdoctor-runs`.
         report: write `report.html` and `diagnosis.json` into the folder; else `perfdoctor analyze` makes them later.
         stacks: record Python's stacks with each op, which slows the recorded steps down.
         modules: mark the forwards of modules.
@@ -310,8 +312,9 @@ def record(
         ...     ...
     """
     return Recording(
-        steps=steps, skip=skip, output=output, report=report, stacks=stacks, modules=modules, time_limit_s=time_limit_s
-    )
+        steps=steps, skip=skip, output=output, runs=runs, report=report, stacks=stacks, modules=modules,
+        time_limit_s=time_limit_s,
+    )  # fmt: skip
 
 
 def _say(text: str) -> None:

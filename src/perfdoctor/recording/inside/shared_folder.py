@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.system.run_folder import MANIFEST, RUNS, RunFolder, free_name
+from perfdoctor.system.run_folder import MANIFEST, RunFolder, free_name
 
 #: What sets one job, or one try of it, apart from others, as launchers name it.
 _OF_JOB = (
@@ -27,11 +27,11 @@ _OWN = {"agents", "torch", MANIFEST}
 _UNUSUAL = re.compile(r"[^\w.-]+")
 
 
-def choose(output: Path | None, parent: Path | None, torch: Any, world_size: int, number: int) -> Path:
-    """`output` itself, else a new folder in `parent`. `number`: how many recordings this process has begun."""
+def choose(output: Path | None, runs: Path, torch: Any, world_size: int, number: int) -> Path:
+    """`output` itself, else a new folder in `runs`. `number`: how many recordings this process has begun."""
     if output is not None:
         return output.absolute()
-    runs = (parent or Path(RUNS)).absolute()
+    runs = runs.absolute()
     own = free_name(runs, _program())
     return own if world_size < 2 else runs / _agreed(torch, own.name, number)
 

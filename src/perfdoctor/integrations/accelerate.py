@@ -1,0 +1,30 @@
+"""How does a training loop with accelerate record a window of its steps?"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from perfdoctor.integrations.window import runs_in
+from perfdoctor.recording.inside.recording import Recording
+
+
+def record(
+    accelerator: Any, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None,
+    report: bool = True, stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+) -> Recording:  # fmt: skip
+    """Record a window, into `perfdoctor-runs` of the accelerator's `project_dir`; else in the working directory.
+
+    Steps are updates, as accelerate's optimizers make them, with gradient accumulation as well; or what
+    `perfdoctor.step()` marks. `at_step` is the first recorded one, from 1, at least 3. The others are as
+    `perfdoctor.record` takes them.
+
+    Example:
+        with record(accelerator, at_step=50, steps=10):
+            for batch in loader:
+                ...
+    """
+    return Recording(
+        steps=steps, skip=at_step - 1, output=output, runs=runs_in(getattr(accelerator, "project_dir", None)),
+        report=report, stacks=stacks, modules=modules, time_limit_s=time_limit_s,
+    )  # fmt: skip

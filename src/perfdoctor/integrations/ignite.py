@@ -1,0 +1,26 @@
+"""How does an engine of PyTorch-Ignite record a window of its iterations?"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ignite.engine import Events
+
+from perfdoctor.integrations.window import Window
+
+
+class PerfdoctorHandler(Window):
+    """Records a window of iterations, into `perfdoctor-runs` of a folder that is given to `attach`.
+
+    Example:
+        PerfdoctorHandler(at_step=50, steps=10).attach(trainer, folder="checkpoints")
+    """
+
+    def attach(self, engine: Any, folder: str | os.PathLike[str] | None = None) -> None:
+        """Record this engine. `folder`: where it writes; else runs lie in the working directory."""
+        engine.add_event_handler(Events.STARTED, lambda: self._begin(folder))
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self._step_ended)
+        # Not EXCEPTION_RAISED: an engine that has a handler for it raises no exceptions.
+        for end in (Events.TERMINATE, Events.COMPLETED):
+            engine.add_event_handler(end, self._end)

@@ -1,0 +1,41 @@
+"""How does Lightning's `Trainer` record a window of its steps? For `lightning` and for `pytorch_lightning`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from perfdoctor.integrations.window import Window
+
+if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    from pytorch_lightning import Callback
+else:
+    from lightning.pytorch import Callback
+
+
+class PerfdoctorCallback(Window, Callback):  # type: ignore[misc] # of a package that need not be there
+    """Records a window of `Trainer.fit`, into `perfdoctor-runs` of the trainer's `log_dir`.
+
+    A step is a batch after which the optimizers have stepped: with gradient accumulation, one update.
+
+    Example:
+        trainer = lightning.Trainer(callbacks=[PerfdoctorCallback(at_step=50, steps=10)])
+    """
+
+    _updates = -1
+
+    def on_train_start(self, trainer: Any, _module: Any) -> None:
+        self._updates = trainer.global_step
+        # The folder is agreed on by all ranks, each of which gets here.
+        self._begin(trainer.log_dir or trainer.default_root_dir)
+
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        if trainer.global_step != self._updates:
+            self._updates = trainer.global_step
+            self._step_ended()
+
+    def on_train_end(self, _trainer: Any, _module: Any) -> None:
+        self._end()
+
+    def on_exception(self, _trainer: Any, _module: Any, _exception: BaseException) -> None:
+        self._end()

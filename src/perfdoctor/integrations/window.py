@@ -1,0 +1,63 @@
+"""Which steps of a trainer are recorded, and where does the run folder lie? The same for all trainers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.recording.inside.marks import step
+from perfdoctor.recording.inside.recording import Recording
+from perfdoctor.system.run_folder import RUNS
+
+
+class Window:
+    """What callbacks and handlers have in common. Each records once, however often its trainer trains.
+
+    Args:
+        at_step: the first recorded step, counted from 1 since this process began to train; at least 3.
+        steps: how many steps are recorded.
+        output: the run folder, new or empty; by default a new one in `perfdoctor-runs` of the trainer's output folder.
+        report: write `report.html` and `diagnosis.json` into it, on rank 0, in a process of its own.
+        stacks: record Python's stacks with each op, which slows the recorded steps down.
+        modules: mark the forwards of modules.
+        time_limit_s: how many seconds the report may take, and the program's end may wait for it.
+
+    `recording` is the `perfdoctor.Recording`, once the training has begun.
+    """
+
+    recording: Recording | None
+
+    def __init__(
+        self, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None, report: bool = True,
+        stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+    ) -> None:  # fmt: skip
+        self.recording = None
+        self._given: dict[str, Any] = {
+            "steps": steps, "skip": at_step - 1, "output": output, "report": report, "stacks": stacks,
+            "modules": modules, "time_limit_s": time_limit_s, "marked": True,
+        }  # fmt: skip
+
+    def __getstate__(self) -> dict[str, object]:
+        """Trainers copy callbacks, and send them to other processes: without the recording, which is of this one."""
+        return {**vars(self), "recording": None}
+
+    def _begin(self, folder: object) -> None:
+        """Begin, once. `folder`: where the trainer writes, a path or None."""
+        if self.recording is None:
+            self.recording = Recording(**self._given, runs=runs_in(folder))
+            self.recording.start()
+
+    def _step_ended(self) -> None:
+        step()
+
+    def _end(self) -> None:
+        if self.recording is not None:
+            self.recording.finish()
+
+
+def runs_in(folder: object) -> Path | None:
+    """Where new run folders are made in a trainer's output folder. None where that is not a folder of this machine."""
+    if not isinstance(folder, (str, os.PathLike)) or "://" in str(folder):
+        return None
+    return Path(folder) / RUNS
