@@ -68,7 +68,7 @@ COMMANDS = {
     "mcp": _Command("mcp"),
     "env": _Command("env"),
     "selftest": _Command("selftest"),
-    "rules": _Command("rules", "RULES_EXAMPLES"),
+    "rules": _Command("rule_commands", is_group=True),
     "explain": _Command("rules", "EXPLAIN_EXAMPLES"),
 }
 

@@ -27,6 +27,8 @@ Examples:
   perfdoctor rules --quiet | grep copies
   perfdoctor rules --format json | jq '.[0].thresholds'
   perfdoctor rules --rules perf/rules
+  perfdoctor rules new acme/slow-tokenizer
+  perfdoctor rules check perf/rules
 """
 EXPLAIN_EXAMPLES = """\b
 Examples:
@@ -42,26 +44,9 @@ class Format(str, Enum):
     JSON = "json"
 
 
-def rules(
-    *,
-    rule: Annotated[
-        str | None, typer.Argument(help="Explain only this rule.", metavar="[RULE]", autocompletion=completion.rules)
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what each rule needs recorded.")] = False,
-    format_: Annotated[
-        Format | None, typer.Option("--format", help="json: every rule with its texts, thresholds and fixes.")
-    ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
-) -> None:
-    """List what is checked: every rule, and what it finds."""
-    known = own_rules_options.all_rules(own_rules, config)
-    if rule is not None:
-        if format_ is not None:
-            raise typer.BadParameter("--format is for the list of rules.")
-        _explain(rule, known, quiet=quiet, verbose=verbose)
-    elif format_ is Format.JSON:
+def list_rules(known: Mapping[str, Rule], format_: Format | None, *, quiet: bool, verbose: bool) -> None:
+    """What is checked: every rule, and what it finds."""
+    if format_ is Format.JSON:
         _print_json(list(known.values()))
     elif quiet:
         for name in known:

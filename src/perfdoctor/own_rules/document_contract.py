@@ -32,6 +32,8 @@ _NO_IMPERATIVE = regex(r"(ing|ed|s)$")
 _SHELL = regex(r"^(\$|#!|python|pip|taskset|nsys|ncu|[A-Z_]+=\S*|nvidia-smi|perfdoctor|torchrun|export) ")
 #: A number without a unit that ends so counts something, which the sentence names.
 _NO_UNIT = ("count", "")
+#: A unit stands so near: behind a second number (`from {a} to {b} ms`), or a few words.
+_NEAR = 40
 _IN_HOW = regex(r"\{(\w+)\|")
 
 
@@ -126,17 +128,24 @@ def _sentences(rule: Rule) -> Iterator[str]:
         if len(placeholders(text)) < 2:
             yield f"a summary has the two numbers that convince, and {text[:40]!r} has {len(placeholders(text))}"
     for text in (*sentences(rule), *rule.clauses.values()):
-        pieces = list(string.Formatter().parse(text))
-        following = [literal for literal, *_ in pieces[1:]] + [""]
-        for (_, name, _, _), behind in zip(pieces, following, strict=True):
-            unit = unit_of(name) if name else ""
-            if name and unit not in (*_NO_UNIT, "share") and unit not in behind[: len(unit) + 4]:
-                yield f"{{{name}}} is in {unit}, and the sentence does not say so behind it"
-            if name and unit == "share":
+        for name, behind in _numbers(text):
+            unit = unit_of(name)
+            if unit == "share":
                 yield f"{{{name}}} is a share: a reader wants percent, and a name that ends in _percent"
-    used = {name for text in sentences(rule) for name in placeholders(text) if name.endswith(CLAUSE)}
+            elif unit not in _NO_UNIT and unit not in behind:
+                yield f"{{{name}}} is in {unit}, and the sentence does not say so behind it"
+    texts = [*sentences(rule), *rule.clauses.values()]
+    used = {name for text in texts for name in placeholders(text) if name.endswith(CLAUSE)}
     for name in sorted({name.removesuffix(CLAUSE) for name in used} ^ set(rule.clauses)):
         yield f"the clause {name} is not both in [clauses] and in a sentence"
+
+
+def _numbers(text: str) -> Iterator[tuple[str, str]]:
+    """Each placeholder with what stands behind it, up to the end of the sentence's part: `{a} of {b} ms`."""
+    pieces = list(string.Formatter().parse(text))
+    for place, (_, name, _, _) in enumerate(pieces):
+        if name:
+            yield name, "0".join(literal for literal, *_ in pieces[place + 1 :])[:_NEAR]
 
 
 def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
@@ -153,9 +162,8 @@ def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
     if not fix["how"].strip():
         yield f"the fix {title!r} has no code to paste"
     elif not any(_SHELL.match(line) for line in fix["how"].splitlines()):
-        code = "\n".join(line for line in fix["how"].replace(", ...)", ")").splitlines())
         try:
-            compile(_IN_HOW.sub("(", code).replace("{", "(").replace("}", ")"), title, "exec", ast.PyCF_ONLY_AST)
+            compile(fix["how"].replace(", ...)", ")"), title, "exec", ast.PyCF_ONLY_AST)
         except SyntaxError as error:
             yield f"the code of the fix {title!r}, line {error.lineno}, is no Python: {error.msg}"
 

@@ -15,7 +15,7 @@ _STEP = {
     "kernels": "#### GGG ++  ee",
     "nccl": "       ===     ",
     "copies": "hh           d ",
-    "host": ["llllllll llll  ", "o oooo   o     ", " iii        s  "],
+    "host": ["lll l ll  l    ", "   o oooo      ", "          s  ii"],
 }
 _HOST = {"host": ["oooo oooo   oo ", "    i    rrr   "]}
 #: Names are anybody's: long, of another alphabet, with markup, braces and control characters, or none at all.

@@ -105,8 +105,12 @@ def off(how: Derivation) -> Iterator[str]:
             yield f"its formula needs {each.name}, which the finding's values have not"
     cases = (("low", how.low), ("formula", how.formula), ("high", how.high))
     for (case, formula), stated in zip(cases, (how.expected.low, how.expected.likely, how.expected.high), strict=True):
-        if any(words in formula for words in OF_EACH) or names_in(formula) - set(values):
+        try:
+            if any(words in formula for words in OF_EACH) or names_in(formula) - set(values):
+                continue
+            gives = value_of(formula, values) * 1e6
+        except (ValueError, ArithmeticError, TypeError) as error:
+            yield f"{case} = {formula} cannot be computed: {error}"
             continue
-        gives = value_of(formula, values) * 1e6
         if abs(gives - stated) > _ROUNDED_NS + _ROUNDED_SHARE * how.expected.high:
             yield f"{case} = {formula} gives {gives / 1e6:.4g} ms, and the finding states {stated / 1e6:.4g} ms"

@@ -157,11 +157,13 @@ def _read(path: Path, origin: Origin) -> Rule:
     else:
         return rule
     named = document.get("id")
-    return _broken(path, origin, why, named if isinstance(named, str) and _is_id(named) else _free_id(path, {}))
+    return _broken(path, origin, why, named if isinstance(named, str) and is_id(named) else _free_id(path, {}))
 
 
-def _is_id(text: str) -> bool:
-    return ID.fullmatch(text) is not None and len(text) <= _LONGEST_ID
+def is_id(text: str) -> bool:
+    """Has it a namespace of its own, and a name?"""
+    found = ID.fullmatch(text)
+    return found is not None and found[1] not in RESERVED and len(text) <= _LONGEST_ID
 
 
 def _check_types(document: Mapping[str, Any]) -> None:
@@ -187,11 +189,11 @@ def _check_types(document: Mapping[str, Any]) -> None:
 
 def _check(rule: Rule, path: Path) -> None:
     """What a diagnosis relies on. What else is asked of a rule, `perfdoctor rules check` says."""
-    if not _is_id(rule.id):
-        raise ValueError(f"the id {rule.id!r} is none: it is NAMESPACE/NAME in lower case, as acme/slow-tokenizer")
     namespace, _, name = rule.id.partition("/")
     if namespace in RESERVED:
         raise ValueError(f"the namespace {namespace!r} is not yours: take the name of your team")
+    if not is_id(rule.id):
+        raise ValueError(f"the id {rule.id!r} is none: it is NAMESPACE/NAME in lower case, as acme/slow-tokenizer")
     if path.stem != name:
         raise ValueError(f"the id {rule.id!r} is that of a file {name}.toml")
     if not path.with_name(f"{rule.module}.py").is_file():

@@ -1,0 +1,209 @@
+"""Does a rule keep what every rule must? Its files as they are written, its test, and what it does in recordings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen
+from perfdoctor.own_rules.tried import found_in, off, tried
+from perfdoctor.records.findings import Finding
+from perfdoctor.system.toml_tables import parsed
+from perfdoctor.vocabulary.rulebook import Rule, load_rules
+
+_TEST_SECONDS = 120
+#: Of the output of a failing test its end says what failed.
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How long a rule, and all rules of perfdoctor together, take for so many kernels, in seconds."""
+
+    kernels: int
+    seconds: float
+    ours: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`problems`: `slow_tokenizer.py: line 12: …`; the rule keeps the contract where there are none.
+
+    `tried`: in how many recordings it was. `fired`, `silent`: in how many of those that its test has. `speed`: None
+    where it was not measured.
+    """
+
+    rule: Rule
+    problems: tuple[str, ...]
+    tried: int = 0
+    fired: int = 0
+    silent: int = 0
+    speed: Speed | None = None
+    notes: tuple[str, ...] = ()
+
+
+def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timeline]] = ()) -> Checked:
+    """`known`: all rules. `real`: recordings of the author's, each with its name, in which it is tried as well."""
+    assert rule.origin is not None
+    if rule.broken:
+        return Checked(rule, (rule.broken,))
+    folder = Path(rule.origin.folder)
+    document = folder / f"{rule.id.rpartition('/')[2]}.toml"
+    source, test = folder / f"{rule.module}.py", folder / f"test_{rule.module}.py"
+    written = [
+        *_in(document, document_contract.problems(parsed(document.read_text("utf-8")), rule, known)),
+        *_in(source, detector_contract.problems(source, rule)),
+    ]
+    drawn = [*recordings.recordings(), *real]
+    raised = [*_in(source, _in_recordings(rule, drawn))]
+    if raised:  # its test would say the same, and how fast it fails is of no interest
+        return Checked(rule, (*written, *raised), len(drawn))
+    lines, of_test, notes = _tested(test, document)
+    speed = _speed(rule)
+    behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
+    fired = sum(bool(line["findings"]) for line in lines)
+    silent = sum(not line["findings"] and not line["lacking"] for line in lines)
+    return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
+
+
+def _in(file: Path, problems: Iterator[str]) -> Iterator[str]:
+    return (f"{file.name}: {problem}" for problem in problems)
+
+
+# --- in recordings ---------------------------------------------------------------------------------------------------
+
+
+def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterator[str]:
+    """It raises in none, finds the same twice, and never more time than a step has."""
+    for name, recording in given:
+        try:
+            once, again = (tried(rule, recording) for _ in range(2))
+        except PerfdoctorError as error:
+            yield f"in a recording with {name}: {error.what}"
+            continue
+        except Exception as error:  # noqa: BLE001 whatever its code raises
+            yield f"in a recording with {name}: {error}"
+            continue
+        if list(map(_plain, once.findings)) != list(map(_plain, again.findings)):
+            yield f"in a recording with {name} it does not find the same twice"
+        saved, step_ns = sum(each.saving_ns_per_step.likely for each in once.findings), prepare(recording).step_ns
+        if saved > step_ns:
+            yield f"in a recording with {name} its findings save {saved} ns of a step of {step_ns} ns"
+        for advice in once.advice:
+            for text in off(advice.derivation) if advice.derivation else ():
+                yield f"in a recording with {name}: {text}"
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    return {
+        "values": dict(finding.values), "saving": asdict(finding.saving_ns_per_step), "situation": finding.situation,
+        "evidence": [asdict(each) for each in finding.evidence], "confidence": finding.confidence,
+        "work": {key: mask.tobytes() for key, mask in finding.work.items()},
+    }  # fmt: skip
+
+
+# --- its test --------------------------------------------------------------------------------------------------------
+
+
+def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[str], list[str]]:
+    """What its test saw of the rule, what is wrong with the test, and why it was not run."""
+    if not test.is_file():
+        return [], iter(["there is none: draw a recording in which it fires, and one in which it must not"]), []
+    if importlib.util.find_spec("pytest") is None:
+        return [], iter(()), [f"{test.name} was not run: pytest is not installed"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "seen"
+        environment = {**os.environ, seen.FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test.name]
+        try:
+            done = subprocess.run(
+                command, cwd=test.parent, env=environment, capture_output=True, text=True, errors="replace",
+                timeout=_TEST_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return [], iter([f"it takes more than {_TEST_SECONDS} s"]), []
+        lines = seen.read(file, document)
+    if done.returncode:
+        said = "\n    ".join(done.stdout.strip().splitlines()[-_LAST_LINES:])
+        return lines, iter([f"it fails:\n    {said}"]), []
+    return lines, _too_few(lines), []
+
+
+def _too_few(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not lines:
+        yield "it never calls perfdoctor.rule_testing.findings with this rule"
+        return
+    if not any(line["findings"] for line in lines):
+        yield "the rule finds something in none of its recordings"
+    if not any(not line["findings"] and not line["lacking"] for line in lines):
+        yield "the rule is silent in none of its recordings that have what it needs: draw one that only looks like it"
+
+
+def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Do the findings of its test have what the document speaks of, and nothing else?"""
+    found = [finding for line in lines for finding in line["findings"]]
+    if not found:
+        return
+    named = document_contract.named_values(rule)
+    for name in sorted({name for finding in found for name in finding["values"]} - named):
+        yield f"the value {name} of a finding is in no sentence, fix or formula"
+    saves = any(finding["saves"] for finding in found)
+    if saves and rule.derivation is None:
+        yield "it saves time, and there is no [derivation] that says how that is computed"
+    if rule.derivation is not None and not saves:
+        yield "there is a [derivation], and no finding of its test saves time"
+    if any(finding["confidence"] != "high" for finding in found) and not (rule.doubt or rule.doubts):
+        yield "a finding is not of high confidence, and no `doubt` says why"
+    for situation in sorted(set(rule.summaries) - {finding["situation"] for finding in found}):
+        yield f"no recording of its test is of the situation {situation!r}"
+    yield from sorted({text for line in lines for text in line["off"]})
+
+
+# --- its speed -------------------------------------------------------------------------------------------------------
+
+
+def _speed(rule: Rule) -> Speed:
+    recording = recordings.many_rows()
+    return Speed(
+        len(recording.kernels),
+        _seconds(lambda: found_in(rule, prepare(recording))),
+        _ours_seconds(recording),
+    )
+
+
+_known_seconds: dict[int, float] = {}
+
+
+def _ours_seconds(recording: Timeline) -> float:
+    """Measured once for all rules that are checked."""
+    kernels = len(recording.kernels)
+    if kernels not in _known_seconds:
+        run = prepare(recording)
+        _known_seconds[kernels] = _seconds(lambda: [found_in(each, run) for each in load_rules().values()])
+    return _known_seconds[kernels]
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _too_slow(speed: Speed) -> Iterator[str]:
+    if speed.seconds > speed.ours:
+        yield (
+            f"it takes {speed.seconds:.2g} s for {speed.kernels:,} kernels, all rules of perfdoctor "
+            f"{speed.ours:.2g} s: ask columns, not rows"
+        )
