@@ -28,7 +28,7 @@ class Kineto:
     def events(self, *categories: str) -> list[tuple[int, int, dict[str, Any]]]:
         found = []
         for each in self._events:
-            if each.get("cat") in categories:
+            if str(each.get("cat")).lower() in categories:  # old versions write `Kernel`
                 start = self._zero + int(Decimal(each["ts"]) * 1000)
                 found.append((start, start + int(Decimal(each["dur"]) * 1000), each))
         return sorted(found, key=lambda each: each[0])

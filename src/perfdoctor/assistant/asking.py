@@ -33,7 +33,13 @@ class Worker:
         """Its reply. Raises PerfdoctorError where there is none within the time."""
         with self._one:
             process = self._running()
-            late = threading.Timer(self._setting.seconds, _end, [process])
+            is_late = threading.Event()
+
+            def end() -> None:
+                is_late.set()
+                _end(process)
+
+            late = threading.Timer(self._setting.seconds, end)
             late.daemon = True
             late.start()
             try:
@@ -42,12 +48,11 @@ class Worker:
             except (OSError, ValueError):
                 content = None
             finally:
-                is_late = not late.is_alive() or late.finished.is_set()
                 late.cancel()
             if content is None:
                 _end(process)
                 self._process = None
-                raise self._without_answer(is_late=is_late)
+                raise self._without_answer(is_late=is_late.is_set())
             return msgspec.json.decode(content, type=Reply)
 
     def end(self) -> None:

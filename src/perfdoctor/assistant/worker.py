@@ -28,7 +28,7 @@ _NOT_ENOUGH_MEMORY = "the recording takes more memory than the server may use"
 
 
 class Setting(msgspec.Struct):
-    """What a worker is started with, as JSON."""
+    """What a worker is started with, as JSON. `seconds`: of a call; `memory_bytes`: that it writes to, 0 for any."""
 
     root: str
     remote: list[str]
@@ -97,7 +97,8 @@ def answered(request: Request, desk: Desk) -> Reply:
         with in_words_of_python():
             text, data = answer_of(request.tool)(understood(request.tool, request.arguments), desk).sent()
     except PerfdoctorError as error:
-        return Reply(what=error.what, do=error.do)
+        what, do = (text.replace(f"{desk.root.folder}/", "") for text in (error.what, error.do))
+        return Reply(what=what, do=do)
     except (MemoryError, RecursionError):
         return Reply(what=_NOT_ENOUGH_MEMORY, do="Name fewer ranks, or start the server with a larger --memory.")
     except Exception as error:  # noqa: BLE001 a bug of ours ends one call, not the server
@@ -116,10 +117,11 @@ def _own_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _limit_memory(most: int) -> None:
+    """Of what is written to, not of what is only mapped: nsys, which it may start, maps far more than it uses."""
     if most and sys.platform == "linux":
         import resource  # noqa: PLC0415 not on Windows
 
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _alarm(seconds: float) -> None:
