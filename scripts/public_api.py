@@ -18,7 +18,9 @@ from perfdoctor.records.findings import Status, Value
 #: What types in signatures and fields mean that have a name and no class of their own.
 ALIASES = {
     "AnyPath": "str | os.PathLike[str]",
+    "AnyQuestions": "str | Sequence[str] | Mapping[str, str]",
     "AnyRun": "Diagnosis | AnyPath",
+    "AnySteps": "int | str | tuple[int, int]",
     "Column": "numpy array | Text, one element a row",
     "Confidence": f"{Confidence}",
     "Evidence": "Measure | Rows | Span",

@@ -62,6 +62,7 @@ def test_another_question_has_the_answer_of_a_new_analysis(diagnosis: perfdoctor
     anew = perfdoctor.analyze(ONE, what_if="input-wait=50%")
     assert diagnosis.what_if("input-wait=50%") == anew.prediction
     assert diagnosis.what_if(["input-wait=50%"]) == anew.prediction
+    assert diagnosis.what_if({"input-wait": "50%"}) == anew.prediction
     assert diagnosis.prediction != anew.prediction
 
 
@@ -93,6 +94,7 @@ def test_rules_of_ones_own_are_used_where_they_are_named(tmp_path: Path, monkeyp
 
 def test_a_part_of_the_steps_is_that_of_the_command() -> None:
     assert perfdoctor.analyze(ONE, steps=(2, 3)).to_json() == of_command(str(ONE), "--steps", "2..3", "--json", "-")
+    assert perfdoctor.analyze(ONE, steps="2..3").to_json() == perfdoctor.analyze(ONE, steps=(2, 3)).to_json()
     assert perfdoctor.analyze(ONE, steps=2).to_json() == of_command(str(ONE), "--steps", "2", "--json", "-")
     values = ["--gpu", "H100 SXM", "--peak", "bf16=500T", "--tokens-per-step", "16k", "--parameters", "7B"]
     given = perfdoctor.analyze(ONE, gpu="H100 SXM", peaks={"bf16": 5e14}, tokens_per_step=16e3, parameters=7e9)
@@ -114,6 +116,10 @@ def test_a_part_of_the_steps_is_that_of_the_command() -> None:
         ({"range": " "}, "range names nothing", ""),
         ({"gpu": "Z99"}, "gpu 'Z99' names no single GPU", "peaks bf16=989T"),
         ({"peaks": {"bf61": 1e15}}, "peaks: there is no peak 'bf61'", "bf16"),
+        ({"peaks": "bf16=989T"}, "peaks='bf16=989T' is no mapping", '{"bf16": 989e12}'),
+        ({"peaks": {"bf16": "989T"}}, "peaks: bf16='989T' is no rate", ""),
+        ({"tokens_per_step": "16k"}, "tokens_per_step='16k': that is no number above zero", "tokens_per_step=16e3"),
+        ({"steps": "first"}, "steps='first': that names no steps", ""),
         ({"peaks": {"bf16": 989}}, "peaks: bf16=989 is no rate", ""),
         ({"parameters": 7e9}, "parameters needs tokens_per_step", ""),
         ({"tokens_per_step": -1}, "tokens_per_step=-1: that is no number above zero", ""),
@@ -181,6 +187,8 @@ def test_what_newcomers_try_is_answered_by_what_works() -> None:
         (lambda: timeline["kernel"], "there is no signal 'kernel'", "kernels"),
         (lambda: timeline["kernels"]["name"], "the column 'name' is text", "frame.text('name')"),
         (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "start_ns, end_ns"),
+        (lambda: timeline["kernels"].of(stage=1), "there is no column 'stage'", "start_ns, end_ns"),
+        (lambda: perfdoctor.compare([], ONE), "no run is given", "several"),
         (lambda: timeline["kernels"][:5], "there is no column slice", "frame.take("),
         (lambda: timeline["kernels"][timeline["kernels"].start_ns > 0], "there is no column", "frame.take("),
         (lambda: list(timeline["kernels"]), "there is no column 0", "frame.take("),
@@ -189,6 +197,19 @@ def test_what_newcomers_try_is_answered_by_what_works() -> None:
             attempt()
         assert error.value.what.startswith(what)
         assert do in error.value.do
+
+
+def test_rows_are_chosen_as_numpy_and_as_the_columns_allow() -> None:
+    kernels = perfdoctor.read(ONE)["kernels"]
+    names = kernels.to_numpy()["name"]
+    some = names[3]
+    assert list(kernels.of(name=some, rank=0).start_ns) == list(
+        kernels.start_ns[(names == some) & (kernels["rank"] == 0)]
+    )
+    assert list(kernels.take(slice(2, 9, 3)).start_ns) == list(kernels.start_ns[2:9:3])
+    assert list(kernels.take([5, 1]).start_ns) == list(kernels.start_ns[[5, 1]])
+    assert len(kernels.take([])) == 0
+    assert list(kernels.name.matches("gemm")) == ["gemm" in name for name in names]
 
 
 def test_several_threads_diagnose_at_once_and_leave_the_process_as_it_was() -> None:

@@ -17,7 +17,7 @@ from perfdoctor import api
 #: Names of Python's, numpy's and pandas' in types.
 ELSEWHERE = """
 int float str bool None Any object tuple dict list Literal Mapping Sequence Callable Iterator os PathLike npt NDArray np
-int32 generic bool_ DTypeLike pd DataFrame re Pattern frozenset Path True False
+int32 generic bool_ DTypeLike pd DataFrame re Pattern frozenset Path True False slice
 """
 KEPT = ROOT / "tests" / "public_api.txt"
 

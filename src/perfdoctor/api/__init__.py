@@ -10,6 +10,7 @@ all that was recorded: `Diagnosis.unit`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +18,8 @@ import numpy as np  # noqa: F401 before perfdoctor.model, which would load it wi
 
 from perfdoctor.api.arguments import (
     AnyPath,
+    AnyQuestions,
+    AnySteps,
     Asked,
     Progress,
     at_hand,
@@ -92,9 +95,9 @@ def analyze(
     *,
     rules: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
-    what_if: str | Sequence[str] | None = None,
+    what_if: AnyQuestions | None = None,
     range: str | None = None,  # noqa: A002 the command's option has this name
-    steps: int | tuple[int, int] | None = None,
+    steps: AnySteps | None = None,
     process: int | None = None,
     gpu: str | None = None,
     peaks: Mapping[str, float] | None = None,
@@ -146,7 +149,7 @@ def compare(
     after: AnyRun | Sequence[AnyRun],
     *,
     range: str | None = None,  # noqa: A002 the command's option has this name
-    steps: int | tuple[int, int] | None = None,
+    steps: AnySteps | None = None,
     gpu: str | None = None,
     peaks: Mapping[str, float] | None = None,
     own_rules: AnyPath | Sequence[AnyPath] | None = None,
@@ -204,9 +207,11 @@ def _cluster(named: str | None) -> str | None:
 
 
 def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
-    if isinstance(side, Sequence) and not isinstance(side, str):
-        return list(side)
-    return [side]
+    if isinstance(side, (str, os.PathLike, Diagnosis)):
+        return [side]
+    if not (runs := list(side)):
+        raise PerfdoctorError("no run is given", do="Give one of each side, or several.")
+    return runs
 
 
 def _snapshot(run: AnyRun, asked: Asked, progress: Progress | None) -> Snapshot:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import dataclass, regex
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection, steps_named
 from perfdoctor.model.timeline import UserValues
 from perfdoctor.system.local_paths import is_plain
 from perfdoctor.system.progress import silent
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 #: A run folder, a folder of traces, a file, an address (`s3://…`) or a pattern of names.
 AnyPath: TypeAlias = "str | os.PathLike[str]"
+#: One of the steady steps, or the first and the last one: `3`, `(3, 5)`, `"3..5"`.
+AnySteps: TypeAlias = int | str | tuple[int, int]
+#: What `what_if` asks: `"input-wait, launch-bound=50%"`, a list of such, or `{"launch-bound": "50%"}`.
+AnyQuestions: TypeAlias = str | Sequence[str] | Mapping[str, str]
 #: Called with what is done now, a text at a time.
 Progress: TypeAlias = Callable[[str], None]
 
@@ -164,10 +168,11 @@ def _near(name: str, known: Mapping[str, Rule]) -> str:
     return f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
 
 
-def questions(asked: str | Sequence[str] | None, known: Mapping[str, Rule]) -> tuple[Question, ...]:
-    """What `what_if` asks: `"input-wait, launch-bound=50%"`, or a list of such."""
+def questions(asked: AnyQuestions | None, known: Mapping[str, Rule]) -> tuple[Question, ...]:
     if asked is None:
         return ()
+    if isinstance(asked, Mapping):
+        asked = [f"{rule}={choice}" if choice else rule for rule, choice in asked.items()]
     from perfdoctor.diagnosis import questions as what_if  # noqa: PLC0415
 
     return what_if.questions(asked if isinstance(asked, str) else ", ".join(asked), known)
@@ -176,16 +181,20 @@ def questions(asked: str | Sequence[str] | None, known: Mapping[str, Rule]) -> t
 # --- a part, and what the recording does not say ---------------------------------------------------------------------
 
 
-def selection(range_name: str | None, steps: int | tuple[int, int] | None) -> Selection:
+def selection(range_name: str | None, steps: AnySteps | None) -> Selection:
     """The part that `range` and `steps` name; the whole recording without them."""
     if range_name is not None and not range_name.strip():
         raise UsageError("range names nothing", do='Give the name of a recorded range: range="forward".')
-    first, last = (1, 1) if steps is None else (steps, steps) if isinstance(steps, int) else steps
-    if not 1 <= first <= last:
+    return Selection(range_name or "", None if steps is None else _steps(steps))
+
+
+def _steps(steps: AnySteps) -> tuple[int, int]:
+    named = f"{steps}" if isinstance(steps, (int, str)) else "..".join(map(str, steps))
+    if (found := steps_named(named)) is None:
         raise UsageError(
-            f"steps={steps}: that names no steps", do="Give the first and the last one, counted from 1: steps=(3, 5)."
+            f"steps={steps!r}: that names no steps", do="Give the first and the last one, counted from 1: steps=(3, 5)."
         )
-    return Selection(range_name or "", None if steps is None else (first, last))
+    return found
 
 
 def user_values(
@@ -203,6 +212,8 @@ def user_values(
         raise UsageError(
             "parameters needs tokens_per_step", do="Give both: a step's model FLOP are 6 · parameters · tokens."
         )
+    if peaks is not None and not isinstance(peaks, Mapping):
+        raise UsageError(f"peaks={peaks!r} is no mapping", do='Give FLOP/s and bytes/s by name: {"bf16": 989e12}.')
     return UserValues(
         gpu=the_one_named(gpu).name if gpu is not None else "",
         peaks={name: _peak(name, rate) for name, rate in (peaks or {}).items()},
@@ -216,14 +227,18 @@ def _peak(name: str, rate: float) -> float:
 
     if name not in SETTABLE:
         raise UsageError(f"peaks: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
-    if not (math.isfinite(rate) and rate >= LEAST_RATE):
-        raise UsageError(f"peaks: {name}={rate} is no rate", do='Give FLOP/s or bytes/s: {"bf16": 989e12}.')
+    if not (_is_number(rate) and rate >= LEAST_RATE):
+        raise UsageError(f"peaks: {name}={rate!r} is no rate", do='Give FLOP/s or bytes/s: {"bf16": 989e12}.')
     return float(rate)
 
 
 def _count(name: str, count: float | None) -> float:
     if count is None:
         return 0.0
-    if not (math.isfinite(count) and count > 0):
-        raise UsageError(f"{name}={count}: that is no number above zero", do="Give one, or leave it out.")
+    if not (_is_number(count) and count > 0):
+        raise UsageError(f"{name}={count!r}: that is no number above zero", do=f"Give one, as {name}=16e3.")
     return float(count)
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)

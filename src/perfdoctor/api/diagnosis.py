@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfdoctor.api.arguments import in_words_of_python, questions
+from perfdoctor.api.arguments import AnyQuestions, in_words_of_python, questions
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
@@ -121,7 +121,7 @@ class Diagnosis:
         """What was read, as `read` returns it; of a job of many ranks only those that were read in full."""
         return self._examination.run.timeline
 
-    def what_if(self, asked: str | Sequence[str]) -> Prediction:
+    def what_if(self, asked: AnyQuestions) -> Prediction:
         """The step with exactly these findings fixed together, simulated on the recording; nothing is read again.
 
         >>> prediction = perfdoctor.analyze("run/").what_if("input-wait=50%")
@@ -129,7 +129,8 @@ class Diagnosis:
         True
 
         Fixes of what was found (`"input-wait"`, `"launch-bound=50%"`, `"fp32-matmuls=bf16"`), or another size of the
-        run: `"batch=2x"`, `"ranks=8"`, `"synthetic-data"`. Raises PerfdoctorError where that cannot be simulated.
+        run: `"batch=2x"`, `"ranks=8"`, `"synthetic-data"`; several in a list, or `{"launch-bound": "50%"}`.
+        Raises PerfdoctorError where that cannot be simulated.
         """
         from perfdoctor.diagnosis.engine import predicted  # noqa: PLC0415
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.errors import UsageError
-from perfdoctor.late import regex
 
 if TYPE_CHECKING:
     from perfdoctor.model.selection import Selection
@@ -41,8 +40,6 @@ Process = Annotated[
     ),
 ]
 
-_STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
-
 
 def selection(range_name: str | None, steps: str | None) -> Selection | None:
     """The selection of these options; None for the whole recording. Raises UsageError, before anything is read."""
@@ -56,11 +53,11 @@ def selection(range_name: str | None, steps: str | None) -> Selection | None:
 
 
 def _steps(text: str) -> tuple[int, int]:
-    found = _STEPS.fullmatch(text.strip())
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-    if not 1 <= first <= last:
+    from perfdoctor.model.selection import steps_named
+
+    if (found := steps_named(text)) is None:
         raise UsageError(
             f"--steps {text}: that names no steps",
             do="Give the first and the last one, counted from 1: --steps 3..5, or --steps 3.",
         )
-    return first, last
+    return found

@@ -96,8 +96,9 @@ class Text:
         present, codes = numbered(self.codes)
         return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
-    def matches(self, pattern: re.Pattern[str]) -> Mask:
+    def matches(self, pattern: re.Pattern[str] | str) -> Mask:
         """One bool a row: does the pattern occur in it?"""
+        pattern = re.compile(pattern) if isinstance(pattern, str) else pattern
         if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
             return bare.matches(pattern)
         return self._answers(pattern, lambda values: _found(pattern.search, values))

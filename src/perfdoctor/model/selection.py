@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass
+from perfdoctor.late import dataclass, regex
+
+_STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
 @dataclass(frozen=True)
@@ -14,3 +16,10 @@ class Selection:
 
 
 WHOLE_RECORDING = Selection()
+
+
+def steps_named(text: str) -> tuple[int, int] | None:
+    """First and last of `3..5`, or of `3`; None where the text names no steps."""
+    found = _STEPS.fullmatch(text.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    return (first, last) if 1 <= first <= last else None

@@ -97,19 +97,22 @@ class Frame:
         for column in self.columns.values():
             (column.codes if isinstance(column, Text) else column).setflags(write=False)
 
-    def take(self, rows: npt.NDArray[np.generic]) -> Frame:
-        """The rows that a mask or an array of indices names."""
+    def take(self, rows: npt.NDArray[np.generic] | Sequence[int] | slice) -> Frame:
+        """The rows that a mask, indices or a slice names."""
+        if not isinstance(rows, np.ndarray):
+            rows = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
         if rows.dtype == np.bool_:
             if rows.all():
                 return self
             rows = np.flatnonzero(rows)
         return Frame(_Taken(self.columns, rows))
 
-    def of(self, **equal: int) -> Frame:
-        """The rows in which each named number column has the given value: `kernels.of(rank=0, device=3)`."""
+    def of(self, **equal: int | str) -> Frame:
+        """The rows in which each named column has the given value: `kernels.of(rank=0, device=3)`."""
         mask = np.ones(len(self), dtype=bool)
-        for column, value in equal.items():
-            mask &= self[column] == value
+        for name, value in equal.items():
+            column = self._column(name)
+            mask &= column.equals(str(value)) if isinstance(column, Text) else column == value
         return self if mask.all() else self.take(mask)
 
     def with_columns(self, **columns: Column) -> Frame:
