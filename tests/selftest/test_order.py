@@ -14,6 +14,7 @@ from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.nsys import Nsys
 from perfdoctor.recording.tools.nvml import Devices, Gpu
+from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.document import document, line_for_a_report
 from perfdoctor.selftest.order import SelfTest
@@ -26,7 +27,8 @@ NSYS = Nsys("/opt/nsys", "2025.3.1", frozenset({"trace", "output", "discard-envi
 H100 = Devices((Gpu(0, "NVIDIA H100 80GB HBM3", "0a1b2c3d", 85 << 30),), "580.1")
 ON_CPU = Machine(TORCH, NSYS, None, Devices(trouble="no NVIDIA driver here"), "")
 ON_GPU = Machine(TORCH, NSYS, "/opt/ncu", H100, "")
-
+PY_SPY = PySpy("/opt/py-spy", "0.4.1")
+LINES = [{"file": "slow_input.py", "line": 25, "function": "__getitem__", "samples": 12}]
 
 #: What an nsys without its folder prints (2025.3).
 COPIED_ALONE = "Error: The CLI executable is in the 'target-linux-x64' directory in your installation."
@@ -37,7 +39,7 @@ def diagnosis(rule: str, step_ms: float, ranks: int = 1, kernels: int = 100, **r
     return {
         "run": {"steps": {"count": 10}, "sources": [{"kind": "kineto"}, {"kind": "ncu"}], **run},
         "time": [{"rank": rank, **row} for rank in range(ranks)],
-        "findings": [{"rule": rule, "symptoms": []}] if rule else [],
+        "findings": [{"rule": rule, "symptoms": [], "lines": LINES}] if rule else [],
     }
 
 
@@ -87,12 +89,13 @@ def measured(*_: Any, **__: Any) -> Check:
     return Check("machine rates", Verdict.WORKS, "memory 21 GB/s")
 
 
-def tried(tmp_path: Path, machine: Machine = ON_CPU, **drawn: Any) -> dict[str, Any]:
+def tried(tmp_path: Path, machine: Machine = ON_CPU, sampler: PySpy = PY_SPY, **drawn: Any) -> dict[str, Any]:
     """The checks by name."""
     runner = DrawnRunner(tmp_path, **drawn)
     test = SelfTest(
-        machine, "/usr/bin/python", runner, full=False, seconds=60, announce=lambda _: None, measure=measured
-    )
+        machine, "/usr/bin/python", runner, full=False, seconds=60, announce=lambda _: None, measure=measured,
+        sampler=sampler,
+    )  # fmt: skip
     return {check.name: check for check in test.checks()}
 
 
@@ -109,6 +112,27 @@ def test_on_a_gpu_each_tool_has_its_line(tmp_path):
     for name in ("GPU", "torch.profiler", "nsys", "ncu", "GPU samples", "two ranks"):
         assert checks[name].verdict is Verdict.WORKS, checks[name]
     assert "2 rows" in checks["GPU samples"].found
+
+
+@pytest.mark.parametrize(
+    ("sampler", "found", "verdict", "words"),
+    [
+        (PY_SPY, {}, Verdict.WORKS, "slow_input.py:25 in __getitem__ by 12 samples"),
+        (PySpy(trouble="py-spy is not installed", do="Run: pip"), {}, Verdict.ABSENT, "not installed"),
+        (replace(PY_SPY, trouble="forbidden", do="Ask"), {}, Verdict.LIMITED, "forbidden"),
+        (PY_SPY, {"lines": []}, Verdict.LIMITED, "no sample"),
+        (PY_SPY, {"lines": [], "errors": "stacks were not sampled: it may not"}, Verdict.LIMITED, "it may not"),
+    ],
+)
+def test_without_stacks_lines_are_a_limit_and_no_fault(tmp_path, sampler, found, verdict, words):
+    drawn = diagnosis("input-wait", 10)
+    drawn["findings"][0] |= {"lines": found.get("lines", LINES)}
+    instead = {"slow_input-torch": {"diagnosis": drawn, "errors": found.get("errors", "")}}
+    checks = tried(tmp_path, sampler=sampler, instead=instead)
+    assert checks["own lines"].verdict is verdict
+    assert words in checks["own lines"].found
+    assert checks["own lines"].do or verdict is Verdict.WORKS
+    assert document(ON_CPU, list(checks.values()), full=False)["works"]
 
 
 @pytest.mark.parametrize(

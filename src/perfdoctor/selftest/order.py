@@ -10,8 +10,8 @@ from pathlib import Path
 
 from perfdoctor.late import dataclass
 from perfdoctor.recording.plan import Machine
-from perfdoctor.recording.tools import nsys
-from perfdoctor.selftest import chain, memory, promise, rates
+from perfdoctor.recording.tools import nsys, py_spy
+from perfdoctor.selftest import chain, memory, own_lines, promise, rates
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
 from perfdoctor.selftest.trials import STEPS, Plain, Recorded, Runner
@@ -40,6 +40,7 @@ class SelfTest:
     seconds: float
     announce: Callable[[str], None]
     measure: Callable[..., Check] = rates.measured
+    sampler: py_spy.PySpy = field(default_factory=py_spy.find)
     began: float = field(default_factory=time.monotonic)
     recorded: dict[str, Recorded] = field(default_factory=dict)
 
@@ -96,6 +97,7 @@ class SelfTest:
             yield chain.same_step(by_torch, by_nsys, ("torch.profiler", "nsys"))
         yield from self._counters()
         yield self._samples(by_torch)
+        yield own_lines.lines(self.sampler, by_torch, training.rule)
         if self.full:
             self._plain_again(training, plain)
         yield self._untouched(training, plain, [each for each in (by_torch, by_nsys) if each])
