@@ -18,7 +18,7 @@ import pytest
 from folders import ROOT
 
 from perfdoctor.readers.open import read
-from perfdoctor.recording.inside.recording import PYTHON
+from perfdoctor.recording.inside.report_process import PYTHON
 from perfdoctor.recording.tools import torch_profiler
 
 pytestmark = pytest.mark.xdist_group("trainers")

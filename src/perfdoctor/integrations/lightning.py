@@ -26,8 +26,11 @@ class PerfdoctorCallback(Window, Callback):  # type: ignore[misc] # of a package
 
     def on_train_start(self, trainer: Any, _module: Any) -> None:
         self._updates = trainer.global_step
-        # The folder is agreed on by all ranks, each of which gets here.
-        self._begin(trainer.log_dir or trainer.default_root_dir)
+        try:
+            folder = trainer.log_dir  # agreed on by all ranks, each of which gets here
+        except Exception:  # noqa: BLE001 a logger of the program's own
+            folder = None
+        self._begin(folder or trainer.default_root_dir)
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         if trainer.global_step != self._updates:

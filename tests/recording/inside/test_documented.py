@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import re
 from pathlib import Path
@@ -67,6 +69,13 @@ class Trainer:
 sys.modules["torchtitan"] = types.ModuleType("torchtitan")
 sys.modules["torchtitan.train"] = types.SimpleNamespace(Trainer=Trainer)
 """
+
+
+@pytest.mark.parametrize("module", ["marks", "recording"])
+def test_examples_of_docstrings(module: str) -> None:
+    done = doctest.testmod(importlib.import_module(f"perfdoctor.recording.inside.{module}"))
+    assert done.attempted >= 2
+    assert done.failed == 0
 
 
 @pytest.mark.parametrize(("name", "around"), [("nanoGPT", NANO_GPT), ("torchtitan", TORCHTITAN)])

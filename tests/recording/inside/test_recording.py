@@ -16,7 +16,7 @@ from folders import ROOT
 from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.readers.open import read
-from perfdoctor.recording.inside.recording import PYTHON
+from perfdoctor.recording.inside.report_process import PYTHON
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
 
@@ -270,7 +270,11 @@ assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) ==
         ),
         (
             f"import os; os.environ['{PYTHON}'] = '/nowhere/python'\nperfdoctor.record(output='run').start(); train(20)",
-            "/nowhere/python",
+            "no report is made: FileNotFoundError",
+        ),
+        (
+            "perfdoctor.record(output='run', report=False).start()\ntorch.profiler.profile.step = None; train(20); assert not torch.autograd._profiler_enabled()",
+            "perfdoctor's agent failed: TypeError",
         ),
         (
             "with perfdoctor.record(output='run', time_limit_s=0.01) as r: train(20)\nr.wait(60)",
@@ -281,6 +285,24 @@ assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) ==
 def test_what_fails_is_one_line_and_the_training_goes_on(tmp_path: Path, script: str, said: str) -> None:
     ended = run(tmp_path, MODEL + script + DONE)
     assert said in warned(ended)
+
+
+def test_a_report_that_takes_too_long_does_not_keep_the_program(tmp_path: Path) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 100\n")
+    slow.chmod(0o755)
+    ended = run(
+        tmp_path,
+        MODEL + "perfdoctor.record(output='run', time_limit_s=0.5).start()\ntrain(20)" + DONE,
+        **{PYTHON: str(slow)},
+    )
+    assert "no report: it took too long" in warned(ended)
+
+
+def test_it_may_begin_before_torch_is_imported(tmp_path: Path) -> None:
+    begin = "import perfdoctor\nperfdoctor.record(steps=4, skip=3, output='run', report=False).start()\n"
+    ended = run(tmp_path, begin + MODEL + "train(12)")
+    assert (ended.code, ended.errors, ended.steps()) == (0, "", 4)
 
 
 def test_a_folder_that_has_a_recording_is_kept(tmp_path: Path) -> None:

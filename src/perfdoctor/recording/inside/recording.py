@@ -12,59 +12,34 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import json
-import logging
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from perfdoctor import __version__
-from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.inside import shared_folder
+from perfdoctor.recording.inside.notices import P, harmless, warn
+from perfdoctor.recording.inside.report_process import ReportProcess
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.system import ourselves
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.run_folder import MANIFEST, RUNS, Manifest, PassRecord, RunFolder, recorded_environment
 
-P = ParamSpec("P")
 R = TypeVar("R")
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-#: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
-PYTHON = "PERFDOCTOR_PYTHON"
 #: Rank 0 waits so long for the files of other ranks, if nothing else is said.
 _WAIT_S = 60.0
 #: Set where Nsight Systems or another tool records what CUDA and NVTX do in this process.
 _TOOLS_AROUND = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _FEWEST_SKIPPED = 2
-_log = logging.getLogger("perfdoctor")
+_harmless = harmless("nothing is recorded")
 _lock = threading.RLock()
 _running: list[Recording] = []
 _begun = 0
-
-
-def _harmless(method: Callable[P, None]) -> Callable[P, None]:
-    """No error of the recording reaches the program."""
-
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            method(*args, **kwargs)
-        except PerfdoctorError as error:
-            _warn(f"nothing is recorded: {error.what}. {error.do}")
-        except Exception as error:  # noqa: BLE001 the training goes on
-            _warn(f"nothing is recorded: {type(error).__name__}: {error}")
-
-    return call
-
-
-def _warn(text: str) -> None:
-    _log.warning("perfdoctor: %s", " ".join(text.split()))
 
 
 class Recording:
@@ -90,8 +65,8 @@ class Recording:
         self._run: RunFolder | None = None
         self._stop_waiting: Callable[[], None] = _nothing
         self._at_exit: Any = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_started = self._is_reported = False
+        self._process: ReportProcess | None = None
+        self._is_started = False
 
     # --- the three forms ---
 
@@ -124,13 +99,13 @@ class Recording:
             if torch_profiler.VARIABLE in os.environ:  # perfdoctor run records already, and sees the marks
                 return
             if _running and _running[0]._pid == os.getpid():  # noqa: SLF001 ours
-                _warn("another recording is running: this one is left out")
+                warn("another recording is running: this one is left out")
                 return
             if self._window.steps < 1 or self._window.skip < 0:
-                _warn("nothing is recorded: steps must be at least 1, and skip at least 0")
+                warn("nothing is recorded: steps must be at least 1, and skip at least 0")
                 return
             if any(name in os.environ for name in _TOOLS_AROUND):
-                _warn("nothing is recorded: another tool (Nsight Systems?) records this process already")
+                warn("nothing is recorded: another tool (Nsight Systems?) records this process already")
                 return
             _running[:] = [self]
         try:
@@ -148,27 +123,17 @@ class Recording:
         if self._agent is not None:
             self._agent.finish()
         elif self in _running:
-            _warn("nothing was recorded: torch was not imported")
+            warn("nothing was recorded: torch was not imported")
         self._drop()
 
     @property
     def report(self) -> Path | None:
         """The HTML report, once it is there. Only rank 0 makes one."""
-        page = self.folder / "report.html" if self.folder is not None else None
-        return page if page is not None and self._process is not None and page.is_file() else None
+        return self._process.page if self._process is not None else None
 
     def wait(self, timeout_s: float | None = None) -> Path | None:
         """Wait for the report, at most so long. None where there is none: on other ranks, or as it failed."""
-        if self._process is None:
-            return None
-        try:
-            code = self._process.wait(self._limit_s + 5 if timeout_s is None else timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        if not self._is_reported:
-            self._is_reported = True
-            self._say_how_it_ended(code)
-        return self.report if not code else None
+        return self._process.wait(timeout_s) if self._process is not None else None
 
     # --- begin ---
 
@@ -184,7 +149,7 @@ class Recording:
             self._write_manifest(str(torch.__version__))
             agent = _agent_module("inside").InsideAgent(torch, self._settings(folder), self._left)
             if agent.foreign.is_active:
-                _warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
+                warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
             self._agent = agent
             agent.begin()
             # Also in children of multiprocessing, which skip atexit.
@@ -232,7 +197,7 @@ class Recording:
             with contextlib.suppress(OSError):
                 self._run.write()
         if not facts["trace"]:
-            _warn(f"nothing was recorded: {self._why_nothing(facts)}")
+            warn(f"nothing was recorded: {self._why_nothing(facts)}")
         elif self._rank == 0 and self._wants_report and not is_killed:
             self._start_report()
 
@@ -246,40 +211,21 @@ class Recording:
             return f"it ended after {seen} step{'s' * (seen > 1)}, and the first {skipped} are skipped. Skip fewer"
         return "no whole step came after those that are skipped"
 
+    @harmless("no report is made")
     def _start_report(self) -> None:
         assert self.folder is not None
         given = {
-            "folder": str(self.folder), "world_size": self._world_size, "steps": self._window.steps,
-            "skip": self._window.skip, "wait_s": min(_WAIT_S, self._limit_s / 2), "limit_s": self._limit_s,
+            "world_size": self._world_size, "steps": self._window.steps, "skip": self._window.skip,
+            "wait_s": min(_WAIT_S, self._limit_s / 2),
         }  # fmt: skip
-        command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
-        with (self.folder / "report.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, json.dumps(given)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        self._process = ReportProcess(self.folder, given, self._limit_s)
 
+    @_harmless
     def _ended(self) -> None:
         """At the end of the process: the report may still be in the making."""
         self.finish()
-        if self._process is not None and not self._is_reported and self._pid == os.getpid():
-            if self._process.poll() is None:
-                _say(f"the report is being made, in at most {self._limit_s:.0f} s (Ctrl-C: leave without it)")
-            with contextlib.suppress(KeyboardInterrupt):
-                self.wait()
-
-    def _say_how_it_ended(self, code: int) -> None:
-        assert self.folder is not None
-        log = self.folder / "report.log"
-        if not code and self.report is not None:
-            _say(f"report: {self.report}")
-            with contextlib.suppress(OSError):
-                log.unlink()
-            return
-        try:
-            last = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
-        except OSError:
-            last = ""
-        _warn(f"no report: {last or f'exit code {code}'}. Later: perfdoctor analyze {self.folder}")
+        if self._process is not None:
+            self._process.wait_at_exit()
 
 
 def record(
@@ -315,15 +261,6 @@ def record(
         steps=steps, skip=skip, output=output, runs=runs, report=report, stacks=stacks, modules=modules,
         time_limit_s=time_limit_s,
     )  # fmt: skip
-
-
-def _say(text: str) -> None:
-    """A line for whoever waits: by the program's own logging, if it has any."""
-    if _log.hasHandlers():
-        _log.info("perfdoctor: %s", text)
-    elif sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"perfdoctor: {text}\n")
 
 
 def _agent_module(name: str) -> Any:

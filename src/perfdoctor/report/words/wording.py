@@ -34,7 +34,7 @@ MARKED_BY = {
     "optimizer": "optimizer updates",
     "backward": "backward passes",
     "forward": "forward passes",
-    "range": "your perfdoctor.step ranges",
+    "range": "your perfdoctor.step marks",
 }
 #: Sources that describe a machine and hold no timeline.
 _OF_THE_MACHINE = frozenset(("cpu", "nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))

@@ -519,6 +519,11 @@ class Agent:
         except Exception:
             pass
         self.is_done = True
+        try:
+            if self.recorder is not None and not self.recorder.trace:
+                self._discard()  # else it would go on, and fill the memory
+        except Exception:
+            pass
 
     def _off(self, but: str = "") -> None:
         """Remove all hooks, but the one that sees the ends of steps, if it is named."""

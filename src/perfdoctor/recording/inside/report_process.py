@@ -1,0 +1,78 @@
+"""How is the report made while the training goes on? In a process of its own (finish.py), which its end waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfdoctor.recording.inside.notices import say, warn
+from perfdoctor.system import ourselves
+
+#: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
+PYTHON = "PERFDOCTOR_PYTHON"
+#: It ends itself after its limit, and is ended so much later.
+_GRACE_S = 5.0
+#: Of the training's Python alone: its warnings may be errors there.
+_NOT_ITS_OWN = ("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS")
+
+
+class ReportProcess:
+    """Makes the report of a run folder. `given`: what finish.py takes more."""
+
+    def __init__(self, folder: Path, given: Mapping[str, object], limit_s: float) -> None:
+        self._folder, self._limit_s, self._pid = folder, limit_s, os.getpid()
+        self._log = folder / "report.log"
+        self._is_told = False
+        command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, json.dumps({**given, "folder": str(folder), "limit_s": limit_s})],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def page(self) -> Path | None:
+        """The report, once it is there."""
+        page = self._folder / "report.html"
+        return page if page.is_file() else None
+
+    def wait(self, timeout_s: float | None = None) -> Path | None:
+        """The report; None where there is none by then. Says once how it ended."""
+        try:
+            code = self._process.wait(self._limit_s + _GRACE_S if timeout_s is None else timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        if not self._is_told:
+            self._is_told = True
+            self._tell(code)
+        return self.page if not code else None
+
+    def wait_at_exit(self) -> None:
+        if self._is_told or self._pid != os.getpid():
+            return
+        if self._process.poll() is None:
+            say(f"the report is being made, in at most {self._limit_s:.0f} s (Ctrl-C: leave without it)")
+        with contextlib.suppress(KeyboardInterrupt):
+            self.wait()
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self.wait()
+
+    def _tell(self, code: int) -> None:
+        if not code and self.page is not None:
+            say(f"report: {self.page}")
+            with contextlib.suppress(OSError):
+                self._log.unlink()
+            return
+        try:
+            last = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        except OSError:
+            last = ""
+        why = last or ("it took too long" if code < 0 else f"exit code {code}")
+        warn(f"no report: {why}. Later: perfdoctor analyze {self._folder}")
