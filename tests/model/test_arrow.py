@@ -90,6 +90,8 @@ def test_pyarrow_polars_and_duckdb_read_it(timeline: Timeline) -> None:
     kernels = timeline["kernels"]
     address = pyarrow.table(kernels)["start_ns"].chunk(0).buffers()[1].address
     assert address == kernels.start_ns.ctypes.data, "numbers are numpy's own memory"
+    asked = pyarrow.table(kernels).schema
+    assert pyarrow.table(kernels, schema=asked).schema == asked
     by_name = dict(polars.DataFrame(kernels).group_by("name").agg(polars.len()).iter_rows())
     expected = {name: int(kernels.name.equals(name).sum()) for name in set(kernels.name)}
     assert {str(name): count for name, count in by_name.items()} == expected

@@ -21,11 +21,8 @@ from perfdoctor.model.columns import Column, Text
 _UNCHECKED = "none"  # buffers are as long as the rows: numpy says so
 
 
-def stream(columns: Mapping[str, Column], requested_schema: object = None) -> object:
-    """A capsule `arrow_array_stream` of one batch: int64, double, bool, and texts as dictionary<int32, large_string>.
-
-    `requested_schema`: a capsule; as the protocol allows, another schema than ours is an error of nanoarrow's.
-    """
+def stream(columns: Mapping[str, Column]) -> object:
+    """A capsule `arrow_array_stream` of one batch: int64, double, bool; texts are dictionary<int32, large_string>."""
     arrays = {name: _array(column) for name, column in columns.items()}
     rows = len(next(iter(columns.values()))) if columns else 0
     batch = nanoarrow.c_array_from_buffers(
@@ -37,7 +34,7 @@ def stream(columns: Mapping[str, Column], requested_schema: object = None) -> ob
         validation_level=_UNCHECKED,
         move=True,
     )
-    return nanoarrow.c_array_stream(batch).__arrow_c_stream__(requested_schema)
+    return nanoarrow.c_array_stream(batch).__arrow_c_stream__()
 
 
 def _array(column: Column) -> Any:

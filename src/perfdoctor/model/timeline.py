@@ -146,11 +146,12 @@ class Frame:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The same rows as an Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
 
+        `requested_schema`: whoever wants another one converts what comes, as the protocol says.
         This is how `polars.DataFrame(frame)`, `pyarrow.table(frame)` and DuckDB's `FROM frame` read it.
         """
         from perfdoctor.model import arrow  # noqa: PLC0415 nanoarrow is loaded only where somebody asks for it
 
-        return arrow.stream(self.columns, requested_schema)
+        return arrow.stream(self.columns)
 
     def to_pandas(self) -> pd.DataFrame:
         """The same rows as a DataFrame, for notebooks; text columns become categories.
