@@ -5,6 +5,7 @@ A hook of MkDocs: the pages exist only while the site is built, so none of them 
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 import typer
 
-from perfdoctor import api
+from perfdoctor import api, rule_api, rule_testing
 from perfdoctor.cli.main import app
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.derivations import SOURCES, plain, unit_of
@@ -50,6 +51,7 @@ def pages() -> Mapping[str, str]:
         **{f"rules/{rule.id}.md": _rule(rule) for rule in rules},
         "commands.md": _commands(),
         "api.md": _api(),
+        "rule-api.md": _rule_api(),
     }
 
 
@@ -157,6 +159,28 @@ def _api() -> str:
         parts.append(f"## {name}\n")
         parts += _api_class(found) if inspect.isclass(found) else _api_function(name, found)
     return "\n".join([*parts, "## Types\n", *_types(), "## Signals\n", *_signals()])
+
+
+def _rule_api() -> str:
+    """What a rule of one's own, and its test, may import."""
+    parts = [
+        "# What rules may import\n",
+        _marked(inspect.getdoc(rule_api) or ""),
+        "[Rules of your own](own-rules.md) shows how it is used; columns and names of types: [API](api.md#types).\n",
+    ]
+    known = [name for name in rule_api.__all__ if name in api.__all__]
+    links = ", ".join(f"[`{name}`](api.md#{name.lower()})" for name in known)
+    parts.append(f"As in `perfdoctor` itself: {links}.\n")
+    for name in sorted(set(rule_api.__all__) - set(api.__all__)):
+        found = getattr(rule_api, name)
+        if (inspect.isclass(found) and dataclasses.is_dataclass(found)) or name in rule_api.MEMBERS:
+            parts += [f"## {name}\n", *_api_class(found)]
+        elif inspect.isfunction(found):
+            parts += [f"## {name}\n", *_api_function(name, found)]
+    parts.append("# For tests\n\n`from perfdoctor.rule_testing import …`\n")
+    for name in rule_testing.__all__:
+        parts += [f"## {name}\n", *_api_function(name, getattr(rule_testing, name))]
+    return "\n".join(parts)
 
 
 def _api_function(name: str, function: object) -> Iterator[str]:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from perfdoctor import api, rule_api
+from perfdoctor import api, rule_api, rule_testing
 from perfdoctor.comparison.records import Fate, FindingFate, Verdict
 from perfdoctor.model.steps import Confidence, FoundBy
 from perfdoctor.records.findings import Status, Value
@@ -28,9 +28,12 @@ ALIASES = {
     "FindingFate": f"{FindingFate}",
     "Floats": "numpy array of float64",
     "FoundBy": f"{FoundBy}",
+    "Lanes": "str | Sequence[str]",
     "Ints": "numpy array of int64",
     "Mask": "numpy array of bool, one element a row",
+    "Nanoseconds": "numpy array of int64",
     "Progress": "Callable[[str], None]",
+    "RowsOf": "Callable[[Place], Mask]",
     "Status": f"{Status}",
     "Value": f"{Value}",
     "Verdict": f"{Verdict}",
@@ -77,21 +80,27 @@ class _Plain:
 
 
 def members(cls: type) -> Iterator[Member]:
-    """The public ones: as `api.MEMBERS` lists them, else fields, properties and methods without an underscore."""
+    """The public ones: as `MEMBERS` lists them, else fields, properties and methods without an underscore."""
     fields = {each.name: str(each.type) for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
-    listed = api.MEMBERS.get(cls.__name__)
+    listed = api.MEMBERS.get(cls.__name__) or rule_api.MEMBERS.get(cls.__name__)
     found = listed or [*fields, *(name for name in vars(cls) if not name.startswith("_") and name not in fields)]
     for name in found:
         if name in fields:
             yield Member(name, f": {fields[name]}")
-        elif name in getattr(cls, "__slots__", ()) or name in cls.__annotations__:
-            yield Member(name, f": {cls.__annotations__.get(name, _SLOTS.get((cls.__name__, name), ''))}")
+        elif name in getattr(cls, "__slots__", ()) or name in getattr(cls, "__annotations__", {}):
+            declared = getattr(cls, "__annotations__", {}).get(name, _SLOTS.get((cls.__name__, name), ""))
+            yield Member(name, f": {declared}")
         else:
             yield _of_code(name, inspect.getattr_static(cls, name))
 
 
 #: Types of attributes that a class only assigns.
-_SLOTS = {("Text", "codes"): "npt.NDArray[np.int32]", ("Text", "values"): "Sequence[str]"}
+_SLOTS = {
+    ("Text", "codes"): "npt.NDArray[np.int32]",
+    ("Text", "values"): "Sequence[str]",
+    ("Intervals", "starts"): "Ints",
+    ("Intervals", "ends"): "Ints",
+}
 
 
 def _of_code(name: str, found: Any) -> Member:
@@ -114,6 +123,9 @@ def lines() -> Iterator[str]:
     for name in sorted(rule_api.__all__):
         found = getattr(rule_api, name)
         yield f"rule_api.{name}{signature(found) if inspect.isfunction(found) else ''}"
+        if inspect.isclass(found) and name not in api.__all__:
+            yield from (f"rule_api.{name}.{each.name}{each.declared}" for each in members(found))
+    yield from (f"rule_testing.{name}{signature(getattr(rule_testing, name))}" for name in sorted(rule_testing.__all__))
     yield from (f"type {name} = {meaning}" for name, meaning in ALIASES.items())
 
 

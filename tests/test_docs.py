@@ -215,6 +215,7 @@ def helps() -> str:
     commands = ("analyze", "compare", "check", "run", "env", "rules", "explain", "selftest", "history", "mcp")
     of_history = ("show", "trend", "pin", "tag", "note", "prune", "merge")
     every = [(command,) for command in commands] + [("history", command) for command in of_history]
+    every += [("rules", "new"), ("rules", "check")]
     return "".join([*(run(*command, "--help").stdout for command in every), *bundle_helps()])
 
 

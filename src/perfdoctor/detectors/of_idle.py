@@ -26,11 +26,12 @@ class Idle(Affected):
 
     @property
     def times_per_step(self) -> float:
+        """How many pieces of it a step has, on the worst place."""
         return len(self.pieces) / self.worst.units
 
     @property
     def longest_ns(self) -> int:
-        """The longest piece."""
+        """The longest piece, in ns."""
         return int(self.pieces.durations_ns.max(initial=0))
 
     @cached_property
@@ -45,6 +46,7 @@ class Idle(Affected):
 
     @property
     def steps_seen(self) -> int:
+        """How many steps were analysed."""
         return int(self.each_step_ns.size)
 
     def occurrence_values(self) -> dict[str, Value]:

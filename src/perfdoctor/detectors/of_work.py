@@ -25,17 +25,19 @@ from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Evidence, Finding, Measure, Value
 from perfdoctor.records.savings import Saving
 
-Rows = Callable[[Place], Mask]
+#: One bool a row of a place's kernels, copies or collectives.
+RowsOf = Callable[[Place], Mask]
 
 
 @dataclass(frozen=True)
 class Work(Affected):
     """Chosen work and its time in a step. `rows`: one bool a row of the place's kernels, copies or collectives."""
 
-    rows: Rows
+    rows: RowsOf
 
     @property
     def worst_rows(self) -> Mask:
+        """The rows of the worst place: one bool a row."""
         return self.rows(self.worst)
 
     @property
@@ -73,7 +75,7 @@ class Work(Affected):
         evidence: tuple[Evidence, ...],
         situation: str = "",
         symptom_of: tuple[str, ...] = (),
-        acts_on: Rows | None = None,
+        acts_on: RowsOf | None = None,
         bound_ns: int | None = None,
         formula: str = "",
         sources: Mapping[str, str] | None = None,
@@ -95,18 +97,18 @@ class Work(Affected):
         )
 
 
-def of_kernels(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
+def of_kernels(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:
     """These rows of `place.kernels`; None where they take less than this share of the step."""
     return _of_work(run, rows, lambda place, chosen: place.alone_ns(chosen), least_share)
 
 
-def of_copies(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
+def of_copies(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:
     """These rows of `place.copies`; None where they are exposed for less than this share of the step."""
     return _of_work(run, rows, exposed_ns, least_share)
 
 
 def of_collectives(
-    run: Run, rows: Rows, transfer_share: float, least_share: float = 0.0, *, of_job: bool = False
+    run: Run, rows: RowsOf, transfer_share: float, least_share: float = 0.0, *, of_job: bool = False
 ) -> Work | None:
     """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting.
 
@@ -120,7 +122,7 @@ def of_collectives(
 
 
 def _of_work(
-    run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float, *, of_job: bool = False
+    run: Run, rows: RowsOf, time_of: Callable[[Place, Mask], float], least_share: float, *, of_job: bool = False
 ) -> Work | None:
     chosen = once_per_place(rows)
     time = affected(run, lambda place: time_of(place, chosen(place)), least_share, of_job=of_job)

@@ -38,10 +38,12 @@ class Intervals:
 
     @classmethod
     def empty(cls) -> Intervals:
+        """No instant."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @classmethod
     def single(cls, start: int, end: int) -> Intervals:
+        """The instants of `[start, end)`, in ns."""
         return cls.of([start], [end])
 
     @classmethod
@@ -64,12 +66,15 @@ class Intervals:
         return cls(first[opens], reach[closes])
 
     def __len__(self) -> int:
+        """How many pieces there are."""
         return int(self.starts.size)
 
     def __bool__(self) -> bool:
+        """Is any instant in it?"""
         return self.starts.size > 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each piece, in ns, as Python numbers."""
         return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
 
     def __eq__(self, other: object) -> bool:
@@ -90,9 +95,11 @@ class Intervals:
 
     @property
     def durations_ns(self) -> Nanoseconds:
+        """How long each piece is: int64, one a piece."""
         return self.ends - self.starts
 
     def __or__(self, other: Intervals) -> Intervals:
+        """Instants in either."""
         if not self:
             return other
         if not other:

@@ -59,6 +59,7 @@ class Place(ABC):
 
     @property
     def window_ns(self) -> int:
+        """How long the window is, in ns: all steps that are analysed."""
         return self.window.total_ns
 
     @property
@@ -71,10 +72,12 @@ class Place(ABC):
         return round(quantity / self.units)
 
     def share(self, part_ns: float) -> float:
+        """A time of the whole window, in ns, as a share of it, from 0 to 1."""
         return part_ns / self.window_ns if self.window_ns else 0.0
 
     @property
     def info(self) -> Device:
+        """What is known of this GPU."""
         return self.timeline.device_of(self.rank, -1 if self.device is None else self.device)
 
     @once_per_place
@@ -101,6 +104,7 @@ class Place(ABC):
 
     @cached_property
     def kernels(self) -> Frame:
+        """This device's kernels that touch the window, without collectives."""
         return self.own("kernels")
 
     @property
@@ -110,34 +114,42 @@ class Place(ABC):
 
     @cached_property
     def collectives(self) -> Frame:
+        """This device's collectives that touch the window."""
         return self.own("collectives")
 
     @cached_property
     def copies(self) -> Frame:
+        """This device's copies and fills of memory that touch the window."""
         return self.own("copies")
 
     @cached_property
     def compute(self) -> Intervals:
+        """When any kernel ran inside the window."""
         return _union(self.kernels, self.window)
 
     @cached_property
     def communication(self) -> Intervals:
+        """When any collective ran inside the window."""
         return _union(self.collectives, self.window)
 
     @cached_property
     def copying(self) -> Intervals:
+        """When anything was copied inside the window."""
         return _union(self.copies, self.window)
 
     @cached_property
     def exposed_communication(self) -> Intervals:
+        """When a collective ran and no kernel did."""
         return self.communication - self.compute
 
     @cached_property
     def exposed_copies(self) -> Intervals:
+        """When something was copied and nothing else ran."""
         return self.copying - self.compute - self.communication
 
     @cached_property
     def idle(self) -> Intervals:
+        """When neither a kernel, nor a collective, nor a copy ran on the device inside the window."""
         return self.window - (self.compute | self.communication | self.copying)
 
     @property
@@ -156,6 +168,7 @@ class Place(ABC):
         }
 
     def idle_ns(self, cause: str) -> int:
+        """How long it was idle for this cause in the window, in ns."""
         return self.idle_causes[cause].total_ns
 
     @cached_property

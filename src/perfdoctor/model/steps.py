@@ -114,11 +114,12 @@ class Steps:
 
     @property
     def used(self) -> int:
+        """How many steps are analysed; 0 where none were found."""
         return self.last - self.first
 
     @property
     def durations_ns(self) -> Ints:
-        """Of the steps used."""
+        """How long each of the steps used is, in ns: int64, one a step."""
         every = np.diff(self.bounds) if self.lengths_ns is None else self.lengths_ns
         return every[self.first : self.last]
 
