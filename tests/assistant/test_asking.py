@@ -12,7 +12,7 @@ from folders import FIXTURES
 pytest.importorskip("mcp")
 
 from perfdoctor.assistant import tools
-from perfdoctor.assistant.asking import Worker
+from perfdoctor.assistant.asking import Call, Worker
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.assistant.root import Root
 from perfdoctor.assistant.worker import Request, Setting, answered
@@ -38,26 +38,36 @@ def worker(setting):
 def test_a_call_that_takes_too_long_ends_its_process_and_the_next_one_is_answered(worker, setting):
     setting.seconds = 0.02  # in which no Python starts
     with pytest.raises(PerfdoctorError, match=r"no answer within 0\.02 s"):
-        worker.ask("analyze", TORCH)
+        worker.ask(Call("analyze", TORCH))
     assert worker._process is None
     setting.seconds = 60.0
-    assert worker.ask("analyze", TORCH).data["step_ns"] == 34_306_000
+    assert worker.ask(Call("analyze", TORCH)).data["step_ns"] == 34_306_000
 
 
 def test_a_worker_that_died_between_two_calls_is_replaced(worker):
-    first = worker.ask("analyze", TORCH)
+    first = worker.ask(Call("analyze", TORCH))
     number = worker._process.pid
     os.kill(number, signal.SIGKILL)
     worker._process.wait(10)
-    assert worker.ask("analyze", TORCH).data == first.data
+    assert worker.ask(Call("analyze", TORCH)).data == first.data
     assert worker._process.pid != number
 
 
 def test_too_little_memory_is_an_error_of_the_call(setting, worker):
     setting.memory_bytes = 40 << 20  # Python alone takes most of it
     with pytest.raises(PerfdoctorError, match="memory") as failed:
-        worker.ask("analyze", TORCH)
+        worker.ask(Call("analyze", TORCH))
     assert "--memory" in failed.value.do
+
+
+def test_who_gives_up_ends_his_own_call_alone(worker):
+    worker.ask(Call("analyze", TORCH))
+    number, other = worker._process.pid, Call("analyze", TORCH)
+    worker.give_up(other)
+    with pytest.raises(PerfdoctorError):
+        worker.ask(other)
+    assert worker.ask(Call("explain", {"rule": "input-wait"})).data["rule"] == "input-wait"
+    assert worker._process.pid == number
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
@@ -67,7 +77,7 @@ def test_memory_that_runs_out_within_a_call_is_said(monkeypatch, error):
 
     monkeypatch.setattr(tools, "answer_of", lambda _: fails)
     reply = answered(Request("analyze", TORCH), Desk(Root.at(FIXTURES)))
-    assert (reply.data, "memory" in reply.what, "--memory" in reply.do) == (None, True, True)
+    assert (reply.data, reply.is_last, "memory" in reply.what, "--memory" in reply.do) == (None, True, True, True)
 
 
 def test_a_bug_of_ours_ends_one_call_and_shows_nothing_of_itself(monkeypatch, capsys):

@@ -208,7 +208,9 @@ def test_nothing_but_the_protocol_is_on_standard_output_whatever_comes_in(folder
         b'{"jsonrpc": "2.0", "id": 3, "method": "no/such"}',
         b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": 5}}',
         b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "analyze", "arguments": "x"}}',
-        b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call"}', json.dumps(call).encode(),
+        b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call"}', json.dumps({**call, "id": 7}).encode(),
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}',
+        json.dumps(call).encode(),
     ]  # fmt: skip
     program = command(root)
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
@@ -226,6 +228,7 @@ def test_nothing_but_the_protocol_is_on_standard_output_whatever_comes_in(folder
         server.stdin.close()
         assert server.stdout.read() == b""
         assert server.wait(timeout=30) == 0
+    assert 7 not in found  # it was given up
     assert found[2]["result"]["structuredContent"]["step_ns"] == 34_306_000
     assert all("error" in found[number] for number in (3, 4, 5, 6))
 

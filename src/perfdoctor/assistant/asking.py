@@ -21,44 +21,70 @@ if TYPE_CHECKING:
 _SMALLER = "Name fewer ranks or a part of them, or start the server with larger limits: --timeout, --memory."
 
 
+class Call:
+    """One question of a client, which may be given up while it waits for its turn or for its answer."""
+
+    def __init__(self, tool: str, arguments: Any) -> None:
+        self.request = Request(tool, arguments)
+        self.is_given_up = False
+
+
 class Worker:
-    """One process at a time, started when it is needed and again when it died. One question at a time."""
+    """One process at a time, started when it is needed and again when it died. One call at a time."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._process: subprocess.Popen[bytes] | None = None
         self._one = threading.Lock()
+        self._current: Call | None = None
 
-    def ask(self, tool: str, arguments: Any) -> Reply:
+    def ask(self, call: Call) -> Reply:
         """Its reply. Raises PerfdoctorError where there is none within the time."""
         with self._one:
-            process = self._running()
-            is_late = threading.Event()
-
-            def end() -> None:
-                is_late.set()
-                _end(process)
-
-            late = threading.Timer(self._setting.seconds, end)
-            late.daemon = True
-            late.start()
+            self._current = call
             try:
-                write_frame(_pipe(process.stdin), Request(tool, arguments))
-                content = read_frame(_pipe(process.stdout))
-            except (OSError, ValueError):
-                content = None
+                return self._asked(call)
             finally:
-                late.cancel()
-            if content is None:
-                _end(process)
-                self._process = None
-                raise self._without_answer(is_late=is_late.is_set())
-            return msgspec.json.decode(content, type=Reply)
+                self._current = None
+
+    def give_up(self, call: Call) -> None:
+        """Nobody waits for it any more: what is read for it, ends."""
+        call.is_given_up = True
+        if self._current is call:
+            self.end()
 
     def end(self) -> None:
-        """Of the server, or of a question that nobody waits for."""
         if self._process is not None:
             _end(self._process)
+
+    def _asked(self, call: Call) -> Reply:
+        if call.is_given_up:
+            raise self._without_answer(is_late=False)
+        process = self._running()
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            _end(process)
+
+        late = threading.Timer(self._setting.seconds, end)
+        late.daemon = True
+        late.start()
+        try:
+            write_frame(_pipe(process.stdin), call.request)
+            content = read_frame(_pipe(process.stdout))
+        except (OSError, ValueError):
+            content = None
+        finally:
+            late.cancel()
+        if content is None:
+            _end(process)
+            self._process = None
+            raise self._without_answer(is_late=is_late.is_set())
+        reply = msgspec.json.decode(content, type=Reply)
+        if reply.is_last:
+            _end(process)
+        return reply
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:

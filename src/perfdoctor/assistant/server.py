@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from perfdoctor import __version__
-from perfdoctor.assistant.asking import Worker
+from perfdoctor.assistant.asking import Call, Worker
 from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
@@ -77,10 +77,11 @@ def _server(worker: Worker) -> Server[Any]:
 
 async def _answered(worker: Worker, params: types.CallToolRequestParams) -> types.CallToolResult:
     """A call that is given up ends the worker: what it reads, nobody waits for."""
+    call = Call(params.name, params.arguments)
     try:
-        reply = await asyncio.to_thread(worker.ask, params.name, params.arguments)
+        reply = await asyncio.to_thread(worker.ask, call)
     except asyncio.CancelledError:
-        worker.end()
+        worker.give_up(call)
         raise
     if reply.data is None:
         return _failed(reply.what, reply.do)

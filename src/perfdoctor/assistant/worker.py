@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct(">I")
 #: The server ends a worker that is late; this is for one whose server is gone.
 _LATE_S = 5
-_NOT_ENOUGH_MEMORY = "the recording takes more memory than the server may use"
 
 
 class Setting(msgspec.Struct):
@@ -42,13 +41,14 @@ class Request(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """An answer, or what went wrong and what to do. `is_bug`: the fault is ours."""
+    """An answer, or what went wrong and what to do. `is_bug`: the fault is ours. `is_last`: the worker ends now."""
 
     text: str = ""
     data: dict[str, Any] | None = None
     what: str = ""
     do: str = ""
     is_bug: bool = False
+    is_last: bool = False
 
 
 def write_frame(stream: BinaryIO, message: msgspec.Struct) -> None:
@@ -84,7 +84,7 @@ def main() -> None:
         reply = answered(msgspec.json.decode(content, type=Request), desk)
         _alarm(0)
         write_frame(replies, reply)
-        if reply.what == _NOT_ENOUGH_MEMORY:  # what is left is in pieces
+        if reply.is_last:
             return
 
 
@@ -100,7 +100,8 @@ def answered(request: Request, desk: Desk) -> Reply:
         what, do = (text.replace(f"{desk.root.folder}/", "") for text in (error.what, error.do))
         return Reply(what=what, do=do)
     except (MemoryError, RecursionError):
-        return Reply(what=_NOT_ENOUGH_MEMORY, do="Name fewer ranks, or start the server with a larger --memory.")
+        do = "Name fewer ranks, or start the server with a larger --memory."
+        return Reply(what="the recording takes more memory than the server may use", do=do, is_last=True)
     except Exception as error:  # noqa: BLE001 a bug of ours ends one call, not the server
         traceback.print_exc(file=sys.stderr)
         return Reply(what=f"perfdoctor failed: {type(error).__name__}", do="Please report it.", is_bug=True)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perfdoctor.assistant.worker import Setting
 
 EXAMPLES = """\b
 Examples:
@@ -19,6 +24,8 @@ _GB = 1_000_000_000
 #: Of what is free when the server starts: the rest is for others.
 _SHARE_OF_MEMORY = 0.75
 _LEAST_MEMORY_GB = 1.0
+#: Of the package mcp, whose servers are made in another way since.
+_LEAST_VERSION = 2
 
 
 def mcp(
@@ -56,14 +63,24 @@ def mcp(
         if memory
         else max(round(_SHARE_OF_MEMORY * available_bytes()), round(_LEAST_MEMORY_GB * _GB))
     )
-    try:
-        from perfdoctor.assistant.server import serve
-    except ImportError as error:
-        raise PerfdoctorError(
-            f"the package mcp cannot be loaded: {error}", do="Install it: pip install 'perfdoctor[mcp]'"
-        ) from error
+    serve = _server()
     if verbose:
         typer.echo(f"perfdoctor: {at.folder}, {timeout:g} s a call, {most / _GB:.1f} GB", err=True)
     if not quiet and sys.stdin.isatty():
         typer.echo("perfdoctor: waiting for a client on standard input: an assistant starts this command.", err=True)
     serve(Setting(str(at.folder), list(at.remote), timeout, most))
+
+
+def _server() -> Callable[[Setting], None]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    install = "Install it: pip install 'perfdoctor[mcp]'"
+    try:
+        from perfdoctor.assistant.server import serve
+
+        installed = version("mcp")
+    except (ImportError, PackageNotFoundError) as error:
+        raise PerfdoctorError(f"the package mcp cannot be loaded: {error}", do=install) from error
+    if int(installed.partition(".")[0]) < _LEAST_VERSION:
+        raise PerfdoctorError(f"mcp {installed} is too old: version {_LEAST_VERSION} is needed", do=install)
+    return serve

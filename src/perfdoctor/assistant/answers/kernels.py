@@ -38,7 +38,10 @@ def answer(asked: Kernels, desk: Desk) -> Answer:
             for row in rows[:_SHOWN]
         ),
     ]
-    return Answer("\n".join(lines), {"kernels": rows, **pages, "total_ns": total_ns, "window_ns": window_ns})
+    return Answer("\n".join(lines), {
+        "kernels": rows, **pages, "total_ns": total_ns, "window_ns": window_ns,
+        "is_recorded": "kernels" in run.timeline.recorded,
+    })  # fmt: skip
 
 
 def _fits(row: KernelRow, asked: Kernels) -> bool:

@@ -52,8 +52,10 @@ def answer(asked: TimelineSlice, desk: Desk) -> Answer:
 
 def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:
     """From and to; the first analysed step where nothing is said, as long a time where no end is."""
-    place = next((each for each in run.places if asked.rank in (None, each.rank)), None)
-    first, last = _first_step(run, asked.rank) if place else (0, 0)
+    first, last = _first_step(run, asked.rank)
+    if first == last and asked.start_ns is None:
+        what = "the recording has no timeline" if asked.rank is None else f"of rank {asked.rank} there is no timeline"
+        raise PerfdoctorError(what, do="analyze says what was recorded.")
     start_ns = first if asked.start_ns is None else asked.start_ns
     end_ns = start_ns + max(last - first, 1) if asked.end_ns is None else asked.end_ns
     if end_ns <= start_ns:
@@ -65,8 +67,8 @@ def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:
 
 def _first_step(run: Run, rank: int | None) -> tuple[int, int]:
     """Of the first place that is asked for: its first step, or its window where no steps were found."""
-    place = next(each for each in run.places if rank in (None, each.rank))
-    if not place.window:
+    place = next((each for each in run.places if rank in (None, each.rank)), None)
+    if place is None or not place.window:
         return 0, 0
     begin = int(place.window.starts[0])
     return begin, begin + place.per_step(place.window_ns)
