@@ -209,7 +209,8 @@ def _called(member: Member) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|")
+    """In a table, too: there a `|` inside code divides no cells."""
+    return f"`{text}`"
 
 
 def _wrapped(declared: str) -> str:

@@ -50,9 +50,9 @@ class Member(NamedTuple):
 
 def names() -> list[str]:
     """All public names: functions first, then what they return, then the others in alphabetical order."""
-    first = ("analyze", "compare", "read", "Diagnosis", "Comparison", "Timeline", "Frame", "Text", "Advice")
-    known = [name for name in first if name in api.__all__]
-    return [*known, *sorted(set(api.__all__) - set(known))]
+    functions = [name for name in sorted(api.__all__) if not inspect.isclass(getattr(api, name))]
+    returned = ["Diagnosis", "Comparison", "Timeline", "Frame", "Text", "Recording", "Advice"]
+    return [*functions, *returned, *sorted(set(api.__all__) - {*functions, *returned})]
 
 
 def signature(function: Any) -> str:

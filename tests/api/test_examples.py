@@ -18,7 +18,7 @@ import perfdoctor
 import perfdoctor.api
 import perfdoctor.api.diagnosis
 
-_EXTRAS = ("duckdb", "polars", "pyarrow")  # 150 MB: `make test-all` installs them
+_EXTRAS = ("duckdb", "polars", "pyarrow")  # 350 MB: `make test-all` installs them
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from folders import ROOT
+from generated_pages import pages
 from public_api import ALIASES, lines
 
 import perfdoctor
@@ -36,6 +37,20 @@ def test_every_public_name_is_that_of_the_package_and_of_its_module() -> None:
     assert set(perfdoctor.__all__) >= set(api.__all__)
     assert all(getattr(perfdoctor, name) is getattr(api, name) for name in api.__all__)
     assert set(perfdoctor.__all__) <= set(dir(perfdoctor))
+
+
+def test_the_api_page_shows_every_name_with_its_members() -> None:
+    page = pages()["api.md"]
+    for line in lines():
+        name, _, member = re.match(r"(?:class |type )?(\w+)(\.(\w+))?", line).group(1, 2, 3)  # type: ignore[union-attr]
+        if name == "rule_api":
+            continue
+        shown = (
+            f"`{name}.{member}`" in page or f"| `{member}` |" in page
+            if member
+            else f"## {name}\n" in page or f"| `{name}` |" in page
+        )
+        assert shown, line
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
