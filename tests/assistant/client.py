@@ -23,8 +23,9 @@ class Asked:
 
     def __init__(self, result: Any) -> None:
         self.is_error = bool(result.is_error)
-        self.text = "\n".join(each.text for each in result.content)
+        self.text, *fields = [each.text for each in result.content]
         self.data = result.structured_content or {}
+        assert self.is_error or json.loads(fields[0]) == self.data
 
     @property
     def everything(self) -> str:

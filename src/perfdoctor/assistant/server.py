@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -85,7 +86,12 @@ async def _answered(worker: Worker, params: types.CallToolRequestParams) -> type
         raise
     if reply.data is None:
         return _failed(reply.what, reply.do)
-    return types.CallToolResult(content=[types.TextContent(text=reply.text)], structured_content=reply.data)
+    fields = msgspec.json.encode(reply.data).decode()
+    return types.CallToolResult(
+        # The fields once more, as the specification asks for: some clients show text alone.
+        content=[types.TextContent(text=reply.text), types.TextContent(text=fields)],
+        structured_content=reply.data,
+    )
 
 
 def _failed(what: str, do: str) -> types.CallToolResult:
