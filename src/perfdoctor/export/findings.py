@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -21,6 +22,8 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 
 #: The first track of the file, which identifies a file of perfdoctor.
 FIRST_TRACK = "perfdoctor findings"
+#: The category of the moments in a finding's evidence.
+EVIDENCE = "evidence"
 _MILLISECOND_NS = 1e6
 
 
@@ -48,7 +51,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
             rows = Slices.join([
                 slices_of(trace, advice.title, around, "finding", arguments, 0),
                 slices_of(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
-                *_spans(trace, advice, place, first=_is_first(place, run)),
+                *_spans(trace, advice, place, run),
             ])  # fmt: skip
             _add(trace, run, place, number, (name, parent, top), rows)
 
@@ -114,13 +117,13 @@ def _pieces(place: Place, found: Found) -> Intervals:
     return Intervals.of(starts[rows], ends[rows])
 
 
-def _spans(trace: Trace, advice: Advice, place: Place, *, first: bool) -> Iterator[Slices]:
+def _spans(trace: Trace, advice: Advice, place: Place, run: Run) -> Iterator[Slices]:
     """The moments in its evidence, which are in ns since the window's first event."""
-    begin = int(place.window.starts[0])
+    is_first, (begin, _) = _is_first(place, run), analysed_span(run) or (0, 0)
     for each in advice.evidence:
-        if first and isinstance(each, Span) and each.rank == place.rank:
+        if is_first and isinstance(each, Span) and each.rank == place.rank:
             one = Intervals.single(begin + each.start_ns, begin + each.end_ns)
-            yield slices_of(trace, each.label, one, "evidence", UNKNOWN, 2)
+            yield slices_of(trace, each.label, one, EVIDENCE, UNKNOWN, 2)
 
 
 def slices_of(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:

@@ -21,23 +21,23 @@ from perfdoctor.export.slices import Events, Slices, events, lanes
 from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
 
-_PACKET = 1
+PACKET = 1
 # TracePacket
-_TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _CLOCKS, _DESCRIPTOR, _FIRST = 8, 10, 11, 12, 13, 6, 60, 87
+TIMESTAMP, _SEQUENCE, TRACK_EVENT, INTERNED, _FLAGS, _CLOCKS, DESCRIPTOR, _FIRST = 8, 10, 11, 12, 13, 6, 60, 87
 _CLEARED, _NEEDS_INTERNED = 1, 2
 _BOOTTIME, _REALTIME = 6, 1
 # TrackDescriptor, ProcessDescriptor, ThreadDescriptor, CounterDescriptor
-_UUID, _NAME, _PROCESS, _THREAD, _PARENT, _COUNTER, _ORDERING, _PLACE = 1, 2, 3, 4, 5, 8, 11, 12
+TRACK_UUID, TRACK_NAME, _PROCESS, _THREAD, TRACK_PARENT, _COUNTER, _ORDERING, _PLACE = 1, 2, 3, 4, 5, 8, 11, 12
 _EXPLICIT = 3
 _PID, _SORT_INDEX, _PROCESS_NAME, _TID, _THREAD_NAME = 1, 3, 6, 2, 5
 _UNIT, _UNIT_NAME, _BYTES_UNIT = 3, 6, 3
 # TrackEvent
-_CATEGORY, _ANNOTATION, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_INT, _COUNTER_DOUBLE, _FLOW = 3, 4, 9, 10, 11, 30, 44, 47
+EVENT_CATEGORY, _ANNOTATION, EVENT_TYPE, _EVENT_NAME, EVENT_TRACK, _COUNTER_INT, _COUNTER_DOUBLE, _FLOW = 3, 4, 9, 10, 11, 30, 44, 47
 _BEGIN, _END, _COUNT = 1, 2, 4
 # DebugAnnotation
 _LABEL, _BOOL, _INT, _DOUBLE, _STRING = 1, 2, 4, 5, 17
 # InternedData
-_CATEGORIES, _NAMES, _LABELS, _STRINGS = 1, 2, 3, 29
+CATEGORIES, _NAMES, _LABELS, _STRINGS = 1, 2, 3, 29
 
 #: All packets belong to one sequence, and use its interned names.
 _SAME = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _NEEDS_INTERNED)
@@ -108,9 +108,9 @@ class Trace:
     def track(self, name: str, parent: int = 0, *, place: int | None = None, more: bytes = b"") -> int:
         """A new track's number. `place`: its rank among its siblings, by which they are ordered."""
         number = len(self._descriptors) + 1
-        body = packets.number(_UUID, number) + packets.text(_NAME, shown(name))
+        body = packets.number(TRACK_UUID, number) + packets.text(TRACK_NAME, shown(name))
         if parent:
-            body += packets.number(_PARENT, parent)
+            body += packets.number(TRACK_PARENT, parent)
         if place is not None:
             body += packets.number(_PLACE, place)
         self._descriptors.append(body + packets.number(_ORDERING, _EXPLICIT) + more)
@@ -200,9 +200,9 @@ class Trace:
         shift_ns = max(-first_ns, 0)
         yield _packet(self._head(first_ns + shift_ns, None if epoch_ns is None else epoch_ns - shift_ns))
         for body in self._descriptors:
-            yield _packet(packets.message(_DESCRIPTOR, body) + _SAME)
+            yield _packet(packets.message(DESCRIPTOR, body) + _SAME)
         for body in self._interned():
-            yield _packet(packets.message(_INTERNED, body) + _SAME)
+            yield _packet(packets.message(INTERNED, body) + _SAME)
         args = packets.table([*self._args, b""])  # UNKNOWN is −1: the last row
         for track, slices in self._slices:
             found = events(slices)
@@ -230,7 +230,7 @@ class Trace:
 
     def _interned(self) -> Iterator[bytes]:
         kinds = (
-            (_CATEGORIES, self._categories),
+            (CATEGORIES, self._categories),
             (_NAMES, self._names),
             (_LABELS, self._labels),
             (_STRINGS, self._strings),
@@ -250,7 +250,7 @@ def _known(row: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _packet(body: bytes) -> bytes:
-    return packets.message(_PACKET, body)
+    return packets.message(PACKET, body)
 
 
 def _slice_packets(track: int, slices: Slices, part: Events, args: packets.Part, shift_ns: int) -> bytes:
@@ -259,9 +259,9 @@ def _slice_packets(track: int, slices: Slices, part: Events, args: packets.Part,
     return _event_packets(
         part.at_ns + shift_ns,
         [
-            packets.numbers(_TYPE, np.where(begins, _BEGIN, _END)),
-            packets.constant(packets.number(_TRACK, track), rows.size),
-            packets.numbers(_CATEGORY, slices.category[rows], begins),
+            packets.numbers(EVENT_TYPE, np.where(begins, _BEGIN, _END)),
+            packets.constant(packets.number(EVENT_TRACK, track), rows.size),
+            packets.numbers(EVENT_CATEGORY, slices.category[rows], begins),
             packets.numbers(_EVENT_NAME, slices.name[rows], begins),
             packets.chosen(args, np.where(begins, slices.args[rows], UNKNOWN)),
             packets.fixed(_FLOW, flow, begins & (flow > 0)),
@@ -274,7 +274,7 @@ def _counter_packets(track: int, at_ns: Ints, values: npt.NDArray[np.generic]) -
     return _event_packets(
         at_ns,
         [
-            packets.constant(packets.number(_TYPE, _COUNT) + packets.number(_TRACK, track), at_ns.size),
+            packets.constant(packets.number(EVENT_TYPE, _COUNT) + packets.number(EVENT_TRACK, track), at_ns.size),
             packets.numbers(_COUNTER_INT, values) if is_whole else packets.fixed(_COUNTER_DOUBLE, values),  # type: ignore[arg-type]
         ],
     )
@@ -282,8 +282,8 @@ def _counter_packets(track: int, at_ns: Ints, values: npt.NDArray[np.generic]) -
 
 def _event_packets(at_ns: Ints, event: Iterable[packets.Part]) -> bytes:
     body = [
-        packets.numbers(_TIMESTAMP, at_ns),
+        packets.numbers(TIMESTAMP, at_ns),
         packets.constant(_SAME, at_ns.size),
-        *packets.messages(_TRACK_EVENT, list(event)),
+        *packets.messages(TRACK_EVENT, list(event)),
     ]
-    return packets.written(packets.messages(_PACKET, body))
+    return packets.written(packets.messages(PACKET, body))

@@ -23,6 +23,7 @@ from perfdoctor.readers import (
     side_files,
     stack_clock,
     stack_files,
+    tensorboard,
     text_rows,
 )
 from perfdoctor.readers.kineto import trace as kineto
@@ -122,7 +123,8 @@ def read(
             f"--process {process}: what was given is no folder of perfdoctor run",
             do="Leave out --process, or give the run folder alone: it knows which process wrote what.",
         )
-    files = [file for path in others for file in _files_of(path)]
+    listed = [_files_and_notes(path) for path in others]
+    files = [file for found, _ in listed for file in found]
     traces = [file for file in files if not _is_profile(file)]
     of_ranks = set(traces)
     beside = [file for file in files if file not in of_ranks]
@@ -135,7 +137,8 @@ def read(
     else:
         timelines = [_renumbered(each, only.ranks[file]) for file, each in found.items()]
     whole = merge(timelines) if timelines else Timeline.build({}, ())
-    return _with_profiles(whole.with_notes(*notes), named, beside, progress)
+    older = (note for _, of_folder in listed for note in of_folder)
+    return _with_profiles(whole.with_notes(*older, *notes), named, beside, progress)
 
 
 def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[Recording]:
@@ -263,11 +266,15 @@ def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> lis
 
 
 def _files_of(path: Path) -> Iterator[Path]:
+    yield from _files_and_notes(path)[0]
+
+
+def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
+    """The recordings below a path, and which of them are left out because others are newer."""
     if not path.exists():
         raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
     if not path.is_dir():
-        yield path
-        return
+        return [path], []
     kinds = _recognised(file for file in sorted(path.rglob("*")) if file.is_file() or _is_gone(file))
     found = list(kinds)
     # A report that lies beside its own export is one recording, not two.
@@ -276,7 +283,7 @@ def _files_of(path: Path) -> Iterator[Path]:
         found = [f for f in found if not (kinds[f] == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
         raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
-    yield from found
+    return tensorboard.newest(found, path)
 
 
 def _recognised(files: Iterable[Path]) -> dict[Path, str | None]:
@@ -321,6 +328,11 @@ def _head(file: Path) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
     except (zlib.error, gzip.BadGzipFile):
         return b""
+
+
+def kind_of_head(head: bytes) -> str | None:
+    """The kind of a file that begins so, without compression: `nsys`, `kineto` …; None if unknown."""
+    return _kind(head)
 
 
 def _kind(head: bytes) -> str | None:

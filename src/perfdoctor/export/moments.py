@@ -1,0 +1,171 @@
+"""Which moments do the findings of an exported trace show? Read back from the file that `perfetto` wrote.
+
+The trace alone is asked, and not the report beside it: the two may be of different steps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import IO, NamedTuple
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.export import trace as written
+from perfdoctor.export.findings import EVIDENCE, FIRST_TRACK
+
+#: Findings come first in a file: what is longer is not one that we wrote.
+_LARGEST_PACKET = 1 << 26
+_MOST_PACKETS = 1 << 20
+_BEGIN = 1
+#: A finding, a place, a lane.
+_DEEPEST = 4
+
+
+class Moment(NamedTuple):
+    """A finding's name, as its track is called (`1. input-wait: …`), and what the file shows of it, in the file's ns."""
+
+    finding: str
+    start_ns: int
+    end_ns: int
+
+
+def moments(file: IO[bytes]) -> list[Moment]:
+    """The moment of each finding that has one, in the order of the findings. `file`: the trace, not compressed.
+
+    Raises PerfdoctorError where it is no trace of perfdoctor export, or breaks off.
+    """
+    try:
+        return _found(file)
+    except (EOFError, IndexError, UnicodeDecodeError) as error:
+        raise PerfdoctorError("the trace is damaged or breaks off", do="Write it again: perfdoctor export.") from error
+
+
+def _found(file: IO[bytes]) -> list[Moment]:
+    findings, found = _Findings(), dict[str, Moment]()
+    for number, packet in enumerate(_packets(file)):
+        if number == 1 and FIRST_TRACK.encode() not in packet:
+            raise PerfdoctorError("it is no trace of perfdoctor export", do="Write one: perfdoctor export.")
+        fields = dict(_fields(packet))
+        if number > _MOST_PACKETS or not findings.take(fields):
+            break
+        for moment in findings.ended(fields):
+            found.setdefault(moment.finding, moment)
+    return list(found.values())
+
+
+class _Findings:
+    """The tracks of findings, and which of their slices are open."""
+
+    def __init__(self) -> None:
+        #: Each track's name and parent.
+        self.tracks: dict[int, tuple[str, int]] = {}
+        self.evidence = 0
+        #: By track the open slices, the innermost last: when each began, and is it evidence?
+        self.open: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
+
+    def take(self, fields: Mapping[int, int | bytes]) -> bool:
+        """Learn names of tracks and categories. False: here begins what is of no finding."""
+        if descriptor := fields.get(written.DESCRIPTOR):
+            track = dict(_fields(_bytes(descriptor)))
+            name = _bytes(track.get(written.TRACK_NAME, b"")).decode()
+            self.tracks[_int(track[written.TRACK_UUID])] = name, _int(track.get(written.TRACK_PARENT, 0))
+        elif interned := fields.get(written.INTERNED):
+            self.evidence = self.evidence or _category(_bytes(interned))
+        elif event := fields.get(written.TRACK_EVENT):
+            track = dict(_fields(_bytes(event)))
+            return self.finding_of(_int(track.get(written.EVENT_TRACK, 0))) is not None
+        return True
+
+    def ended(self, fields: Mapping[int, int | bytes]) -> Iterator[Moment]:
+        """The moment that ends with this event."""
+        if written.TRACK_EVENT not in fields:
+            return
+        event, at_ns = dict(_fields(_bytes(fields[written.TRACK_EVENT]))), _int(fields[written.TIMESTAMP])
+        track = _int(event[written.EVENT_TRACK])
+        if event.get(written.EVENT_TYPE) == _BEGIN:
+            is_evidence = bool(self.evidence) and event.get(written.EVENT_CATEGORY) == self.evidence
+            self.open[track].append((at_ns, is_evidence))
+        elif self.open[track]:
+            start_ns, is_evidence = self.open[track].pop()
+            if is_evidence:
+                yield Moment(self.finding_of(track) or "", start_ns, at_ns)
+
+    def finding_of(self, track: int) -> str | None:
+        """The name of the track below that of all findings; None where it is of something else."""
+        for _ in range(_DEEPEST):
+            name, parent = self.tracks.get(track, ("", 0))
+            if self.tracks.get(parent) == (FIRST_TRACK, 0):
+                return name
+            track = parent
+        return None
+
+
+def _category(interned: bytes) -> int:
+    for field, value in _fields(interned):
+        if field == written.CATEGORIES:
+            entry = dict(_fields(_bytes(value)))
+            if entry.get(2) == EVIDENCE.encode():
+                return _int(entry[1])
+    return 0
+
+
+def _packets(file: IO[bytes]) -> Iterator[bytes]:
+    while head := file.read(1):
+        if head[0] >> 3 != written.PACKET:
+            raise EOFError
+        length = _streamed(file)
+        packet = file.read(length) if length <= _LARGEST_PACKET else b""
+        if len(packet) != length:
+            raise EOFError
+        yield packet
+
+
+def _streamed(file: IO[bytes]) -> int:
+    value = shift = 0
+    while True:
+        byte = file.read(1)[0]
+        value |= (byte & 127) << shift
+        if byte < 128 or shift > 63:
+            return value
+        shift += 7
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind not in (1, 2, 5):
+            raise EOFError
+        length, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _varint(message, at)  # noqa: PLR2004 wire types
+        if at + length > len(message):
+            raise EOFError
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at += 1
+        if byte < 128 or shift > 63:
+            return value, at
+        shift += 7
+
+
+def _int(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise EOFError
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise EOFError
+    return value
