@@ -119,7 +119,16 @@ def test_a_key_of_one_kind_is_none_of_another(server, kind):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:1", "127.0.0.1@evil.example", "", "[::1]", "0.0.0.0"]
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:1",
+        "127.0.0.1@evil.example",
+        "",
+        "[::1]",
+        "0.0.0.0",
+    ],
 )
 def test_a_name_that_only_resolves_to_this_machine_is_refused(server, host):
     answer = ask(server, "", Host=host)
@@ -141,7 +150,7 @@ def test_pages_of_other_sites_get_nothing_but_a_user_who_follows_a_link_does(ser
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])
 def test_nothing_is_written(server, root, method):
     before = sorted(root.rglob("*"))
-    assert ask(server, "", method).status in (405, 501)
+    assert ask(server, "", method).status == 501
     assert sorted(root.rglob("*")) == before
 
 
@@ -153,7 +162,11 @@ def test_a_head_has_no_body(server):
 
 def test_every_answer_forbids_frames_foreign_content_and_guessing(server):
     index = ask(server, "")
-    every = [index, ask(server, "/"), *(ask(server, each) for each in (*links(index, "report"), *links(index, "perfetto")))]
+    every = [
+        index,
+        ask(server, "/"),
+        *(ask(server, each) for each in (*links(index, "report"), *links(index, "perfetto"))),
+    ]
     for answer in every:
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
@@ -276,7 +289,9 @@ def test_over_ssh_it_says_how_to_forward_and_opens_no_browser(monkeypatch):
 def test_the_command_prints_the_address_and_ends_when_it_is_asked_to(tmp_path, root, stop):
     opened = tmp_path / "opened"
     browser = tmp_path / "browser.sh"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\nstat -c %a "$(dirname "${{1#file://}}")" >> {opened}\n', "utf-8")
+    browser.write_text(
+        f'#!/bin/sh\necho "$1" > {opened}\nstat -c %a "$(dirname "${{1#file://}}")" >> {opened}\n', "utf-8"
+    )
     browser.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SSH")}
     environment |= {"DISPLAY": ":9", "BROWSER": str(browser), "TMPDIR": str(tmp_path)}

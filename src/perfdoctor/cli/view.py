@@ -42,7 +42,7 @@ def view(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print what is served.")] = False,
 ) -> None:
-    """Serve the reports of a folder to this machine's browser, with a list of them."""
+    """Show the reports of a folder in the browser."""
     from perfdoctor.viewer.server import serving
 
     if quiet and verbose:
@@ -70,15 +70,19 @@ def _folder(given: Path | None) -> Path:
 
 
 def _explain(folder: Path, port: int) -> None:
-    typer.echo(f"The reports of {folder} can be read at this address, on this machine alone. Ctrl-C stops it.", err=True)
+    typer.echo(
+        f"The reports of {folder} can be read at this address, on this machine alone. Ctrl-C stops it.", err=True
+    )
     if forward := forward_command(os.environ, port):
-        typer.echo(f"From your own machine, forward the port first, then open the address there:\n  {forward}", err=True)
+        typer.echo(
+            f"From your own machine, forward the port first, then open the address there:\n  {forward}", err=True
+        )
 
 
 def forward_command(environment: Mapping[str, str], port: int) -> str:
     """What a user who came over ssh types at home; "" for one who sits here."""
     connection = environment.get("SSH_CONNECTION", "").split()
-    if len(connection) != 4:  # noqa: PLR2004 address and port of both ends
+    if len(connection) != 4:
         return ""
     *_, address, ssh_port = connection
     try:

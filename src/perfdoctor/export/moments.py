@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, NoReturn
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export import trace as written
@@ -22,7 +22,7 @@ _DEEPEST = 4
 
 
 class Moment(NamedTuple):
-    """A finding's name, as its track is called (`1. input-wait: …`), and what the file shows of it, in the file's ns."""
+    """A finding's name, as its track is called (`1. input-wait: …`), and what the file shows, in its ns."""
 
     finding: str
     start_ns: int
@@ -141,7 +141,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             continue
         if kind not in (1, 2, 5):
             raise EOFError
-        length, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _varint(message, at)  # noqa: PLR2004 wire types
+        length, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _varint(message, at)
         if at + length > len(message):
             raise EOFError
         yield key >> 3, message[at : at + length]
@@ -160,12 +160,12 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _int(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise EOFError
-    return value
+    return value if isinstance(value, int) else _broken()
 
 
 def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise EOFError
-    return value
+    return value if isinstance(value, bytes) else _broken()
+
+
+def _broken() -> NoReturn:
+    raise EOFError

@@ -3,8 +3,8 @@
     runs/train/plugins/profile/2026_05_04_17_30_00/host0.pt.trace.json.gz    one session: its files are ranks of a job
     runs/train/plugins/profile/2026_05_04_18_00_00/host0.pt.trace.json.gz    another one, recorded later
 
-The layout is that of TensorBoard's profile plugin (`plugins/profile/<session>/<host>…`); sessions of all log folders below the
-given one are held against each other.
+The layout is that of TensorBoard's profile plugin (`plugins/profile/<session>/<host>…`); sessions of all log
+folders below the given one are held against each other.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def newest(files: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
     for file in files:
         if session := session_of(file):
             sessions[session].append(file)
-    if len(sessions) < 2:  # noqa: PLR2004 nothing to choose from
+    if len(sessions) < 2:
         return list(files), []
     first, *others = sorted(sessions, key=lambda each: _age(each, sessions[each]), reverse=True)
     left_out = {file for session in others for file in sessions[session]}
     named = ", ".join(str(each.relative_to(folder)) for each in others[:_MOST_NAMED])
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     note = (
-        f"{folder.absolute().name} holds {len(sessions)} sessions of TensorBoard's profiler: {first.relative_to(folder)}, the newest,"
-        f" is analysed. Others, which can be given by themselves: {named}{more}."
+        f"{folder.absolute().name} holds {len(sessions)} sessions of TensorBoard's profiler: "
+        f"{first.relative_to(folder)}, the newest, is analysed. Give one of the others by itself: {named}{more}."
     )
     return [file for file in files if file not in left_out], [note]
 

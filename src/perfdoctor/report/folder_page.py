@@ -62,7 +62,7 @@ def index(
     unread: Sequence[tuple[str, str, int]],
     most: int | None = None,
 ) -> Page:
-    """`traces`: keys, paths and times in ns since 1970; `unread`: paths, commands and times. `most`: of so many files."""
+    """`traces`: keys, paths, times in ns since 1970; `unread`: paths, commands, times. `most`: of so many files."""
     return _page(
         "folder.html.j2",
         name=name,

@@ -117,7 +117,7 @@ class Folder:
         for path in paths:
             kind, size, changed_ns = self._looked_at(path)
             if kind in ("html", "json", "trace"):
-                ours.append(File(cast(Kind, "report" if kind == "html" else kind), path, size, changed_ns))
+                ours.append(File(cast("Kind", "report" if kind == "html" else kind), path, size, changed_ns))
             elif kind in _WHOLE:
                 recordings[path] = changed_ns
         beside = defaultdict(list)
@@ -244,7 +244,7 @@ def _inflated(head: bytes) -> bytes:
 def _plain(file: BinaryIO) -> IO[bytes]:
     is_packed = file.read(2) == _GZIP
     file.seek(0)
-    return cast(IO[bytes], gzip.GzipFile(fileobj=file)) if is_packed else file
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if is_packed else file
 
 
 def _stem(name: str) -> str:

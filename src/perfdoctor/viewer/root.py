@@ -29,7 +29,7 @@ class Root:
         self.given, self.path = folder, folder.resolve()
 
     def files(self, most: int) -> Iterator[PurePosixPath]:
-        """The regular files below it, at most so many, without links, hidden ones, and what tools keep for themselves."""
+        """The regular files below it, at most so many; no links, no hidden ones, no folders of tools."""
         left = most
         for here, folders, names in os.walk(self.path):
             folders[:] = sorted(each for each in folders if each[0] != "." and each not in _LEFT_OUT)

@@ -99,7 +99,7 @@ def serving(folder: Path, port: int | None) -> Server:
     for each in ports:
         try:
             return Server(folder, each)
-        except OSError as error:
+        except OSError as error:  # noqa: PERF203 the next one may be free
             refused = error
     asked = f"port {port}" if port is not None else f"none of the ports {ports[0]} to {ports[-1]}"
     raise PerfdoctorError(f"{asked} can be used: {refused.strerror or refused}", do="Give a free one: --port N.")
@@ -111,7 +111,7 @@ class _Request(BaseHTTPRequestHandler):
     server_version = "perfdoctor"
     sys_version = ""
     timeout = _PATIENCE_S
-    _MEANING: ClassVar[dict[int, str]] = {403: "refused", 404: "not found", 405: "only GET and HEAD"}
+    _MEANING: ClassVar[dict[int, str]] = {403: "refused", 404: "not found", 501: "only GET and HEAD"}
 
     def do_GET(self) -> None:
         if not self._is_ours():
@@ -120,18 +120,12 @@ class _Request(BaseHTTPRequestHandler):
         parts = self._asked()
         if parts == [""]:
             self._index()
-        elif len(parts) == 2 and _KEY.fullmatch(parts[1]):  # noqa: PLR2004 what, and of which file
+        elif len(parts) == 2 and _KEY.fullmatch(parts[1]):
             self._of_file(*parts)
         else:
             self._end(404)
 
-    do_HEAD = do_GET
-
-    def _refuse(self) -> None:
-        self.close_connection = True  # what it sends along is not read
-        self._end(405)
-
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_CONNECT = do_TRACE = _refuse
+    do_HEAD = do_GET  # noqa: N815
 
     def _is_ours(self) -> bool:
         """Was this machine asked by its own name, and not by a page of another site?"""
@@ -234,8 +228,9 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Of requests that are no HTTP: nothing of them is repeated."""
-        self.close_connection = True
+        """Of requests that are no HTTP, or ask to write: nothing of them is repeated."""
+        del message, explain
+        self.close_connection = True  # what it sends along is not read
         self.command = getattr(self, "command", None) or "GET"
         self._end(code)
 
