@@ -21,6 +21,5 @@ def step() -> None:
     """
     agent = modules.get(_MARKED)
     if agent is not None:
-        mark = getattr(agent, "mark", None)  # another version's agent may have none
-        if mark is not None:
-            mark()
+        for ended in getattr(agent, "watching", ()):  # another version's agent may have none
+            ended()

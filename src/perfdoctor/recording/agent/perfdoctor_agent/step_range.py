@@ -10,13 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 NAME = "perfdoctor.step"
-_watching: list[Callable[[], None]] = []
-
-
-def mark() -> None:
-    """A step has ended: what `perfdoctor.step()` calls."""
-    for ended in tuple(_watching):
-        ended()
+#: What `perfdoctor.step()` calls where a step ends.
+watching: tuple[Callable[[], None], ...] = ()
 
 
 class StepRangeWatch:
@@ -37,11 +32,12 @@ class StepRangeWatch:
         self.wrapper = leave
 
     def install(self) -> None:
+        global watching  # noqa: PLW0603 a mark is of no object
         self.record.__exit__ = self.wrapper
-        _watching.append(self.ended)
+        watching += (self.ended,)
 
     def remove(self) -> None:
-        if self.ended in _watching:
-            _watching.remove(self.ended)
+        global watching  # noqa: PLW0603
+        watching = tuple(each for each in watching if each != self.ended)
         if self.record.__dict__.get("__exit__") is self.wrapper:
             self.record.__exit__ = self.original
