@@ -46,6 +46,8 @@ def main() -> None:
         _finish(given, time.monotonic() + given["limit_s"])
     except PerfdoctorError as error:
         sys.exit(f"{error.what}. {error.do}")
+    with contextlib.suppress(OSError):  # what is printed goes there, and nothing was
+        (Path(given["folder"]) / "report.log").unlink()
 
 
 def _finish(given: Mapping[str, Any], until: float) -> None:

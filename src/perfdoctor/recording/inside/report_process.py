@@ -67,8 +67,6 @@ class ReportProcess:
     def _tell(self, code: int) -> None:
         if not code and self.page is not None:
             say(f"report: {self.page}")
-            with contextlib.suppress(OSError):
-                self._log.unlink()
             return
         try:
             last = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
