@@ -32,7 +32,8 @@ def setting():
 def worker(setting):
     made = Worker(setting)
     yield made
-    made.end()
+    made.close()
+    assert not Path(made._scratch.name).exists()
 
 
 def test_a_call_that_takes_too_long_ends_its_process_and_the_next_one_is_answered(worker, setting):

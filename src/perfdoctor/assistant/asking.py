@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -35,6 +38,8 @@ class Worker:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._process: subprocess.Popen[bytes] | None = None
+        #: A process that is killed cleans up nothing.
+        self._scratch = tempfile.TemporaryDirectory(prefix="perfdoctor-mcp-", ignore_cleanup_errors=True)
         self._one = threading.Lock()
         self._current: Call | None = None
 
@@ -56,6 +61,11 @@ class Worker:
     def end(self) -> None:
         if self._process is not None:
             _end(self._process)
+
+    def close(self) -> None:
+        """With the server."""
+        self.end()
+        self._scratch.cleanup()
 
     def _asked(self, call: Call) -> Reply:
         if call.is_given_up:
@@ -88,11 +98,20 @@ class Worker:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
+            folder = tempfile.mkdtemp(dir=self._empty_scratch())
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perfdoctor.assistant.worker", msgspec.json.encode(self._setting).decode()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=os.name == "posix",
+                env={**os.environ, "TMPDIR": folder, "TEMP": folder, "TMP": folder},
             )  # fmt: skip
         return self._process
+
+    def _empty_scratch(self) -> Path:
+        """What an earlier process left there is gone."""
+        folder = Path(self._scratch.name)
+        for left in folder.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
+        return folder
 
     def _without_answer(self, *, is_late: bool) -> PerfdoctorError:
         if is_late:

@@ -40,10 +40,10 @@ class _Key:
 
 
 class Desk:
-    """The recordings below one root, and the last diagnoses of them."""
+    """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take."""
 
-    def __init__(self, root: Root) -> None:
-        self.root = root
+    def __init__(self, root: Root, seconds: float = 120.0) -> None:
+        self.root, self.seconds = root, seconds
         self._kept: OrderedDict[_Key, Examination] = OrderedDict()
 
     @property

@@ -38,7 +38,7 @@ def serve(setting: Setting) -> None:
     try:
         asyncio.run(_serve(worker))
     finally:
-        worker.end()
+        worker.close()
 
 
 async def _serve(worker: Worker) -> None:

@@ -78,7 +78,7 @@ def main() -> None:
     from perfdoctor.assistant.desk import Desk  # noqa: PLC0415 after that, for numpy
     from perfdoctor.assistant.root import Root  # noqa: PLC0415
 
-    desk = Desk(Root(Path(setting.root), tuple(setting.remote)))
+    desk = Desk(Root(Path(setting.root), tuple(setting.remote)), setting.seconds)
     while (content := read_frame(requests)) is not None:
         _alarm(setting.seconds + _LATE_S)
         reply = answered(msgspec.json.decode(content, type=Request), desk)
