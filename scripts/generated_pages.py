@@ -144,6 +144,11 @@ def _commands() -> str:
 # --- the API ---------------------------------------------------------------------------------------------------------
 
 _OPTIONAL_DOCTEST = re.compile(r"(?:^>>>.*\n(?:^(?!>>>|$).*\n?)*)+", re.MULTILINE)
+_BESIDE_THE_API = (
+    "[From Python](python.md) shows how it is used. Public as well are `perfdoctor.rule_api` and "
+    "`perfdoctor.rule_testing` for [rules of your own](own-rules.md), and `perfdoctor.integrations` for "
+    "[trainers](in-your-code.md).\n"
+)
 _TYPES = {int: "int64", float: "float64", bool: "bool", str: "text"}
 
 
@@ -152,7 +157,7 @@ def _api() -> str:
     parts = [
         "# API\n",
         _marked(inspect.getdoc(api) or ""),
-        "[From Python](python.md) shows how it is used.\n",
+        _BESIDE_THE_API,
     ]
     for name in names():
         found = getattr(api, name)
