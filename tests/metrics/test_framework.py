@@ -14,6 +14,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.framework import framework
+from perfdoctor.metrics.kernels.costs import kernel_costs
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -108,3 +109,21 @@ def test_kernels_alone_show_what_launched_them(tmp_path, kernels, known):
 def test_kernels_of_torch_beside_xlas_are_torchs(tmp_path):
     file = foreign_programs.jax(tmp_path / "x.sqlite", extra=("void at::native::elementwise_kernel<128>",))
     assert framework(nsys.read(file)) == "torch"
+
+
+def test_a_kernel_of_a_library_is_known_by_the_instruction_that_launched_it(tmp_path):
+    run = prepare(nsys.read(foreign_programs.jax(tmp_path / "x.sqlite", extra=("nvjet_hsh_128x64_64x6_coopA_NNN",))))
+    costs = kernel_costs(run)
+    assert dict(zip(costs.names, costs.ops, strict=True))["nvjet_hsh_128x64_64x6_coopA_NNN"] == "fusion.5"
+
+
+def test_the_kernels_of_xla_have_families(tmp_path):
+    run = prepare(nsys.read(foreign_programs.jax(tmp_path / "x.sqlite")))
+    costs = kernel_costs(run)
+    assert dict(zip(costs.names, costs.families, strict=True)) == {
+        "loop_add_fusion_3": "elementwise",
+        "input_reduce_fusion": "reduction",
+        "gemm_fusion_dot_7": "gemm",
+        "wrapped_transpose": "elementwise",
+        "fusion_12": "other",
+    }

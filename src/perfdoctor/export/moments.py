@@ -36,7 +36,7 @@ def moments(file: IO[bytes]) -> list[Moment]:
     """
     try:
         return _found(file)
-    except (EOFError, IndexError, UnicodeDecodeError) as error:
+    except (EOFError, LookupError, UnicodeDecodeError) as error:
         raise PerfdoctorError("the trace is damaged or breaks off", do="Write it again: perfdoctor export.") from error
 
 

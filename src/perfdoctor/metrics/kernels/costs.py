@@ -17,6 +17,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import xla as xla_names
 
 #: Names of element types as torch writes them, and as they are usually written.
 _TYPES = {
@@ -141,12 +142,14 @@ def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints
 def _launched_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
     """For each name the op, the type of its first tensor, and the own function that launch most of its time."""
     ops, functions = run.timeline.ops, run.timeline["functions"]
+    # Where no framework names its ops, XLA names its instructions, in ranges around their launches.
+    source, named = ("ops", str) if len(ops) else ("ranges", xla_names.instruction)
     op_codes, type_codes, line_codes = [], [], []
     for place in run.places:
         for signal in ("kernels", "collectives") if place.device is not None else ():
             launched = launches_of(place, signal)
             op = launched.enclosing("ops")
-            op_codes.append(_codes(ops.name, op))
+            op_codes.append(_codes(run.timeline[source].name, launched.enclosing(source)))
             type_codes.append(_codes(ops.text("input_types"), op))
             line_codes.append(_codes(own_functions(run.timeline, place.rank).rows.name, own_function(launched)))
 
@@ -157,7 +160,7 @@ def _launched_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[s
         return [change(values.values[code]) if code != UNKNOWN else "" for code in chosen.tolist()]
 
     return (
-        prevailing(op_codes, ops.name),
+        prevailing(op_codes, run.timeline[source].name, named),
         prevailing(type_codes, ops.text("input_types"), first_type),
         prevailing(line_codes, functions.name),
     )

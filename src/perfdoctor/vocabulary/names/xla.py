@@ -14,6 +14,8 @@ from perfdoctor.late import regex
 RANGE = regex(r"^(TSL:)?(Xla[A-Z]\w*|Thunk|AutotuneCacheLookup)(:#|$)")
 #: One execution of a compiled module; the module's own name is the group.
 MODULE = regex(r"^(?:TSL:)?XlaModule:#(?:prefix=.*?,)?hlo_module=([^,#]+)")
+#: The launches of one instruction; its name is the group.
+_THUNK = regex(r"^(?:TSL:)?Thunk:#(?:.*?,)?hlo_op=([^,#]+)")
 #: How people name the function of one step; jit makes a module `jit_train_step` of it.
 STEP_MODULE = regex(r"(?<![a-z])(train|update|step|iteration)(?![a-z])")
 #: Kernels that XLA generates are named by their HLO instruction; Inductor's `triton_poi_fused_…` are not among them.
@@ -23,3 +25,9 @@ KERNEL = regex(
 )
 #: Python of JAX and of the libraries on it.
 FUNCTION = regex(r"(^|/)(jax|jaxlib|flax|optax|haiku|equinox|orbax|maxtext)/")
+
+
+def instruction(range_name: str) -> str:
+    """`fusion.3`: the HLO instruction whose launches a range holds; "" where it is of something else."""
+    found = _THUNK.search(range_name)
+    return found[1] if found else ""
