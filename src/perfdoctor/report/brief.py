@@ -63,7 +63,6 @@ def _before(diagnosis: Diagnosis) -> Iterator[str]:
     tools = [f"and {len(pieces) - _MOST_RECORDED} more"] * (len(pieces) > _MOST_RECORDED + 1)
     shown = [*pieces[: _MOST_RECORDED if tools else None], *tools]
     yield from wrapped(" · ".join((*shown, f"perfdoctor {__version__}")), most=3)
-    yield ""
     yield from _step(diagnosis)
     yield from _ranks(diagnosis)
     if critical_path := outlook.critical_path(diagnosis):
@@ -77,7 +76,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     shown = all_parts(diagnosis)
     if not shown:
         return
-    yield from wrapped(f"{wording.bar_heading(diagnosis)}:", most=1)
+    yield from ("", *wrapped(f"{wording.bar_heading(diagnosis)}:", most=1))
     rows = [(part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown]
     label, time = (max(len(row[column]) for row in rows) for column in (0, 1))
     for row in rows:
@@ -157,18 +156,23 @@ def _remarks(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"Not checked: {skipped} of {wording.counted(len(diagnosis.outcomes), 'rule')}, for lack of {lacked} …"
     for rule, error in skipped_rules.failed(diagnosis)[:1]:
         yield f"{rule} failed (a bug in perfdoctor): {error}"
-    yield from (f"Note: {clean(note, 180)}" for note in diagnosis.notes[:_MOST_NOTES])
+    yield from (f"Note: {clean(note)}" for note in diagnosis.notes[:_MOST_NOTES])
 
 
 def _next(diagnosis: Diagnosis) -> Iterator[str]:
     """Commands, and what to record for the largest group of rules that could not be checked."""
     if diagnosis.findings:
-        yield f"perfdoctor explain {clean(diagnosis.findings[0].rule)}    every fix with code"
+        yield f"perfdoctor explain {clean(diagnosis.findings[0].rule)}  # every fix with code"
         if diagnosis.findings[0].saving_ns_per_step.high:
-            yield "perfdoctor compare BEFORE AFTER    once it is fixed and recorded again"
-    others = need_label("ranks") if diagnosis.world_size < 2 else ""  # of which there are none
-    hint = next((hint for what, _, hint in skipped_rules.not_checked(diagnosis) if hint and what != others), "")
-    if hint:
+            yield "perfdoctor compare BEFORE AFTER  # once it is fixed and recorded again"
+    # A training of one rank needs no others to be recorded.
+    of_several = [need_label(need) for need in ("ranks", "collectives")] if diagnosis.world_size < 2 else []
+    hints = (
+        hint
+        for missing, _, hint in skipped_rules.not_checked(diagnosis)
+        if hint and not any(need in missing for need in of_several)
+    )
+    if hint := next(hints, ""):
         yield f"To check more: {hint}"
 
 

@@ -33,7 +33,7 @@ def render(comparison: Comparison) -> str:
         _listed("Predicted and measured:", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
         _listed(f"{words.FINDINGS}:", findings),
         _listed("Memory:", list(words.memory(comparison))),
-        _listed("Notes:", [clean(note, 180) for note in comparison.notes[:_MOST_NOTES]]),
+        _listed("Notes:", [clean(note) for note in comparison.notes[:_MOST_NOTES]]),
     )
     filled = [section for section in sections if section]
     return block([line for place, section in enumerate(filled) for line in ([""] * bool(place) + section)])
