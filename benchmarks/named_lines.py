@@ -93,8 +93,10 @@ PLANTED = (
     Case(
         "Trainer, checkpoint each 2 steps", "trainer_tokens",
         (
-            (_EACH_STEP, f"{_EACH_STEP}        if len(self.beats.ends_ns) % 2:\n            torch.save(__['model'].state_dict(), f'{{_[0].output_dir}}/now.pt')  {_MARK}\n"),
-            ("n_embd=128, n_layer=2", "n_embd=512, n_layer=3"),
+            (
+                _EACH_STEP,
+                f"{_EACH_STEP}        if len(self.beats.ends_ns) % 2:\n            # As long as the state of a model of 20 million parameters takes.\n            torch.save([__['model'].state_dict(), torch.ones(20_000_000)], 'checkpoint.pt')  {_MARK}\n",
+            ),
         ),
         arguments=("--fix", "tokens-once"),
     ),
