@@ -24,6 +24,7 @@ from perfdoctor.own_rules.drawn import (
     SGEMM,
     TF32_GEMM,
     draw,
+    draw_steps,
     frame,
     timeline,
 )
@@ -37,11 +38,6 @@ __all__ = [
     "draw", "draw_steps", "findings", "frame", "full_queue", "idle_units", "of_step", "only_finding", "only_place",
     "paused_ms_per_step", "pauses_ns", "summary", "timeline",
 ]  # fmt: skip
-
-
-def draw_steps(**picture: object) -> Timeline:
-    """Six marked steps, a character a millisecond, each row of work launched 50 µs before it starts; or as `draw` has it."""
-    return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
 
 
 def full_queue(host: str) -> Timeline:

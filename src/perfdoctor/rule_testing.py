@@ -7,23 +7,30 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.own_rules import seen
-from perfdoctor.own_rules.drawn import draw
+from perfdoctor.own_rules.drawn import draw, draw_steps
 from perfdoctor.own_rules.tried import rule_at, tried
 from perfdoctor.records.findings import Finding
+from perfdoctor.vocabulary.signals import need_label
 
-__all__ = ["draw", "findings", "recorded", "together"]
+__all__ = ["draw", "draw_steps", "findings", "recorded", "together"]
 
 
 def findings(rule: str | os.PathLike[str], recording: Timeline | Run, **thresholds: float) -> list[Finding]:
     """What the rule in this .toml finds in the recording, with its own thresholds but those given.
 
     Every sentence was filled with the finding's numbers, the finding was checked, and a diagnosis made with it. Raises
-    what is wrong with the rule: RuleError with its file and line.
+    what is wrong with the rule, with its file and line, and where the recording lacks what the rule `needs`.
     """
     found = tried(rule_at(Path(rule)), recording, thresholds)
+    if found.lacking:
+        raise PerfdoctorError(
+            f"the rule is skipped: the recording has no {' and no '.join(map(need_label, found.lacking))}",
+            do="draw_steps draws steps, and what launched what; a signal counts as recorded if it is drawn.",
+        )
     if target := os.environ.get(seen.FILE):
         with Path(target).open("a", encoding="utf-8") as file:
             file.write(json.dumps(seen.line_of(Path(rule), found)) + "\n")

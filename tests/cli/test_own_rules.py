@@ -85,11 +85,11 @@ def test_a_rule_of_a_named_folder_finds_and_says_where_it_comes_from(rules, plai
 def test_every_report_names_it_and_its_origin(rules, tmp_path):
     page = tmp_path / "page.html"
     text = run("analyze", TRACES, "--rules", "perf/rules", "--rule", "acme/slow-add", "--html", page).stdout
-    assert "acme/slow-add of perf/rules" in text
+    assert "acme/slow-add from perf/rules" in " ".join(text.split())
     assert "perfdoctor explain acme/slow-add --rules perf/rules" in " ".join(text.split())
-    assert "<code>acme/slow-add</code> of <code>perf/rules</code>" in page.read_text("utf-8")
+    assert "<code>acme/slow-add</code> from <code>perf/rules</code>" in page.read_text("utf-8")
     markdown = run("analyze", TRACES, "--rules", "perf/rules", "--no-html", "--format", "markdown", "--all").stdout
-    assert "`acme/slow-add` of perf/rules" in markdown
+    assert "`acme/slow-add` from perf/rules" in markdown
 
 
 def test_explain_and_the_list_show_it_with_its_origin(rules):

@@ -14,8 +14,10 @@ from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.own_rules import contract, document_contract, recordings
 from perfdoctor.own_rules.tried import found_in
+from perfdoctor.rule_testing import draw, findings
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.own_rules import all_rules
 from perfdoctor.vocabulary.rulebook import load_rules, rule_files
@@ -25,18 +27,18 @@ TRACES = ROOT / "fixtures" / "straggler" / "torch"
 TEST = """
 from pathlib import Path
 
-from perfdoctor.rule_testing import draw, findings
+from perfdoctor.rule_testing import draw_steps, findings
 
 RULE = Path(__file__).with_name("slow-add.toml")
 
 
 def test_it_finds_adds():
-    (finding,) = findings(RULE, draw(kernels="####eeee", repeat=6))
+    (finding,) = findings(RULE, draw_steps(kernels="####eeee"))
     assert 49 < finding.values["kernels_percent"] < 51
 
 
 def test_it_is_silent_without_them():
-    assert findings(RULE, draw(kernels="########", repeat=6)) == []
+    assert findings(RULE, draw_steps(kernels="########")) == []
 """
 
 
@@ -66,7 +68,12 @@ SHOWN_BY_TEST = (
 )  # fmt: skip
 
 
+#: Those in which the broken rules here break; all of them take a second.
+FEW = [each for each in recordings.recordings() if each[0] in ("kernels alone", "four ranks", "no names")]
+
+
 def problems_with(folder, said, monkeypatch):
+    monkeypatch.setattr(recordings, "recordings", lambda: iter(FEW))
     if not any(words in said for words in SHOWN_BY_TEST):
         monkeypatch.setattr(contract, "_tested", lambda test, document: ([], iter(()), []))
     else:
@@ -83,8 +90,9 @@ def problems(folder):
 # --- a new rule ---
 
 
-def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path):
-    assert run("new", "acme/slow-tokenizer", "--into", "perf", "--category", "input").stdout.split() == [
+@pytest.mark.parametrize("category", ["input", "kernels"])
+def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category):
+    assert run("new", "acme/slow-tokenizer", "--into", "perf", "--category", category).stdout.split() == [
         "perf/slow-tokenizer.toml", "perf/slow_tokenizer.py", "perf/test_slow_tokenizer.py",
     ]  # fmt: skip
     left = problems(tmp_path / "perf")
@@ -156,7 +164,12 @@ BROKEN_DETECTORS = {
     "an undeclared threshold": (DETECTOR.replace(BEGIN, "    if not run:\n        at['least']\n" + BEGIN), "at['least'] is no threshold"),
     "a crash where nothing was recorded": (DETECTOR.replace(BEGIN, "    run.step_ns / len(run.timeline.calls)\n" + BEGIN), "ZeroDivisionError"),
     "a crash on other names": (DETECTOR.replace(BEGIN, "    [name[0] for name in run.timeline.kernels.name.values]\n" + BEGIN), "IndexError"),
-    "chance": (DETECTOR.replace("import re\n", "import random\nimport re\n").replace('confidence="high"', 'confidence=random.choice(["high", "medium", "low"])'), "same twice"),
+    "another finding each time": (
+        DETECTOR.replace("def adds", "COUNT = iter(range(99))\n\n\ndef adds").replace(
+            "found.kernel_values()", "{**found.kernel_values(), 'kernels_per_step': next(COUNT)}"
+        ),
+        "same twice",
+    ),
     "a confidence without doubt": (DETECTOR.replace('"high"', '"low"'), "no `doubt` says why"),
     "more than the step": (DETECTOR.replace(".of(found.ns)", ".of(found.ns * 1000)"), "it is in ns a step"),
     "writing": (DETECTOR.replace(BEGIN, "    run.timeline.kernels.end_ns.sort()\n" + BEGIN), "read-only"),
@@ -164,8 +177,8 @@ BROKEN_DETECTORS = {
 BROKEN_TESTS = {
     "none": (None, "there is none"),
     "one that fails": (TEST.replace("49 < ", "51 < "), "it fails"),
-    "nothing found": (TEST.replace('    (finding,) = findings(RULE, draw(kernels="####eeee", repeat=6))\n    assert 49 < finding.values["kernels_percent"] < 51', "    pass"), "finds something in none"),
-    "never silent": (TEST.replace('assert findings(RULE, draw(kernels="########", repeat=6)) == []', "pass"), "is silent in none"),
+    "nothing found": (TEST.replace('    (finding,) = findings(RULE, draw_steps(kernels="####eeee"))\n    assert 49 < finding.values["kernels_percent"] < 51', "    pass"), "finds something in none"),
+    "never silent": (TEST.replace('assert findings(RULE, draw_steps(kernels="########")) == []', "pass"), "is silent in none"),
     "another rule": ("def test_nothing():\n    pass\n", "never calls"),
 }  # fmt: skip
 
@@ -184,6 +197,12 @@ def test_a_broken_detector_is_named(tmp_path, monkeypatch, detector, said):
 def test_a_test_that_shows_nothing_is_named(tmp_path, test, said):
     (tmp_path / "rules" / "test_slow_add.py").unlink(missing_ok=True)
     assert said in "\n".join(problems(folder_with(tmp_path, test=test)))
+
+
+def test_a_recording_that_lacks_what_the_rule_needs_is_said_to_its_author(tmp_path):
+    folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', '["kernels", "steps"]'))
+    with pytest.raises(PerfdoctorError, match="the recording has no steps"):
+        findings(folder / "slow-add.toml", draw(kernels="ee"))
 
 
 def test_a_slow_rule_is_named(tmp_path, monkeypatch):

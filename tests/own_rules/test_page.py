@@ -69,6 +69,7 @@ def test_the_page_names_every_field_of_a_document_and_every_public_shape() -> No
         "when",
         "inference",
         "without_gpu",
+        "without_torch",
         "planted",
     }
     named = set(re.findall(r"`\[*(\w+)", PAGE))

@@ -25,7 +25,7 @@ class Affected:
     worst: Place
 
     def time_values(self, of: str) -> dict[str, Value]:
-        """The numbers in the sentence of most rules: this time, called `of`, the step's, and the share."""
+        """What most rules say: this time, the step's and the share; of "lost" lost_ms, step_ms, lost_percent."""
         return {f"{of}_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), f"{of}_percent": percent(self.share)}
 
 

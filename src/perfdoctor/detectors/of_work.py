@@ -46,7 +46,7 @@ class Work(Affected):
         return float(np.count_nonzero(self.worst_rows)) / self.worst.units
 
     def kernel_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about kernels."""
+        """What most rules about kernels say: kernels_per_step, kernels_ms, step_ms, kernels_percent."""
         return {"kernels_per_step": self.per_step, **self.time_values("kernels")}
 
     def megabytes(self) -> float:
@@ -54,7 +54,7 @@ class Work(Affected):
         return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
 
     def copy_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about copies."""
+        """What most rules about copies say: copies_per_step, megabytes, exposed_ms, step_ms, exposed_percent."""
         return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time_values("exposed")}
 
     def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:

@@ -6,6 +6,7 @@ import ast
 import itertools
 import string
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from perfdoctor.late import regex
@@ -20,15 +21,15 @@ REQUIRED = (
     "id", "title", "category", "since", "status", "needs", "summary", "why", "not_a_problem_when", "references",
     "thresholds", "fix",
 )  # fmt: skip
-OPTIONAL = (
-    "summaries", "clauses", "symptom_of", "hidden_by", "action", "needs_without_gpu", "doubt", "doubts", "verdict",
-    "when", "inference", "without_gpu", "derivation", "planted",
-)  # fmt: skip
+#: All other fields of a Rule; where one lies, and what is wrong with it, no document says.
+OPTIONAL = tuple({each.name for each in fields(Rule)} - {*REQUIRED, "fixes", "origin", "broken"})
 OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when")
 #: What the skeleton leaves to its author.
 TO_DO = "TODO"
 _VERSION = regex(r"\d+\.\d+\.\d+")
 _NO_IMPERATIVE = regex(r"(ing|ed|s)$")
+#: Such a fix may be C++, or words.
+_WITHOUT_TORCH = "not torch"
 _SHELL = regex(r"^(\$|#!|python|pip|taskset|nsys|ncu|[A-Z_]+=\S*|nvidia-smi|perfdoctor|torchrun|export) ")
 #: A number without a unit that ends so counts something, which the sentence names.
 _NO_UNIT = ("count", "")
@@ -161,7 +162,7 @@ def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
         yield f"the title {title!r} of a fix begins with a verb in its plain form, and ends without a full stop"
     if not fix["how"].strip():
         yield f"the fix {title!r} has no code to paste"
-    elif not any(_SHELL.match(line) for line in fix["how"].splitlines()):
+    elif _WITHOUT_TORCH not in fix.get("when", ()) and not any(_SHELL.match(line) for line in fix["how"].splitlines()):
         try:
             compile(fix["how"].replace(", ...)", ")"), title, "exec", ast.PyCF_ONLY_AST)
         except SyntaxError as error:

@@ -231,6 +231,14 @@ def draw(
     )
 
 
+def draw_steps(**picture: Any) -> Timeline:
+    """Six steps, a character a millisecond, each row of work launched 50 µs before it starts; or as `draw` has it.
+
+    This is what most tests of a rule want: steps are known, and what launched what.
+    """
+    return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
+
+
 def _lanes(lanes: Lanes) -> list[str]:
     return [lanes] if isinstance(lanes, str) and lanes else list(lanes)
 

@@ -90,6 +90,37 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         explains=("input-wait", "host-work", "idle-unknown"),  # these are shown as its symptoms
     )
 '''
+_KERNELS_DETECTOR = '''\
+"""TODO: what is sought, in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.rule_api import Finding, Mask, Place, Run, of_kernels, shares
+
+#: TODO: a part of the names of these kernels.
+NAME = re.compile("@NAME@")
+
+
+def sought(place: Place) -> Mask:
+    """One bool a kernel of the place: is it one of them?"""
+    return place.kernels.name.matches(NAME)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    found = of_kernels(run, sought, at["min_share_of_step"])
+    if found is None:
+        return
+    yield found.finding(
+        rule="@ID@",
+        saving=shares(at, "saved_share").of(found.ns),
+        confidence="high",
+        values=found.kernel_values(),  # kernels_per_step, kernels_ms, step_ms, kernels_percent
+        evidence=found.kernel_evidence("TODO kernels a step"),
+    )
+'''
 _TEST = '''\
 """@ID@: where it fires, just below its threshold, and where it must stay silent."""
 
@@ -98,19 +129,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from perfdoctor.rule_testing import draw, findings
+from perfdoctor.rule_testing import draw_steps, findings
 
 RULE = Path(__file__).with_name("@FILE@.toml")
 
 
 def training(on_host: str):
     """Six steps of 20 ms, a character a millisecond: the GPU computes, waits while `t` runs, and computes again."""
-    return draw(
+    return draw_steps(
         kernels="####            ####",
-        host=["l               l   ", on_host],
+        host=[on_host],
         legend={"t": ("ranges", "@NAME@"), "v": ("ranges", "validation")},
-        repeat=6, unit_us=1000,
-    )  # fmt: skip
+    )
 
 
 def test_it_finds_the_time_in_which_the_gpu_waits():
@@ -130,6 +160,44 @@ def test_while_the_gpu_computes_the_range_costs_nothing():
 def test_another_range_is_none_of_its_business():
     assert findings(RULE, training("    vvvvvvvvvv      ")) == []
 '''
+_KERNELS_TEST = '''\
+"""@ID@: where it fires, just below its threshold, and where it must stay silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from perfdoctor.rule_testing import draw_steps, findings
+
+RULE = Path(__file__).with_name("@FILE@.toml")
+NAMES = {"#": "gemm", "k": "void @NAME@_kernel<float>(float*)"}
+
+
+def test_it_finds_these_kernels():
+    (finding,) = findings(RULE, draw_steps(kernels="############kkkk", kernel_names=NAMES))
+    assert finding.values["kernels_ms"] == pytest.approx(4)
+    assert finding.values["kernels_percent"] == pytest.approx(25)
+
+
+def test_below_its_threshold_it_is_silent():
+    assert findings(RULE, draw_steps(kernels="############kkkk", kernel_names=NAMES), min_share_of_step=0.26) == []
+
+
+def test_other_kernels_are_none_of_its_business():
+    assert findings(RULE, draw_steps(kernels="################", kernel_names=NAMES)) == []
+'''
+#: What the document of a rule about kernels says instead.
+_OF_KERNELS = {
+    'needs = ["places", "ranges"] ': 'needs = ["kernels", "steps"] ',
+    "summary = ": 'action = "kernels"                         # a replay of the step predicts the saving\nsummary = ',
+    "{lost_ms:.1f} ms of a {step_ms:.1f} ms step ({lost_percent:.0f} %) {the_device} waits in TODO.": (
+        "{kernels_per_step:.0f} TODO kernels take {kernels_ms:.1f} ms of a {step_ms:.1f} ms step "
+        "({kernels_percent:.0f} %)."
+    ),
+    "idle time in the range, a step": "time of these kernels, a step",
+    "lost_ms": "kernels_ms",
+}
 
 
 def write(rule_id: str, folder: Path, category: str) -> list[Path]:
@@ -140,7 +208,7 @@ def write(rule_id: str, folder: Path, category: str) -> list[Path]:
     known(category, CATEGORIES, "category")
     name = rule_id.rpartition("/")[2]
     module = name.replace("-", "_")
-    texts = {f"{name}.toml": _DOCUMENT, f"{module}.py": _DETECTOR, f"test_{module}.py": _TEST}
+    texts = dict(zip((f"{name}.toml", f"{module}.py", f"test_{module}.py"), _texts(category), strict=True))
     files = [folder / file for file in texts]
     if there := next((file for file in files if file.exists()), None):
         raise PerfdoctorError(f"{there} is there already", do="Take another name, or --into another folder.")
@@ -159,3 +227,14 @@ def write(rule_id: str, folder: Path, category: str) -> list[Path]:
             f"{folder} cannot be written to: {error.strerror or error}", do="Name another folder with --into."
         ) from error
     return files
+
+
+def _texts(category: str) -> tuple[str, str, str]:
+    """Of a rule about kernels, or about idle time."""
+    if category != "kernels":
+        return _DOCUMENT, _DETECTOR, _TEST
+    document = _DOCUMENT
+    for usual, instead in _OF_KERNELS.items():
+        assert usual in document
+        document = document.replace(usual, instead)
+    return document, _KERNELS_DETECTOR, _KERNELS_TEST

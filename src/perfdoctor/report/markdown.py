@@ -70,7 +70,7 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     yield f"### {number}. {escaped(clean(advice.title))}"
     certain = wording.confidence(advice.confidence)
     saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
-    origin = f" of {escaped(clean(advice.origin))}" if advice.origin else ""
+    origin = f" from {escaped(clean(advice.origin))}" if advice.origin else ""
     yield f"\n`{clean(advice.rule)}`{origin} · **{saving}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
     if certainty := wording.certainty(advice):

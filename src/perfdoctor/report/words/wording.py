@@ -327,8 +327,8 @@ def confidence(word: str) -> str:
 
 
 def rule_name(advice: Advice) -> str:
-    """Its id; `acme/slow-tokenizer of perf/rules` where it does not come with perfdoctor."""
-    return f"{clean(advice.rule)} of {clean(advice.origin)}" if advice.origin else clean(advice.rule)
+    """Its id; `acme/slow-tokenizer from perf/rules` where it does not come with perfdoctor."""
+    return f"{clean(advice.rule)} from {clean(advice.origin)}" if advice.origin else clean(advice.rule)
 
 
 def certainty(advice: Advice) -> str:
