@@ -61,6 +61,16 @@ def test_too_little_memory_is_an_error_of_the_call(setting, worker):
     assert "--memory" in failed.value.do
 
 
+def test_modules_of_the_folder_in_which_a_client_starts_it_are_not_imported(worker, tmp_path, monkeypatch):
+    for name in ("numpy", "msgspec", "json", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    (tmp_path / "perfdoctor").mkdir()
+    (tmp_path / "perfdoctor" / "__init__.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert worker.ask(Call("analyze", TORCH)).data["step_ns"] == 34_306_000
+    assert not (tmp_path / "run").exists()
+
+
 def test_who_gives_up_ends_his_own_call_alone(worker):
     worker.ask(Call("analyze", TORCH))
     number, other = worker._process.pid, Call("analyze", TORCH)

@@ -315,6 +315,21 @@ def test_the_answer_is_what_the_recording_says(client, question):
     assert asked(client) == truth()
 
 
+def test_a_finding_leads_to_its_moment(client):
+    """In the longest wait for data nothing runs on the device; before it and after it something does."""
+    (finding,) = client.ask("findings", path=TORCH, rule="input-wait")["findings"]
+    moment = next(each for each in finding["evidence"] if "start_ns" in each)
+    busy = of_torch(TORCH).spans("kernel", "gpu_memcpy", "gpu_memset")
+
+    def running(start: int, end: int) -> int:
+        return sum(client.ask("timeline_slice", path=TORCH, start_ns=start, end_ns=end)["counts"].values())
+
+    start, end = moment["start_ns"], moment["end_ns"]
+    assert (running(start, end), touching(busy, (start, end))) == (0, 0)
+    assert running(start - 1_000, end) == touching(busy, (start - 1_000, end)) == 1
+    assert end - start == waited_ns()
+
+
 def test_there_are_thirty_questions_on_five_recordings():
     assert len(QUESTIONS) >= 30
 

@@ -102,7 +102,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perfdoctor.assistant.worker", msgspec.json.encode(self._setting).decode()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=os.name == "posix",
-                env={**os.environ, "TMPDIR": folder, "TEMP": folder, "TMP": folder},
+                cwd=folder, env=_environment(folder),
             )  # fmt: skip
         return self._process
 
@@ -117,6 +117,17 @@ class Worker:
         if is_late:
             return PerfdoctorError(f"there was no answer within {self._setting.seconds:g} s", do=_SMALLER)
         return PerfdoctorError("the process that read the recording ended: it may have lacked memory", do=_SMALLER)
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """The worker's own folder is where it is: `python -m` takes modules from there, and a client may start the server
+    among files of strangers.
+    """
+    imports = [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return {
+        **os.environ, "TMPDIR": folder, "TEMP": folder, "TMP": folder,
+        **({"PYTHONPATH": os.pathsep.join(imports)} if imports else {}),
+    }  # fmt: skip
 
 
 def _pipe(stream: IO[bytes] | None) -> BinaryIO:
