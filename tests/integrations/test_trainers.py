@@ -147,10 +147,14 @@ def test_the_documented_window_is_recorded_and_reported_in_the_trainers_folder(t
     assert names.count("forward") == names.count("backward") == 10 * forwards
 
 
-@pytest.mark.parametrize("name", ["transformers", "Lightning"])
+@pytest.mark.parametrize("name", CASES)
 def test_all_ranks_record_into_one_folder(tmp_path: Path, name: str) -> None:
     setup, out, _ = CASES[name]
     setup = setup.replace('"devices": 1', '"devices": 2, "strategy": "ddp"')
+    if name == "Ignite":
+        setup = (
+            f"import ignite.distributed as idist\nidist.initialize('gloo')\nlayers = idist.auto_model(layers)\n{setup}"
+        )
     run(tmp_path, setup + documented(name).replace("lightning.Trainer(", "lightning.Trainer(**quiet, "), ranks=2)
     folder = run_folder(tmp_path / out)
     assert sorted(file.name for file in (folder / "torch").iterdir()) == [
@@ -165,6 +169,19 @@ def test_a_training_that_ends_before_is_one_line(tmp_path: Path) -> None:
     done = run(tmp_path, IGNITE + documented("Ignite"), steps=7)
     (line,) = (line for line in done.stderr.splitlines() if "perfdoctor" in line)
     assert "it ended after 7 steps, and the first 49 are skipped" in line
+
+
+@pytest.mark.parametrize("name", ["transformers", "Ignite"])
+def test_under_perfdoctor_run_a_trainer_only_marks_its_steps(tmp_path: Path, name: str) -> None:
+    for folder in ("agents", "torch"):
+        (tmp_path / folder).mkdir()
+    recording = torch_profiler.Recording("torch", tmp_path / "torch", "cpu")
+    known = torch_profiler.settings(recording, torch_profiler.Window(4, 3), reports=tmp_path / "agents")
+    around = {torch_profiler.VARIABLE: json.dumps(known), "PYTHONPATH": f"{torch_profiler.AGENT}:{ROOT / 'src'}"}
+    run(tmp_path, CASES[name][0] + documented(name), steps=20, **around)
+    assert not list(tmp_path.rglob("perfdoctor-runs"))
+    (report,) = reports(tmp_path)
+    assert (report["steps_recorded"], report["step_found_by"]) == (4, "range")
 
 
 def test_callbacks_can_be_sent_to_other_processes(tmp_path: Path) -> None:

@@ -336,6 +336,26 @@ print("done")
     assert ended.steps() == 9
 
 
+def test_ctrl_c_in_the_recording_keeps_it_and_its_report(tmp_path: Path) -> None:
+    program = begun(
+        tmp_path,
+        MODEL
+        + """
+with perfdoctor.record(steps=100, skip=3, output="run"):
+    train(9)
+    print("now", flush=True)
+    time.sleep(60)
+""",
+    )
+    program.wait_for_line()
+    program.send_signal(2)
+    code, _, errors = program.finish()
+    assert code == -2
+    assert "KeyboardInterrupt" in errors
+    assert read([tmp_path / "run"]).ranks == (0,)
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
 def test_a_signal_that_ends_the_program_keeps_what_was_recorded_and_starts_nothing(tmp_path: Path) -> None:
     program = begun(
         tmp_path,
