@@ -13,8 +13,9 @@ _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 
 
 def recordings(folder: Path) -> None:
-    """`run/`, `before/` and `after/`, as the examples name them."""
-    for name in ("run", "before", "after"):
+    """`run/`, `before/`, `after/` and several below `runs/`, as the examples name them."""
+    (folder / "runs").mkdir()
+    for name in ("run", "before", "after", "runs/1", "runs/2"):
         (folder / name).symlink_to(RECORDING)
 
 
