@@ -69,6 +69,11 @@ def test_it_says_what_a_reader_needs():
         assert said in text, said
 
 
+def test_a_rule_of_ones_own_says_where_it_comes_from():
+    first = replace(INPUT_BOUND.findings[0], origin="/home/ada.l/work/team/rules")
+    assert "1. [input-wait from ~/work/team/rules]" in brief.render(replace(INPUT_BOUND, findings=(first,)))
+
+
 def test_the_line_of_code_comes_without_the_home_folder_and_without_its_secret():
     first = replace(INPUT_BOUND.findings[0], lines=(LINE,))
     text = brief.render(replace(INPUT_BOUND, findings=(first,)))

@@ -81,6 +81,7 @@ def finding(advice: Advice) -> dict[str, Any]:
         "saving_ns": {"low": likely.low, "likely": likely.likely, "high": likely.high},
         "speedup": advice.speedup[1],
         "symptoms": [symptom.rule for symptom in advice.symptoms],
+        **({"origin": name(advice.origin)} if advice.origin else {}),
     }
 
 
