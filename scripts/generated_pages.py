@@ -25,7 +25,7 @@ from perfdoctor.vocabulary.rulebook import Rule, load_rules
 from perfdoctor.vocabulary.signals import NEEDS, SIGNALS, need_label
 
 sys.path.insert(0, str(Path(__file__).parent))
-from public_api import ALIASES, Member, members, names, signature
+from public_api import ALIASES, Member, is_class, members, names, signature
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -162,7 +162,7 @@ def _api() -> str:
     for name in names():
         found = getattr(api, name)
         parts.append(f"## {name}\n")
-        parts += _api_class(found) if inspect.isclass(found) else _api_function(name, found)
+        parts += _api_class(found) if is_class(found) else _api_function(name, found)
     return "\n".join([*parts, "## Types\n", *_types(), "## Signals\n", *_signals()])
 
 
@@ -178,7 +178,7 @@ def _rule_api() -> str:
     parts.append(f"As in `perfdoctor` itself: {links}.\n")
     for name in sorted(set(rule_api.__all__) - set(api.__all__)):
         found = getattr(rule_api, name)
-        if (inspect.isclass(found) and dataclasses.is_dataclass(found)) or name in rule_api.MEMBERS:
+        if (is_class(found) and dataclasses.is_dataclass(found)) or name in rule_api.MEMBERS:
             parts += [f"## {name}\n", *_api_class(found)]
         elif inspect.isfunction(found):
             parts += [f"## {name}\n", *_api_function(name, found)]

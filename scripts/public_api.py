@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -50,9 +51,14 @@ class Member(NamedTuple):
 
 def names() -> list[str]:
     """All public names: functions first, then what they return, then the others in alphabetical order."""
-    functions = [name for name in sorted(api.__all__) if not inspect.isclass(getattr(api, name))]
+    functions = [name for name in sorted(api.__all__) if not is_class(getattr(api, name))]
     returned = ["Diagnosis", "Comparison", "Timeline", "Frame", "Text", "Recording", "Advice"]
     return [*functions, *returned, *sorted(set(api.__all__) - {*functions, *returned})]
+
+
+def is_class(found: object) -> bool:
+    """An alias like `list[int]` is none, although Python 3.10 says so."""
+    return inspect.isclass(found) and not isinstance(found, types.GenericAlias)
 
 
 def signature(function: Any) -> str:
@@ -115,7 +121,7 @@ def lines() -> Iterator[str]:
     """One a name, in alphabetical order of the names."""
     for name in sorted(api.__all__):
         found = getattr(api, name)
-        if inspect.isclass(found):
+        if is_class(found):
             yield f"class {name}"
             yield from (f"{name}.{each.name}{each.declared}" for each in members(found))
         else:
@@ -123,7 +129,7 @@ def lines() -> Iterator[str]:
     for name in sorted(rule_api.__all__):
         found = getattr(rule_api, name)
         yield f"rule_api.{name}{signature(found) if inspect.isfunction(found) else ''}"
-        if inspect.isclass(found) and name not in api.__all__:
+        if is_class(found) and name not in api.__all__:
             yield from (f"rule_api.{name}.{each.name}{each.declared}" for each in members(found))
     yield from (f"rule_testing.{name}{signature(getattr(rule_testing, name))}" for name in sorted(rule_testing.__all__))
     yield from (f"type {name} = {meaning}" for name, meaning in ALIASES.items())
