@@ -25,7 +25,7 @@ PLACES: Mapping[str, Sequence[str]] = {
     "diagnose": ("perfdoctor.diagnosis.engine:diagnose", "perfdoctor.diagnose:diagnose"),
     "load_rules": ("perfdoctor.vocabulary.rulebook:load_rules", "perfdoctor.rulebook:load_rules"),
     "render": ("perfdoctor.report.json_report:render",),
-    "questions": ("perfdoctor.cli.what_if:questions",),
+    "questions": ("perfdoctor.diagnosis.questions:questions", "perfdoctor.cli.what_if:questions"),
     "selection": (
         "perfdoctor.cli.selection_options:selection",
         "perfdoctor.cli.part_options:selection",

@@ -496,6 +496,7 @@ def test_nothing_is_said_of_torch_where_there_is_none(rule_id):
             fix.title + fix.how for fix in rule.fixes if any(fix.fits(each, facts) for each in ("", *rule.summaries))
         ]
         assert [text for text in said if OF_TORCH.search(text)] == [], facts
+        assert rule.references
 
 
 @of_each("document,fix", FIXES)

@@ -17,7 +17,7 @@ from perfdoctor.report.words import wording
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STYLES = ("style.css", "charts.css")
+_STYLES = ("style.css", "charts.css", "folder.css")
 _SCRIPTS = ("perfetto.js",)
 _NS = 10**9
 
