@@ -132,6 +132,7 @@ import pytest
 from perfdoctor.rule_testing import draw_steps, findings
 
 RULE = Path(__file__).with_name("@FILE@.toml")
+RANGE = "@NAME@"  # as in the detector
 
 
 def training(on_host: str):
@@ -139,7 +140,7 @@ def training(on_host: str):
     return draw_steps(
         kernels="####            ####",
         host=[on_host],
-        legend={"t": ("ranges", "@NAME@"), "v": ("ranges", "validation")},
+        legend={"t": ("ranges", RANGE), "v": ("ranges", "validation")},
     )
 
 
@@ -171,7 +172,7 @@ import pytest
 from perfdoctor.rule_testing import draw_steps, findings
 
 RULE = Path(__file__).with_name("@FILE@.toml")
-NAMES = {"#": "gemm", "k": "void @NAME@_kernel<float>(float*)"}
+NAMES = {"#": "gemm", "k": "void @NAME@_kernel<float>(float*)"}  # one that the detector seeks
 
 
 def test_it_finds_these_kernels():

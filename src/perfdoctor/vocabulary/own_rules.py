@@ -203,7 +203,7 @@ def _check(rule: Rule, path: Path) -> None:
         for choice in need.split("|"):
             known(choice, NEEDS, "signal, nor steps, places or ranks,")
     if rule.verdict:
-        raise ValueError("verdict is for rules of perfdoctor: no other one says a report's first sentence")
+        raise ValueError("verdict is for rules of perfdoctor: what saves no time is no report's first sentence")
 
 
 def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
