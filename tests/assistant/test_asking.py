@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_worker_that_died_between_two_calls_is_replaced(worker):
     assert worker._process.pid != number
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no limit")
 def test_too_little_memory_is_an_error_of_the_call(setting, worker):
     setting.memory_bytes = 40 << 20  # Python alone takes most of it
     with pytest.raises(PerfdoctorError, match="memory") as failed:

@@ -66,3 +66,10 @@ def test_an_old_history_is_read_and_not_brought_up_to_date(tmp_path, file):
     with assistant(tmp_path) as client:
         assert client.ask("history", path="old.db")["total"] == 20
     assert old.read_bytes() == before
+
+
+def test_nothing_is_made_beside_it(tmp_path):
+    made = history(tmp_path / "history.db", [facts(number) for number in range(3)])
+    with assistant(tmp_path) as client:
+        assert client.ask("history", path=made.name)["total"] == 3
+    assert [each.name for each in tmp_path.iterdir()] == [made.name]

@@ -45,7 +45,7 @@ def open_to_write(file: Path) -> Database:
 def open_to_read(file: Path, *, in_place: bool = True) -> Database:
     """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError.
 
-    `in_place`: may the file be brought up to date?
+    `in_place`: may the file be brought up to date, and may files of WAL be made beside it?
     """
     with _explained(file):
         if not file.exists():
@@ -53,7 +53,7 @@ def open_to_read(file: Path, *, in_place: bool = True) -> Database:
                 f"there is no history yet: {file}",
                 do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
             )
-        db = _patiently(lambda: _opened_to_read(file))
+        db = _patiently(lambda: _opened_to_read(file, in_place=in_place))
         if _version(db) == schema.VERSION or _is_newer(db):
             return db
         if in_place:
@@ -122,10 +122,11 @@ def _opened(file: Path) -> Database:
         raise
 
 
-def _opened_to_read(file: Path) -> Database:
-    """In a folder that cannot be written to, a file that nobody writes to is read as it stands."""
+def _opened_to_read(file: Path, *, in_place: bool = True) -> Database:
+    """In a folder that cannot or shall not be written to, a file that nobody writes to is read as it stands."""
     address = file.resolve().as_uri()
-    for options in ("mode=ro", "mode=ro&immutable=1"):
+    as_it_stands = not in_place and not file.with_name(f"{file.name}-wal").exists()
+    for options in ("mode=ro&immutable=1",) if as_it_stands else ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(f"{address}?{options}", uri=True, timeout=_BUSY_S)
         try:
             _check_ours(connection, file)
