@@ -128,15 +128,21 @@ def _of_phases(run: Run) -> Iterator[str]:
         yield f"Of the GPU's busy time in the server's iterations {' and '.join(said)}."
 
 
+def _ms(ns: float) -> str:
+    """Three digits, and all that stand before the point."""
+    ms = ns / 1e6
+    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
+
+
 def _of_stretch(run: Run) -> Iterator[str]:
     """By how much recording made the step longer, which parts of it, and which numbers are without that."""
     real = real_time(run)
     if real is None or not real.is_notable:
         return
     yield (
-        f"Recording made the step {real.stretch:.1f} times as long: {real.recorded_ns / 1e6:.3g} ms instead of "
-        f"{real.unrecorded_ns / 1e6:.3g} ms. Unrecorded steps of the same run were timed, "
-        f"{real.measured_ns / 1e6:.3g} ms in the middle. Savings and predicted steps are for the unrecorded step; "
+        f"Recording made the step {real.stretch:.1f} times as long: {_ms(real.recorded_ns)} instead of "
+        f"{_ms(real.unrecorded_ns)}. Unrecorded steps of the same run were timed, "
+        f"{_ms(real.measured_ns)} in the middle. Savings and predicted steps are for the unrecorded step; "
         "everything else is as recorded."
     )
     if real.event_ns:
