@@ -65,7 +65,7 @@ def _saving(saving: object, run: Run) -> Saving:
     if not low <= likely <= high:
         raise ValueError(f"its saving is not ordered: low {low} ns, likely {likely} ns, high {high} ns")
     if likely > run.step_ns:
-        raise ValueError(f"it saves {likely / 1e6:,.3f} ms of a step of {run.step_ns / 1e6:,.3f} ms: it is in ns a step")
+        raise ValueError(f"it saves {likely / 1e6:,.3f} of {run.step_ns / 1e6:,.3f} ms a step: it is in ns a step")
     return Saving(low, likely, min(high, max(run.step_ns, likely)))
 
 
