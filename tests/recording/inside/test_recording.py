@@ -92,6 +92,23 @@ assert recording.wait() == recording.report == recording.folder / "report.html"
     }  # fmt: skip
 
 
+def test_it_finds_the_fault_that_perfdoctor_run_finds(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "slow_input.py"
+    ended = run(
+        tmp_path,
+        f"""
+import perfdoctor, runpy, sys
+sys.path.append({str(example.parent)!r})
+with perfdoctor.record(output="run") as recording:
+    runpy.run_path({str(example)!r}, run_name="__main__")
+""",
+    )
+    assert ended.code == 0, ended.errors
+    diagnosis = ended.json("diagnosis.json")
+    assert next(each["rule"] for each in diagnosis["findings"] if each["rule"] != "busy-machine") == "input-wait"
+    assert diagnosis["run"]["steps"]["unrecorded_ns"] > 0
+
+
 def test_the_report_is_made_at_the_end_of_the_program_which_waits_for_it(tmp_path: Path) -> None:
     ended = run(
         tmp_path,

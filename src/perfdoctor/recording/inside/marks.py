@@ -12,7 +12,8 @@ def step() -> None:
     """Mark the end of a training step, for `perfdoctor.record` and for `perfdoctor run`.
 
     From the first mark on, marks are the steps, instead of the optimizer's updates. Where nothing records, a call takes
-    well below a microsecond. It never raises, and prints nothing.
+    well below a microsecond. It prints nothing, and raises nothing, but SystemExit where `perfdoctor run --stop` ends
+    the program.
 
     Example:
         >>> import perfdoctor

@@ -191,13 +191,15 @@ class Recording:
         """The agent has ended: by itself, some steps behind the recorded ones, or as the recording was ended."""
         self._drop()
         facts, is_killed = self._agent.report.facts, self._agent.is_killed
+        nothing = "" if facts["trace"] else self._why_nothing(facts)
         if self._run is not None:
             record = self._run.manifest.passes[0]
             record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
+            record.notes = [nothing] if nothing else []
             with contextlib.suppress(OSError):
                 self._run.write()
-        if not facts["trace"]:
-            warn(f"nothing was recorded: {self._why_nothing(facts)}")
+        if nothing:
+            warn(f"nothing was recorded: {nothing}")
         elif self._rank == 0 and self._wants_report and not is_killed:
             self._start_report()
 
