@@ -160,7 +160,7 @@ def _remarks(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _next(diagnosis: Diagnosis) -> Iterator[str]:
-    """Commands, and what to record for the largest group of rules that could not be checked."""
+    """Commands, and what to record for the largest group of several rules that could not be checked."""
     if diagnosis.findings:
         yield f"perfdoctor explain {clean(diagnosis.findings[0].rule)}  # every fix with code"
         if diagnosis.findings[0].saving_ns_per_step.high:
@@ -169,8 +169,8 @@ def _next(diagnosis: Diagnosis) -> Iterator[str]:
     of_several = [need_label(need) for need in ("ranks", "collectives")] if diagnosis.world_size < 2 else []
     hints = (
         hint
-        for missing, _, hint in skipped_rules.not_checked(diagnosis)
-        if hint and not any(need in missing for need in of_several)
+        for missing, rules, hint in skipped_rules.not_checked(diagnosis)
+        if hint and len(rules) > 1 and not any(need in missing for need in of_several)
     )
     if hint := next(hints, ""):
         yield f"To check more: {hint}"
