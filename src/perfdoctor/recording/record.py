@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -225,14 +226,19 @@ class Session:
                     self.folder.amend(report, own_traces=[Path(file).name for file in report.own_traces])
 
 
-def kept_traces(folder: RunFolder, tool: str) -> list[str]:
-    """Compress the traces of a tool, and name them. Agents write them uncompressed, so as not to delay the training."""
+def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list[str]:
+    """Compress the traces of a tool, and name them. Agents write them uncompressed, so as not to delay the training.
+
+    After `limit_s` seconds no other one is compressed.
+    """
+    begun = time.monotonic()
     names = []
     for trace in folder.files(tool, "*.pt.trace.json"):
         if not trace.stat().st_size:
             trace.unlink()  # the process ended before it wrote its trace
             continue
-        names.append(f"{tool}/{_compressed(trace).name}")
+        is_late = time.monotonic() - begun > limit_s
+        names.append(f"{tool}/{(trace if is_late else _compressed(trace)).name}")
     return names
 
 

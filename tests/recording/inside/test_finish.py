@@ -44,6 +44,16 @@ def test_it_does_not_wait_where_all_have_ended(folder: RunFolder) -> None:
     assert folder.manifest.passes[0].notes == []
 
 
+def test_traces_are_compressed_only_while_there_is_time(folder: RunFolder) -> None:
+    for rank in range(2):
+        report(folder, rank, ended=True)
+        (folder.path / "torch" / f"rank{rank}.pt.trace.json").write_text("{}")
+    finish.complete(folder, Window(), [], 2, compressing_s=-1.0)
+    assert folder.manifest.passes[0].files == [f"torch/rank{rank}.pt.trace.json" for rank in range(2)]
+    finish.complete(folder, Window(), [], 2)
+    assert [file.name for file in folder.files("torch", "*")] == [f"rank{rank}.pt.trace.json.gz" for rank in range(2)]
+
+
 def test_a_rank_that_is_late_is_named_and_one_that_never_began_is_counted(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,14 @@
 """What is left to do when the steps are recorded? In a process of its own, which the training does not wait for.
 
 It waits until all ranks have written their files, completes the run folder, and lets `perfdoctor analyze` write the
-report. It is nicer than the training, uses one core, and ends itself after its time limit.
+report. It is nicer than the training, uses an eighth of the cores, and ends itself after its time limit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -24,7 +25,7 @@ from perfdoctor.recording.record import kept_traces, of_rank
 from perfdoctor.recording.tools.torch_profiler import Window
 from perfdoctor.system import ourselves, tool_process
 from perfdoctor.system.checkout import checkout
-from perfdoctor.system.processors import JOBS
+from perfdoctor.system.processors import JOBS, worker_count
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 
 PASS = "torch"  # noqa: S105 a pass of the run
@@ -32,6 +33,12 @@ PASS = "torch"  # noqa: S105 a pass of the run
 _UNKNOWN_WAIT_S = 5.0
 _LOOK_EVERY_S = 0.2
 _NICER = 10
+#: Whatever hangs is ended so much later than the limit.
+_ALARM_GRACE_S = 4
+#: The training goes on meanwhile.
+_SHARE_OF_CORES = 1 / 8
+#: Of the time limit: traces of many ranks take longer to compress than to read.
+_COMPRESSING_SHARE = 1 / 5
 
 
 def main() -> None:
@@ -41,7 +48,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             os.nice(_NICER)
     if hasattr(signal, "alarm"):
-        signal.alarm(int(given["limit_s"]) + 1)
+        signal.alarm(int(given["limit_s"]) + _ALARM_GRACE_S)
     try:
         _finish(given, time.monotonic() + given["limit_s"])
     except PerfdoctorError as error:
@@ -55,7 +62,8 @@ def _finish(given: Mapping[str, Any], until: float) -> None:
     if folder is None:
         raise PerfdoctorError(f"{given['folder']} holds no run", do="Record again.")
     late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
-    complete(folder, Window(given["steps"], given["skip"]), late, given["world_size"])
+    window = Window(given["steps"], given["skip"])
+    complete(folder, window, late, given["world_size"], _COMPRESSING_SHARE * given["limit_s"])
     analyse(folder.path, max(until - time.monotonic(), 0.1))
 
 
@@ -72,11 +80,13 @@ def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
         time.sleep(_LOOK_EVERY_S)
 
 
-def complete(folder: RunFolder, window: Window, late: Sequence[str], world_size: int) -> None:
-    """Name in the manifest what was recorded, and what could not be."""
+def complete(
+    folder: RunFolder, window: Window, late: Sequence[str], world_size: int, compressing_s: float = math.inf
+) -> None:
+    """Name in the manifest what was recorded, and what could not be. Traces are compressed for `compressing_s`."""
     record = folder.manifest.passes[0]
     reports = [report for report in folder.reports(PASS) if report.ended]
-    record.files = sorted({*record.files, *kept_traces(folder, PASS)})
+    record.files = sorted({*record.files, *kept_traces(folder, PASS, compressing_s)})
     happened = outcome(reports, window, PASS, Ended())
     record.notes += [*happened.notes, *_missing(reports, late, world_size)]
     record.do = happened.do
@@ -100,7 +110,7 @@ def analyse(folder: Path, limit_s: float) -> None:
     words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json")]
     code, output, _ = tool_process.run(
         [*ourselves.command("perfdoctor.cli.main"), "analyze", *words, "--quiet"],
-        environment={JOBS: "1", **os.environ},
+        environment={**os.environ, JOBS: str(max(1, int(worker_count() * _SHARE_OF_CORES)))},
         timeout_s=limit_s,
         not_started=later,
         too_slow=PerfdoctorError(f"it took longer than {limit_s:.0f} s", do=later),

@@ -133,7 +133,12 @@ class Recording:
 
     def wait(self, timeout_s: float | None = None) -> Path | None:
         """Wait for the report, at most so long. None where there is none: on other ranks, or as it failed."""
-        return self._process.wait(timeout_s) if self._process is not None else None
+        if self._process is None:
+            return None
+        page = self._process.wait(timeout_s)
+        if self._process.is_told:
+            self._at_exit.cancel()
+        return page
 
     # --- begin ---
 
@@ -151,10 +156,10 @@ class Recording:
             if agent.foreign.is_active:
                 warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
             self._agent = agent
-            agent.begin()
             # Also in children of multiprocessing, which skip atexit.
             util = importlib.import_module("multiprocessing.util")
             self._at_exit = util.Finalize(None, self._ended, exitpriority=1000)
+            agent.begin()
         except BaseException:
             self._drop()
             raise
@@ -202,6 +207,9 @@ class Recording:
             warn(f"nothing was recorded: {nothing}")
         elif self._rank == 0 and self._wants_report and not is_killed:
             self._start_report()
+        self._agent = None
+        if self._process is None:
+            self._at_exit.cancel()
 
     def _why_nothing(self, facts: dict[str, Any]) -> str:
         if facts["notes"] and (facts["state"] == "failed" or any("torch.profiler" in each for each in facts["notes"])):

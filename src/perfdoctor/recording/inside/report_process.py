@@ -27,7 +27,7 @@ class ReportProcess:
     def __init__(self, folder: Path, given: Mapping[str, object], limit_s: float) -> None:
         self._folder, self._limit_s, self._pid = folder, limit_s, os.getpid()
         self._log = folder / "report.log"
-        self._is_told = False
+        self.is_told = False
         command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}
         with self._log.open("wb") as log:
@@ -48,13 +48,13 @@ class ReportProcess:
             code = self._process.wait(self._limit_s + _GRACE_S if timeout_s is None else timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        if not self._is_told:
-            self._is_told = True
+        if not self.is_told:
+            self.is_told = True
             self._tell(code)
         return self.page if not code else None
 
     def wait_at_exit(self) -> None:
-        if self._is_told or self._pid != os.getpid():
+        if self.is_told or self._pid != os.getpid():
             return
         if self._process.poll() is None:
             say(f"the report is being made, in at most {self._limit_s:.0f} s (Ctrl-C: leave without it)")
