@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -98,7 +99,8 @@ assert "OPENBLAS_NUM_THREADS" not in os.environ
 assert sys.modules["numpy"]
 print(*sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     loaded = set(done.stdout.split())
     order = done.stdout.split()
     assert order.index("numpy") < order.index("perfdoctor.model")

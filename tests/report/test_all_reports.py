@@ -56,7 +56,7 @@ def test_a_notebook_shows_every_finding_with_its_symptoms_and_where_its_rule_com
     findings = tuple(replace(advice, origin="perf/my rules") for advice in SAMPLES[name].findings)
     text = notebook.render(replace(SAMPLES[name], findings=findings))
     for advice in findings[:5]:
-        assert f"{advice.rule} of perf/my rules" in text
+        assert f"{advice.rule} from perf/my rules" in text
         assert all(f"({symptom.rule})" in text for symptom in advice.symptoms)
 
 
