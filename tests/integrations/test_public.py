@@ -18,7 +18,7 @@ PUBLIC = {
     "transformers": {"PerfdoctorCallback"},
 }
 OPTIONS = {
-    "at_step": 20, "steps": 10, "output": None, "report": True, "stacks": False, "modules": True, "time_limit_s": 120.0,
+    "at_step": 20, "steps": 10, "output": None, "report": True, "log": (), "stacks": False, "modules": True, "time_limit_s": 120.0,
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from perfdoctor.integrations.window import runs_in
@@ -11,7 +12,8 @@ from perfdoctor.recording.inside.recording import Recording
 
 def record(
     accelerator: Any, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None,
-    report: bool = True, stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+    report: bool = True, log: str | Sequence[str] = (), stacks: bool = False, modules: bool = True,
+    time_limit_s: float = 120.0,
 ) -> Recording:  # fmt: skip
     """Record a window, into `perfdoctor-runs` of the accelerator's `project_dir`; else in the working directory.
 
@@ -26,5 +28,5 @@ def record(
     """
     return Recording(
         steps=steps, skip=at_step - 1, output=output, runs=runs_in(getattr(accelerator, "project_dir", None)),
-        report=report, stacks=stacks, modules=modules, time_limit_s=time_limit_s,
+        report=report, log=log, stacks=stacks, modules=modules, time_limit_s=time_limit_s,
     )  # fmt: skip

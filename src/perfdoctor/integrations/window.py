@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ class Window:
         steps: how many steps are recorded.
         output: the run folder, new or empty; by default a new one in `perfdoctor-runs` of the trainer's output folder.
         report: write `report.html` and `diagnosis.json` into it, on rank 0, in a process of its own.
+        log: trackers that get the report: "mlflow" (into the run that is active), "wandb", "tensorboard=FOLDER".
         stacks: record Python's stacks with each op, which slows the recorded steps down.
         modules: mark the forwards of modules.
         time_limit_s: how many seconds the report may take, and the program's end may wait for it.
@@ -30,12 +32,12 @@ class Window:
 
     def __init__(
         self, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None, report: bool = True,
-        stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+        log: str | Sequence[str] = (), stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
     ) -> None:  # fmt: skip
         self.recording = None
         self._given: dict[str, Any] = {
-            "steps": steps, "skip": at_step - 1, "output": output, "report": report, "stacks": stacks,
-            "modules": modules, "time_limit_s": time_limit_s, "marked": True,
+            "steps": steps, "skip": at_step - 1, "output": output, "report": report, "log": log,
+            "stacks": stacks, "modules": modules, "time_limit_s": time_limit_s, "marked": True,
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, object]:

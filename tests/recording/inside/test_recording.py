@@ -9,6 +9,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from folders import ROOT
 from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.readers.open import read
+from perfdoctor.recording.inside import report_process
 from perfdoctor.recording.inside.report_process import PYTHON
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
@@ -302,6 +304,36 @@ assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) ==
 def test_what_fails_is_one_line_and_the_training_goes_on(tmp_path: Path, script: str, said: str) -> None:
     ended = run(tmp_path, MODEL + script + DONE)
     assert said in warned(ended)
+
+
+def test_a_tracker_that_cannot_take_the_report_costs_a_line_and_not_the_report(tmp_path: Path) -> None:
+    (tmp_path / "tb").touch()
+    script = "perfdoctor.record(output='run', log='tensorboard=tb').start(); train(20)"
+    ended = run(tmp_path, MODEL + script + DONE)
+    line = warned(ended)
+    assert "--log tensorboard" in line
+    assert line.endswith(f"The report: {ended.folder / 'report.html'}")
+    assert (ended.folder / "report.html").is_file()
+
+
+def test_a_report_goes_into_the_folder_of_a_tracker(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    script = "with perfdoctor.record(output='run', log=['tensorboard=tb']) as recording: train(20)\nrecording.wait()"
+    assert "perfdoctor: report: " in warned(run(tmp_path, MODEL + script + DONE))
+    assert (tmp_path / "tb" / "report.html").is_file()
+    assert list((tmp_path / "tb").glob("events.*"))
+
+
+def test_mlflow_in_another_process_finds_the_run_that_is_active_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = SimpleNamespace(
+        active_run=lambda: SimpleNamespace(info=SimpleNamespace(run_id="12")), get_tracking_uri=lambda: "sqlite:///a.db"
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    assert report_process._active_run() == {"MLFLOW_RUN_ID": "12", "MLFLOW_TRACKING_URI": "sqlite:///a.db"}
+    mlflow.active_run = lambda: None
+    assert report_process._active_run() == {}
+    mlflow.active_run = 5
+    assert report_process._active_run() == {}
 
 
 def test_a_report_that_takes_too_long_does_not_keep_the_program(tmp_path: Path) -> None:

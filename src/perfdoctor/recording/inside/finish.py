@@ -42,7 +42,7 @@ _COMPRESSING_SHARE = 1 / 5
 
 
 def main() -> None:
-    """Takes {"folder", "world_size", "steps", "skip", "wait_s", "limit_s"} as JSON. Exits with 1, and one line why."""
+    """Takes JSON: folder, world_size, steps, skip, wait_s, limit_s, log. Exits with 1, and one line why."""
     given = json.loads(sys.argv[1])
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def _finish(given: Mapping[str, Any], until: float) -> None:
     late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
     window = Window(given["steps"], given["skip"])
     complete(folder, window, late, given["world_size"], _COMPRESSING_SHARE * given["limit_s"])
-    analyse(folder.path, max(until - time.monotonic(), 0.1))
+    analyse(folder.path, until, given["log"])
 
 
 def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
@@ -104,16 +104,28 @@ def _missing(reports: Sequence[ProcessReport], late: Sequence[str], world_size: 
         yield f"{len(reports)} of {world_size} ranks recorded into this folder"
 
 
-def analyse(folder: Path, limit_s: float) -> None:
-    """Write report.html and diagnosis.json. Raises PerfdoctorError where that does not succeed in time."""
+def analyse(folder: Path, until: float, log: Sequence[str]) -> None:
+    """Write report.html and diagnosis.json, and log them. PerfdoctorError where not all of that succeeds in time.
+
+    Where a tracker cannot take it, there still is a report.
+    """
+    try:
+        _analyse(folder, until, log)
+    except PerfdoctorError:
+        if log and not (folder / "report.html").exists():
+            _analyse(folder, until, ())
+        raise
+
+
+def _analyse(folder: Path, until: float, log: Sequence[str]) -> None:
     later = f"Try perfdoctor analyze {folder}"
-    words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json")]
+    words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json"), "--quiet"]
     code, output, _ = tool_process.run(
-        [*ourselves.command("perfdoctor.cli.main"), "analyze", *words, "--quiet"],
+        [*ourselves.command("perfdoctor.cli.main"), "analyze", *words, *(f"--log={each}" for each in log)],
         environment={**os.environ, JOBS: str(max(1, int(worker_count() * _SHARE_OF_CORES)))},
-        timeout_s=limit_s,
+        timeout_s=max(until - time.monotonic(), 0.1),
         not_started=later,
-        too_slow=PerfdoctorError(f"it took longer than {limit_s:.0f} s", do=later),
+        too_slow=PerfdoctorError("it took longer than its time limit", do=later),
         merged=True,
     )
     if code:

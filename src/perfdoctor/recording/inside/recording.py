@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -52,14 +52,15 @@ class Recording:
 
     def __init__(
         self, *, steps: int = 10, skip: int = 5, output: AnyPath | None = None, runs: AnyPath | None = None,
-        report: bool = True, stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
-        marked: bool = False,
+        report: bool = True, log: str | Sequence[str] = (), stacks: bool = False, modules: bool = True,
+        time_limit_s: float = 120.0, marked: bool = False,
     ) -> None:  # fmt: skip
         self.folder = None
         self._window = torch_profiler.Window(steps, skip, stacks=stacks, modules=modules)
         self._output = None if output is None else Path(output)
         self._runs = Path(RUNS if runs is None else runs)
         self._wants_report, self._limit_s, self._marked = report, time_limit_s, marked
+        self._log = (log,) if isinstance(log, str) else tuple(log)
         self._pid, self._rank, self._world_size = os.getpid(), 0, 1
         self._agent: Any = None
         self._run: RunFolder | None = None
@@ -226,7 +227,7 @@ class Recording:
         assert self.folder is not None
         given = {
             "world_size": self._world_size, "steps": self._window.steps, "skip": self._window.skip,
-            "wait_s": min(_WAIT_S, self._limit_s / 2),
+            "wait_s": min(_WAIT_S, self._limit_s / 2), "log": self._log,
         }  # fmt: skip
         self._process = ReportProcess(self.folder, given, self._limit_s)
 
@@ -240,7 +241,7 @@ class Recording:
 
 def record(
     *, steps: int = 10, skip: int = 5, output: AnyPath | None = None, runs: AnyPath | None = None, report: bool = True,
-    stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
+    log: str | Sequence[str] = (), stacks: bool = False, modules: bool = True, time_limit_s: float = 120.0,
 ) -> Recording:  # fmt: skip
     """Record some steps of this program with torch.profiler, as a context or as a decorator.
 
@@ -254,6 +255,8 @@ def record(
         output: the run folder, new or empty. All ranks write into one.
         runs: where else a new run folder `<time>-<program>` is made: `perfdoctor-runs`.
         report: write `report.html` and `diagnosis.json` into the folder; else `perfdoctor analyze` makes them later.
+        log: trackers that get the report, as `perfdoctor analyze --log` names them: "mlflow" (into the run that is
+            active, if any), "wandb", "tensorboard=FOLDER".
         stacks: record Python's stacks with each op, which slows the recorded steps down.
         modules: mark the forwards of modules.
         time_limit_s: how many seconds the report may take, and the program's end may wait for it.
@@ -268,8 +271,8 @@ def record(
         ...     ...
     """
     return Recording(
-        steps=steps, skip=skip, output=output, runs=runs, report=report, stacks=stacks, modules=modules,
-        time_limit_s=time_limit_s,
+        steps=steps, skip=skip, output=output, runs=runs, report=report, log=log, stacks=stacks,
+        modules=modules, time_limit_s=time_limit_s,
     )  # fmt: skip
 
 

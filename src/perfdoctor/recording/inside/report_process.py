@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class ReportProcess:
         self._log = folder / "report.log"
         self.is_told = False
         command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
-        environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN} | _active_run()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, json.dumps({**given, "folder": str(folder), "limit_s": limit_s})],
@@ -68,9 +69,25 @@ class ReportProcess:
         if not code and self.page is not None:
             say(f"report: {self.page}")
             return
+        is_there = code == 1 and self.page is not None  # a tracker did not take it
         try:
             last = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
         except OSError:
             last = ""
         why = last or ("it took too long" if code < 0 else f"exit code {code}")
-        warn(f"no report: {why}. Later: perfdoctor analyze {self._folder}")
+        if is_there:
+            warn(f"{why.removeprefix('perfdoctor: ')} The report: {self.page}")
+        else:
+            warn(f"no report: {why}. Later: perfdoctor analyze {self._folder}")
+
+
+def _active_run() -> dict[str, str]:
+    """What leads MLflow in another process to the run that is active in this one."""
+    mlflow = sys.modules.get("mlflow")
+    try:
+        run = mlflow.active_run() if mlflow is not None else None
+        if mlflow is None or run is None:
+            return {}
+        return {"MLFLOW_RUN_ID": str(run.info.run_id), "MLFLOW_TRACKING_URI": str(mlflow.get_tracking_uri())}
+    except Exception:  # noqa: BLE001 another module of this name, or a version unlike others
+        return {}
