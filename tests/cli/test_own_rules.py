@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.cli.own_rules_options import CONFIG
-from perfdoctor.diagnosis import ranking
+from perfdoctor.diagnosis import engine, ranking
 from perfdoctor.model import by_several
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -347,13 +347,31 @@ def test_what_breaks_behind_the_detector_costs_the_findings_alone(tmp_path, plai
     known = ranking.code_lines
 
     def broken(rule, finding, run):
-        if rule.origin:
+        if rule.id == "acme/slow-add":
             raise IndexError("no such row")
         return known(rule, finding, run)
 
     monkeypatch.setattr(ranking, "code_lines", broken)
+    write(tmp_path / "rules", name="slow-mul")
     document = diagnosis("--rules", "rules")
-    assert "IndexError: no such row" in outcomes(document)["acme/slow-add"]["error"]
+    assert outcomes(document)["acme/slow-add"]["error"] == "its findings cannot be used: IndexError: no such row"
+    assert outcomes(document)["acme/slow-mul"]["status"] == "found"
+    same_but_own(document, plain)
+
+
+def test_what_two_of_them_break_together_costs_the_findings_of_both(tmp_path, plain, monkeypatch):
+    write(tmp_path / "rules")
+    write(tmp_path / "rules", name="slow-mul")
+    known = ranking.ranked
+
+    def broken(found, run):
+        if sum("/" in each.rule.id for each in found) > 1:
+            raise IndexError("no such row")
+        return known(found, run)
+
+    monkeypatch.setattr(engine, "ranked", broken)
+    document = diagnosis("--rules", "rules")
+    assert {each["status"] for name, each in outcomes(document).items() if "/" in name} == {"failed"}
     same_but_own(document, plain)
 
 

@@ -63,17 +63,38 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
 
     What a finding of a rule that is not ours may still break costs its findings, and not the diagnosis.
     """
-    others = [rule for rule in rules if rule.origin]
     try:
         return _examined(run, rules, what_if)
     except PerfdoctorError:
         raise
     except Exception as error:
+        others = {rule.id: error for rule in rules if rule.origin}
         if not others:
             raise
-        why = f"its findings, or those of another rule that is not ours, cannot be used: {_said(error)}"
-        left_out = [replace(rule, broken=rule.broken or why) for rule in others]
-        return _examined(run, [*(rule for rule in rules if not rule.origin), *left_out], what_if)
+        alone = {rule.id: found for rule in rules if rule.origin and (found := _error_alone(run, rule)) is not None}
+        try:
+            return _examined(run, _without(rules, alone or others), what_if)
+        except PerfdoctorError:
+            raise
+        except Exception:  # noqa: BLE001 what two of them break together
+            return _examined(run, _without(rules, {**others, **alone}), what_if)
+
+
+def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
+    """The same rules, of which these say why they were left out."""
+
+    def broken(rule: Rule) -> Rule:
+        return replace(rule, broken=rule.broken or f"its findings cannot be used: {_said(culprits[rule.id])}")
+
+    return [broken(rule) if rule.id in culprits else rule for rule in rules]
+
+
+def _error_alone(run: Run, rule: Rule) -> Exception | None:
+    try:
+        _examined(run, [rule], ())
+    except Exception as error:  # noqa: BLE001 what its findings break
+        return error
+    return None
 
 
 def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> Examination:
