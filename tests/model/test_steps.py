@@ -364,3 +364,38 @@ def test_step_stats_are_quantiles_over_all_places():
 
 def test_no_steps_have_no_stats():
     assert step_stats(prepare(draw(kernels="## ##", kernel_names={"#": GEMM}))).used == 0
+
+
+def xla(name: str) -> tuple[str, str]:
+    return "ranges", f"XlaModule:#prefix=jit({name}),hlo_module=jit_{name},program_id=7#"
+
+
+def test_a_step_of_jax_is_the_module_that_is_called_so_and_not_one_that_takes_longer():
+    drawn = draw(
+        kernels="  ####    ",
+        host=["l         ", "ss  eeeee "],
+        legend={"s": xla("train_step"), "e": xla("evaluate")},
+        repeat=5,
+        mark=None,
+    )
+    steps = steps_of(drawn)
+    assert (steps.found_by, steps.confidence, steps.used) == ("xla-module", "high", 4)
+    assert set(steps.durations_ns.tolist()) == {10 * UNIT_NS}
+
+
+def test_without_such_a_name_it_is_the_module_that_takes_longest_with_a_doubt():
+    legend = {"s": xla("fn"), "e": xla("convert_element_type")}
+    drawn = draw(kernels="  ####    ", host=["l         ", "sssss  e  "], legend=legend, repeat=5, mark=None)
+    steps = steps_of(drawn)
+    assert (steps.found_by, steps.confidence) == ("xla-module", "medium")
+    assert host_marks(drawn, 0).starts.tolist() == [BASE_NS + each * 10 * UNIT_NS for each in range(5)]
+
+
+def test_ranges_of_ones_own_go_before_xlas_and_its_passes_are_no_steps():
+    legend = {"s": xla("train_step"), "i": ("ranges", "iteration"), "p": ("ranges", "XlaPass:#name=step-fusion-3#")}
+    drawn = draw(
+        kernels="  ####    ", host=["l         ", "ss      ii", "pppp      "], legend=legend, repeat=5, mark=None
+    )
+    assert host_marks(drawn, 0).found_by == "user-range"
+    passes = draw(kernels="  ####    ", host=["l         ", "pppp      "], legend=legend, repeat=5, mark=None)
+    assert host_marks(passes, 0) is None
