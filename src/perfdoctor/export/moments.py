@@ -16,6 +16,8 @@ from perfdoctor.export.findings import EVIDENCE, FIRST_TRACK
 #: Findings come first in a file: what is longer is not one that we wrote.
 _LARGEST_PACKET = 1 << 26
 _MOST_PACKETS = 1 << 20
+#: What a small compressed file becomes may be without end.
+_MOST_BYTES = 1 << 28
 _BEGIN = 1
 #: A finding, a place, a lane.
 _DEEPEST = 4
@@ -110,12 +112,14 @@ def _category(interned: bytes) -> int:
 
 
 def _packets(file: IO[bytes]) -> Iterator[bytes]:
+    left = _MOST_BYTES
     while head := file.read(1):
         if head[0] >> 3 != written.PACKET:
             raise EOFError
         length = _streamed(file)
         packet = file.read(length) if length <= _LARGEST_PACKET else b""
-        if len(packet) != length:
+        left -= length
+        if len(packet) != length or left < 0:
             raise EOFError
         yield packet
 
