@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,31 @@ def _commands() -> str:
 # --- the API ---------------------------------------------------------------------------------------------------------
 
 _OPTIONAL_DOCTEST = re.compile(r"(?:^>>>.*\n(?:^(?!>>>|$).*\n?)*)+", re.MULTILINE)
+#: Where JSON has the fields of a class, which docs/json.md describes.
+_IN_JSON = {
+    "Advice": "findings[].",
+    "Bound": "findings[].derivation.bounds[].",
+    "CodeLine": "findings[].lines[].",
+    "Derivation": "findings[].derivation.",
+    "DerivedInput": "findings[].derivation.inputs[].",
+    "Fix": "findings[].fixes[].",
+    "GpuInfo": "run.gpus[].",
+    "KernelRow": "kernels[].",
+    "Measure": "findings[].evidence[].",
+    "Outcome": "outcomes[].",
+    "PredictedStep": "prediction.steps[].",
+    "Prediction": "prediction.",
+    "Rows": "findings[].evidence[].",
+    "Saving": "findings[].saving_ns_per_step.",
+    "Scaling": "prediction.scaling.",
+    "SourceInfo": "run.sources[].",
+    "Span": "findings[].evidence[].",
+    "StepStats": "run.steps.",
+    "TimeSplit": "time[].",
+    "Contribution": "comparison:causes[].",
+    "FindingChange": "comparison:findings[].",
+}
+_JSON_PAGE = Path(__file__).parents[1] / "docs" / "json.md"
 _BESIDE_THE_API = (
     "[From Python](python.md) shows how it is used. Public as well are `perfdoctor.rule_api` and "
     "`perfdoctor.rule_testing` for [rules of your own](own-rules.md), and `perfdoctor.integrations` for "
@@ -199,14 +225,34 @@ def _api_class(cls: type) -> Iterator[str]:
     every = list(members(cls))
     fields = [each for each in every if not each.about]
     if fields:
-        yield "| field | type |\n| --- | --- |"
-        yield from (f"| `{each.name}` | {_code(each.declared.removeprefix(': '))} |" for each in fields)
+        known = [field_meaning(cls.__name__, each.name) for each in fields]
+        third = ("| meaning ", "| --- ") if any(known) else ("", "")
+        yield f"| field | type {third[0]}|\n| --- | --- {third[1]}|"
+        for each, meaning in zip(fields, known, strict=True):
+            yield f"| `{each.name}` | {_code(each.declared.removeprefix(': '))} |{f' {meaning} |' if third[0] else ''}"
         yield ""
     for each in every:
         if each.about:
             yield f"### `{cls.__name__}.{each.name}`\n"
             yield f"```python\n{_called(each)}\n```\n"
             yield _marked(each.about)
+
+
+def field_meaning(cls: str, field: str) -> str:
+    """What docs/json.md says of it, with links that lead there; "" where JSON has no such field."""
+    found = _json_meanings().get(_IN_JSON.get(cls, " ") + field, "")
+    return found.replace("](#", "](json.md#").replace("null", "None")
+
+
+@cache
+def _json_meanings() -> dict[str, str]:
+    """By the field's path, that of a comparison with `comparison:` in front."""
+    found: dict[str, str] = {}
+    for section in re.split(r"^## ", _JSON_PAGE.read_text("utf-8"), flags=re.MULTILINE):
+        front = "comparison:" if section.startswith("comparison\n") else ""
+        for path, meaning in re.findall(r"^\| `([\w.\[\]]+)` \| (.*) \|$", section, re.MULTILINE):
+            found.setdefault(front + path, meaning)
+    return found
 
 
 def _called(member: Member) -> str:

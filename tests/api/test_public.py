@@ -10,8 +10,9 @@ import sys
 
 import pytest
 from folders import ROOT
-from generated_pages import pages
-from public_api import ALIASES, lines
+from generated_pages import field_meaning, pages
+from public_api import ALIASES, lines, members
+from tables import of_each
 
 import perfdoctor
 from perfdoctor import api, rule_api
@@ -56,8 +57,16 @@ def test_the_api_page_shows_every_name_with_its_members() -> None:
         assert shown, line
 
 
+@of_each("name", ["Advice", "CodeLine", "Fix", "KernelRow", "Outcome", "Saving", "StepStats", "TimeSplit"])
+def test_the_page_says_what_each_field_means(name: str) -> None:
+    cls = getattr(api, name)
+    fields = [each.name for each in members(cls) if not each.about]
+    assert fields
+    assert [each for each in fields if not field_meaning(name, each) and f"`{each}`" not in cls.__doc__] == []
+
+
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    lacking = [name for name in api.__all__ if not (getattr(api, name).__doc__ or "").strip()]
+    lacking = [name for name in api.__all__ if (getattr(api, name).__doc__ or "") in ("", name)]
     assert lacking == []
 
 
@@ -108,10 +117,10 @@ print(*sys.modules)
 
 
 def test_the_list_of_members_names_only_what_is_there() -> None:
-    for name, members in api.MEMBERS.items():
+    for name, listed in api.MEMBERS.items():
         missing = [
             each
-            for each in members
+            for each in listed
             if not re.search(rf"^{name}\.{re.escape(each)}\b", KEPT.read_text("utf-8"), re.MULTILINE)
         ]
         assert missing == [], name

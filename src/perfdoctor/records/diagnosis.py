@@ -28,6 +28,8 @@ MOST_SPREAD = 0.25
 
 @dataclass(frozen=True)
 class SourceInfo:
+    """One file that was read."""
+
     kind: str
     file: str
     tool_version: str
@@ -37,6 +39,8 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class GpuInfo:
+    """One GPU in the recording."""
+
     rank: int
     device: int
     name: str
