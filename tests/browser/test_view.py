@@ -90,3 +90,15 @@ def test_a_moment_opens_in_perfetto_with_the_trace(page, root):
     start, end = map(int, re.search(r"#!/\?visStart=(\d+)&visEnd=(\d+)$", opened.url).groups())
     assert start < end
     page.wait_for_function("document.getElementById('said').textContent === 'Perfetto has it.'")
+
+
+def test_a_report_does_there_what_it_does_as_a_file(page):
+    page.get_by_role("link", name="train/report.html").click()
+    copy = page.locator("#finding-1 button[data-copy]").first
+    copy.click()
+    page.wait_for_function("document.querySelector('#finding-1 button[data-copy]').innerText === 'Copied'")
+    page.get_by_role("link", name="Kernels", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save CSV").first.click()
+    assert saved.value.suggested_filename.endswith(".csv")
+    assert saved.value.path().read_bytes()
