@@ -39,9 +39,9 @@ class _Group(TyperGroup):
         return super().resolve_command(ctx, args if args[0] in self.commands else ["explain", *args])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        from click.shell_completion import CompletionItem
-
-        found = [CompletionItem(name, help=title) for name, title in completion.rules(incomplete)]
+        every = super().shell_complete(ctx, "")
+        item = type(every[0])  # click's, or typer's own: later versions of typer do without click
+        found = [item(name, help=title) for name, title in completion.rules(incomplete)]
         return [*found, *super().shell_complete(ctx, incomplete)]
 
 
