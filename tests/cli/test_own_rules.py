@@ -101,7 +101,9 @@ def test_explain_and_the_list_show_it_with_its_origin(rules):
     assert line.endswith("perf/rules")
     *_, listed = json.loads(run("rules", "--rules", "perf/rules", "--format", "json").stdout)
     assert (listed["id"], listed["origin"]) == ("acme/slow-add", "perf/rules")
-    assert "use" in run("explain", "acme/slow-add", code=2).output
+    assert "is used with --rules DIR" in " ".join(run("explain", "acme/slow-add", code=2).output.split())
+    typo = run("explain", "acme/slow-ad", "--rules", "perf/rules", code=2).output
+    assert "Did you mean acme/slow-add" in " ".join(typo.split())
 
 
 def test_several_folders_may_be_named_and_its_fix_be_asked_for(rules, tmp_path):
