@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from itertools import product
 from pathlib import Path
 
@@ -193,24 +195,26 @@ def test_names_of_a_recording_are_short_printable_fields(tmp_path):
         assert all(line.endswith('"') for line in kernels.text.splitlines()[1:])
 
 
+HELLO = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}  # fmt: skip
+CALL = {
+    "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "analyze", "arguments": {"path": GOOD}}
+}  # fmt: skip
+
+
 def test_nothing_but_the_protocol_is_on_standard_output_whatever_comes_in(folder):
     root, _ = folder
-    hello = {
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
-    }  # fmt: skip
-    call = {
-        "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "analyze", "arguments": {"path": GOOD}}
-    }  # fmt: skip
     lines = [
-        json.dumps(hello).encode(), b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        json.dumps(HELLO).encode(), b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
         b"no json", b"\xff\xfe\x00", b"[" * 50_000, b"{}", b"[]", b"null", b'{"jsonrpc": "2.0", "id": 9}',
         b'{"jsonrpc": "2.0", "id": 3, "method": "no/such"}',
         b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": 5}}',
         b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "analyze", "arguments": "x"}}',
-        b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call"}', json.dumps({**call, "id": 7}).encode(),
+        b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call"}', json.dumps({**CALL, "id": 7}).encode(),
         b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}',
-        json.dumps(call).encode(),
+        json.dumps(CALL).encode(),
     ]  # fmt: skip
     program = command(root)
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
@@ -231,6 +235,33 @@ def test_nothing_but_the_protocol_is_on_standard_output_whatever_comes_in(folder
     assert 7 not in found  # it was given up
     assert found[2]["result"]["structuredContent"]["step_ns"] == 34_306_000
     assert all("error" in found[number] for number in (3, 4, 5, 6))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_server_that_is_ended_leaves_no_process_and_no_folder(folder, tmp_path):
+    root, _ = folder
+    program, environment = command(root), {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as server:
+        assert server.stdin
+        lines = [json.dumps(HELLO), '{"jsonrpc": "2.0", "method": "notifications/initialized"}', json.dumps(CALL)]
+        server.stdin.write(("\n".join(lines) + "\n").encode())
+        server.stdin.flush()
+        while not (started := children(server.pid)):
+            assert server.poll() is None
+            time.sleep(0.01)
+        server.terminate()
+        try:
+            assert server.wait(timeout=60) == 128 + signal.SIGTERM
+        finally:
+            server.kill()
+    assert not [number for number in started if (Path("/proc") / number).exists()]
+    assert list(tmp_path.iterdir()) == []
+
+
+def children(number: int) -> list[str]:
+    """Whichever of its threads started them."""
+    tasks = (Path("/proc") / str(number) / "task").glob("*/children")
+    return [child for task in tasks for child in task.read_text().split()]
 
 
 def test_a_root_that_is_none_and_a_missing_package_are_two_lines(tmp_path):

@@ -7,6 +7,8 @@ happened and what to do; the server goes on.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,8 +35,14 @@ _READS_ONLY = types.ToolAnnotations(
 
 
 def serve(setting: Setting) -> None:
-    """Until the client closes the connection."""
+    """Until the client closes the connection, or ends this process."""
     worker = Worker(setting)
+
+    def leave(number: int, _frame: object) -> None:
+        worker.close()
+        os._exit(128 + number)  # else the thread that reads standard input would be waited for
+
+    signal.signal(signal.SIGTERM, leave)
     try:
         asyncio.run(_serve(worker))
     finally:
