@@ -139,9 +139,37 @@ def test_a_symptom_wins_nothing_beside_its_cause():
 def test_shorter_kernels_win_no_more_than_they_are_shorter():
     (found,) = findings("fp32-matmuls", prepare(limited_by_kernels()))
     saving = found.saving_ns_per_step
+    alone = diagnose(limited_by_kernels(), [rule for rule in RULES if rule.id == "fp32-matmuls"])
+    assert alone.findings[0].saving_ns_per_step.likely <= saving.likely * 1.002
     prediction = asked(Question("fp32-matmuls"), drawn=limited_by_kernels())
-    best, likely, worst = (100 * MS - ns for ns in (saving.high, saving.likely, saving.low))
-    assert prediction.step_ns == later(best, pytest.approx(likely, rel=0.002), worst)
+    assert prediction.step_ns[1] == pytest.approx(100 * MS - saving.likely, rel=0.002)
+
+
+def test_one_fix_alone_saves_what_its_finding_says_and_no_more_or_less():
+    diagnosis = diagnose(faulty(), RULES)
+    for finding in diagnosis.findings:
+        saving = finding.saving_ns_per_step
+        if not saving.high or not action(finding.rule):
+            continue
+        prediction = asked(Question(finding.rule))
+        assert prediction.step_ns == tuple(diagnosis.base_ns - ns for ns in (saving.high, saving.likely, saving.low))
+        assert prediction.speedup == finding.speedup
+        assert (prediction.asked, prediction.fixed) == (True, (finding.rule,))
+
+
+def test_one_fix_that_cannot_be_simulated_is_answered_by_its_finding_and_a_share_of_it_is_not():
+    """Collectives of one rank of four: what their end waited for is unknown."""
+    drawn = replace(
+        draw(kernels="#" * 30, nccl=" " * 20 + "=" * 20, launched_us_before=50, repeat=6, unit_us=1000, recorded=EVERYTHING),
+        world_size=4,
+    )
+    saving = diagnose(drawn, RULES).findings[0].saving_ns_per_step
+    prediction = asked(Question("exposed-communication"), drawn=drawn)
+    assert prediction.recorded_ns - prediction.step_ns[1] == saving.likely > 0
+    assert prediction.replay_error is None
+    what, _ = refused(Question("exposed-communication", "50%", 0.5), drawn=drawn)
+    assert "collectives wait for all 4 ranks, and only 1 of them can be replayed" in what
+    assert what.endswith("--what-if exposed-communication alone is answered by the saving of its finding")
 
 
 # What is predicted without a question
@@ -225,7 +253,6 @@ def test_a_recording_that_cannot_be_simulated_answers_no_question():
     [
         ("garbage-collection", "not found in this recording"),
         ("slow-links", "not checked, since the recording lacks ranks"),
-        ("idle-unknown", "found, but its fix cannot be simulated on this recording"),
     ],
 )
 def test_what_was_not_found_or_has_no_lever_is_asked_wrongly(rule, why):
@@ -234,6 +261,12 @@ def test_what_was_not_found_or_has_no_lever_is_asked_wrongly(rule, why):
     assert do.startswith("What can be asked here: ")
     assert {"exposed-copies", "fp32-matmuls", "input-wait"} <= set(do[24:-1].split(", "))
     assert rule not in do
+
+
+def test_a_share_of_what_has_no_lever_is_refused_with_the_reason():
+    what, _ = refused(Question("idle-unknown", "50%", 0.5))
+    why = "its rule does not say which work gets shorter; --what-if idle-unknown alone is answered by the saving"
+    assert what.startswith(f"--what-if idle-unknown: found, but its fix cannot be simulated on this recording: {why}")
 
 
 def test_what_was_ignored_is_asked_wrongly():

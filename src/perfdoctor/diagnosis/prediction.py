@@ -19,7 +19,7 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
 from perfdoctor.records.predictions import PredictedStep, Prediction
-from perfdoctor.records.savings import CASES
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, why_not_replayable
@@ -67,7 +67,7 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
         return None
     by_rule = _by_rule(found)
     if replay is None or not _can_replay(by_rule[ranked[0].rule], replay):
-        return _subtracted(ranked[0], run, None)
+        return _subtracted(ranked[0].rule, ranked[0].saving_ns_per_step, run, None)
     shown = [_best_fix(advice, by_rule, replay) for advice in ranked]
     fixes = _uncovered(
         [
@@ -78,7 +78,7 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
         replay,
     )
     if len(fixes) <= 1:
-        return _subtracted(ranked[0], run, replay.error)
+        return _subtracted(ranked[0].rule, ranked[0].saving_ns_per_step, run, replay.error)
     together = in_real_time(_simulated(replay, fixes), _real_shares(found), run)
     return in_calibrated_range(together, [by_rule[fix.rule].saving for fix in fixes])
 
@@ -101,11 +101,13 @@ def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedF
     return kept
 
 
-def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
+def _subtracted(
+    rule: str, saving: Saving, run: Run, error: float | None, *, choice: str = "", asked: bool = False
+) -> Prediction:
     """The step less the saving of one finding, which was simulated before if there is an `error`."""
-    saving, now_ns = first.saving_ns_per_step, real_step_ns(run)
+    now_ns = real_step_ns(run)
     step_ns = (now_ns - saving.high, now_ns - saving.likely, now_ns - saving.low)
-    subtracted = _prediction(now_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
+    subtracted = _prediction(now_ns, step_ns, [PredictedStep(rule, step_ns[1], choice)], error, asked=asked)
     return subtracted if now_ns == run.step_ns else replace(subtracted, recorded_ns=run.step_ns, unrecorded_ns=now_ns)
 
 
@@ -164,10 +166,14 @@ def answered(
 ) -> Prediction:
     """The step with exactly these fixes together, one after the other in this order.
 
-    Raises UsageError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
+    One fix alone saves what its finding says, simulated or not. Raises UsageError for what was not found here or cannot
+    be simulated, PerfdoctorError where nothing can.
     """
     if replay is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, found, outcomes, run)
+    alone = _of_finding(questions[0], found, run, replay) if len(questions) == 1 else None
+    if alone is not None:
+        return alone
     if replay is None:
         raise PerfdoctorError(
             f"--what-if: this recording cannot be replayed: {why_not_replayable(run)}",
@@ -182,7 +188,7 @@ def answered(
             fix = _fix(question, can[question.rule], replay)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
-            why = _why_not(question.rule, by_rule, outcomes, run)
+            why = _why_not(question.rule, by_rule, outcomes, run, replay)
             raise UsageError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
@@ -191,7 +197,7 @@ def answered(
     if len(fixes) == len(questions):
         choices = {question.rule: question.choice for question in questions}
         together = in_real_time(_simulated(replay, list(fixes.values()), choices), shares, run)
-        own_range = all(choice in ("", *PRECISIONS.get(rule, ())) for rule, choice in choices.items())
+        own_range = all(_is_own_range(question) for question in questions)
         return in_calibrated_range(together, [can[rule].saving for rule in fixes]) if own_range else together
     changes = [
         fix_change(fixes[each.rule], each.choice)
@@ -200,6 +206,26 @@ def answered(
         for each in questions
     ]
     return in_real_time(simulated_sizes(changes, run), shares, run)
+
+
+def _is_own_range(question: Question) -> bool:
+    return question.choice in ("", *PRECISIONS.get(question.rule, ()))
+
+
+def _of_finding(
+    question: Question, found: Sequence[Found], run: Run, replay: Replay | None
+) -> Prediction | None:
+    """The step less what its finding saves; None where that is not known, or something else is asked for."""
+    known = _by_rule(found).get(question.rule)
+    if known is None or not _is_own_range(question):
+        return None
+    error = None
+    if replay is not None and _can_replay(known, replay):
+        _fix(question, known, replay)  # refuses a precision that this GPU has not
+        error = replay.error
+    elif not known.saving.ns.high:
+        return None
+    return _subtracted(question.rule, known.saving.ns, run, error, choice=question.choice, asked=True)
 
 
 def _of_range(
@@ -242,15 +268,15 @@ def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
     return fix
 
 
-def _why_not(rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], run: Run) -> str:
+def _why_not(
+    rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], run: Run, replay: Replay | None = None
+) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
-    if rule in by_rule and run.summaries is not None and by_rule[rule].rule.action == "collectives":
-        return (
-            f"found, but its fix changes what all {len(run.ranks):,} ranks wait for, and only {len(run.places)} of "
-            "them were read in full and can be simulated: its saving is that of the finding"
-        )
     if rule in by_rule:
-        return "found, but its fix cannot be simulated on this recording"
+        known = by_rule[rule]
+        why = replay.why_not(known.rule.action, known.finding) if replay else ""
+        alone = f"; --what-if {rule} alone is answered by the saving of its finding" if known.saving.ns.high else ""
+        return f"found, but its fix cannot be simulated on this recording{f': {why}' if why else ''}{alone}"
     if outcome is None:
         return "not checked: --rule or --ignore leave it out, or it is not about such a program"
     if outcome.status == "skipped":

@@ -54,7 +54,8 @@ def _question(text: str, known: Mapping[str, Rule]) -> Question:
     if name not in known:
         raise UsageError(f"--what-if {name!r}: there is no such rule", do=_suggestion(name, possible))
     if name not in possible:
-        raise UsageError(f"--what-if {name}: its fix cannot be simulated", do=_suggestion("", possible))
+        why = "its rule does not say which work gets shorter"
+        raise UsageError(f"--what-if {name}: its fix cannot be simulated: {why}", do=_suggestion("", possible))
     choices = (*PRECISIONS.get(name, ()), *CASES)
     share = _SHARE.fullmatch(choice)
     part = float(share[1]) / 100 if share else 0.0

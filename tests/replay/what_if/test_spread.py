@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from builders import draw
 
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.replay.graph.graph import WORK
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
-from perfdoctor.replay.what_if.spread import range_of_later, spread
+from perfdoctor.replay.what_if.spread import range_of_later, spread, steps_ns
 
 
 def spread_of(lengths: list[int]) -> tuple[float, float]:
@@ -37,6 +41,16 @@ def test_steps_that_differ_tell_by_how_much():
     # more than a tenth of the steps is longer by half, and as many are shorter
     assert 0.5 <= low < 1
     assert 1 < high <= 1.5
+
+
+def test_work_that_begins_behind_the_last_step_is_no_step_by_itself():
+    """Three steps of 100, and a copy of another stream 3 behind the last edge."""
+    place = SimpleNamespace(
+        steps=SimpleNamespace(even_bounds=np.array([0, 100, 200, 300])),
+        work=SimpleNamespace(start_ns=np.array([-2, 0, 100, 200, 303])),
+    )
+    graph = SimpleNamespace(place=place, kind=np.full(5, WORK), work_row=np.arange(5))
+    assert steps_ns(graph, np.array([1.0, 95, 190, 300, 305])).tolist() == [95, 115]
 
 
 def test_of_a_few_steps_nothing_is_known():

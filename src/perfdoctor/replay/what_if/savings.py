@@ -84,20 +84,40 @@ class Replay:
         return sum(graph.step_ns for graph in self.graphs) / len(self.graphs)
 
     def can_replay(self, action: str, finding: Finding) -> bool:
-        """Can this action of a finding be simulated on this run?
+        """Can this action of a finding be simulated on this run?"""
+        return not self.why_not(action, finding)
+
+    def why_not(self, action: str, finding: Finding) -> str:
+        """Why this action of a finding cannot be simulated on this run, as half a sentence; "" where it can.
 
         Shorter collectives only where their other ranks were recorded: else it is unknown what their end waited for.
         Lateness only where a rank is late and collectives carry its lateness to the others; and not by fewer of the
         steps than show a pace: ranks are late in some more than in others. On a run without a GPU,
         actions on device work only by the time of the training thread that the finding names.
         """
-        read, ranks = len(self.run.timeline.ranks), max(self.run.timeline.world_size, len(self.run.ranks))
+        if not action:
+            return "its rule does not say which work gets shorter"
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
-            return bool(action and finding.thread_time)
+            return "" if finding.thread_time else "it does not say which time of the training thread gets shorter"
         if action == "lateness":
-            enough = all(graph.units >= min(FEWEST_STEPS, graph.place.steps.used) for graph in self.graphs)
-            return bool(finding.work) and enough and all(graph.collectives.size for graph in self.graphs)
-        return bool(action) and (action != "collectives" or read >= max(ranks, 2))
+            return self._why_not_in_time(finding)
+        return self._why_no_shorter_collectives() if action == "collectives" else ""
+
+    def _why_not_in_time(self, finding: Finding) -> str:
+        if not finding.work:
+            return "no single rank is late in it"
+        if not all(graph.collectives.size for graph in self.graphs):
+            return "no collectives carry a late rank's lateness to the others"
+        enough = all(graph.units >= min(FEWEST_STEPS, graph.place.steps.used) for graph in self.graphs)
+        return "" if enough else "too few steps can be replayed, and a rank is later in some than in others"
+
+    def _why_no_shorter_collectives(self) -> str:
+        read, ranks = len(self.run.timeline.ranks), max(self.run.timeline.world_size, len(self.run.ranks))
+        if read >= max(ranks, 2):
+            return ""
+        if ranks < 2:
+            return "collectives wait for other ranks, and none of them was recorded"
+        return f"collectives wait for all {ranks:,} ranks, and only {read:,} of them can be replayed"
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         key = (rule, action, finding)

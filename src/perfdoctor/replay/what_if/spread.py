@@ -44,6 +44,8 @@ def steps_ns(graph: Graph, ends: Floats) -> Ints:
     works = np.flatnonzero(graph.kind == WORK)
     edges = graph.place.steps.even_bounds
     step = np.searchsorted(edges, graph.place.work.start_ns[graph.work_row[works]], side="right")
+    # Work of another stream may begin a little outside of the steps that are used: that is no step by itself.
+    step = np.clip(step, 1, edges.size - 1)
     order = np.argsort(step, kind="stable")
     first = np.flatnonzero(np.diff(step[order], prepend=-1))
     over = np.maximum.accumulate(np.maximum.reduceat(ends[works][order], first))
