@@ -188,7 +188,7 @@ def answered(
             fix = _fix(question, can[question.rule], replay)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
-            why = _why_not(question.rule, by_rule, outcomes, run, replay)
+            why = _why_not(question.rule, by_rule, outcomes, replay)
             raise UsageError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
@@ -212,9 +212,7 @@ def _is_own_range(question: Question) -> bool:
     return question.choice in ("", *PRECISIONS.get(question.rule, ()))
 
 
-def _of_finding(
-    question: Question, found: Sequence[Found], run: Run, replay: Replay | None
-) -> Prediction | None:
+def _of_finding(question: Question, found: Sequence[Found], run: Run, replay: Replay | None) -> Prediction | None:
     """The step less what its finding saves; None where that is not known, or something else is asked for."""
     known = _by_rule(found).get(question.rule)
     if known is None or not _is_own_range(question):
@@ -239,7 +237,7 @@ def _of_range(
     if question.rule in SIZES or question.share is not None:
         raise UsageError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
-        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes, run)}", do=right)
+        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
     saving = known[question.rule].saving_ns_per_step
     cases = (saving.low, saving.likely, saving.high)
     low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
@@ -268,9 +266,7 @@ def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
     return fix
 
 
-def _why_not(
-    rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], run: Run, replay: Replay | None = None
-) -> str:
+def _why_not(rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], replay: Replay | None = None) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
     if rule in by_rule:
         known = by_rule[rule]
