@@ -160,7 +160,14 @@ def test_one_fix_alone_saves_what_its_finding_says_and_no_more_or_less():
 def test_one_fix_that_cannot_be_simulated_is_answered_by_its_finding_and_a_share_of_it_is_not():
     """Collectives of one rank of four: what their end waited for is unknown."""
     drawn = replace(
-        draw(kernels="#" * 30, nccl=" " * 20 + "=" * 20, launched_us_before=50, repeat=6, unit_us=1000, recorded=EVERYTHING),
+        draw(
+            kernels="#" * 30,
+            nccl=" " * 20 + "=" * 20,
+            launched_us_before=50,
+            repeat=6,
+            unit_us=1000,
+            recorded=EVERYTHING,
+        ),
         world_size=4,
     )
     saving = diagnose(drawn, RULES).findings[0].saving_ns_per_step
