@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.cli.own_rules_options import CONFIG
+from perfdoctor.detectors import own
 from perfdoctor.diagnosis import engine, ranking
 from perfdoctor.model import by_several
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -375,6 +376,19 @@ def test_what_two_of_them_break_together_costs_the_findings_of_both(tmp_path, pl
     document = diagnosis("--rules", "rules")
     assert {each["status"] for name, each in outcomes(document).items() if "/" in name} == {"failed"}
     same_but_own(document, plain)
+
+
+def test_a_rule_that_never_returns_costs_its_time_and_one_line(tmp_path, plain, monkeypatch):
+    monkeypatch.setattr(own, "LONGEST_SECONDS", 0.5)
+    folder = write(tmp_path / "rules", name="fine-add")
+    write(folder, detector=DETECTOR.replace("    found = ", "    while True:\n        pass\n    found = "))
+    _costs_one_line(diagnosis("--rules", "rules"), plain, "TimeoutError: it takes more than 0.5 s")
+
+
+def test_whoever_stops_it_reads_in_which_rule_it_was(rules):
+    write(rules, detector=DETECTOR.replace("    found = ", "    raise KeyboardInterrupt\n    found = "))
+    done = run("analyze", TRACES, "--rules", "perf/rules", "--no-html", code=130)
+    assert "perfdoctor: stopped in the rule acme/slow-add: slow_add.py, line 16" in done.stderr
 
 
 def test_an_id_is_that_of_the_first_folder(tmp_path):
