@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from perfdoctor.cli import rules as command
 from perfdoctor.cli.main import app
 from perfdoctor.report import rule_page
-from perfdoctor.report.words.code_text import folded
+from perfdoctor.report.words.code_text import folded, shown
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.vocabulary import derivations, rulebook
 from perfdoctor.vocabulary.categories import CATEGORIES
@@ -225,3 +225,13 @@ def test_nothing_comes_between_a_continued_line_and_its_end():
 def test_every_lever_names_a_part_that_the_bar_can_show():
     assert {rule.action for rule in REAL.values() if rule.action} <= set(SHRINKS)
     assert set(SHRINKS.values()) <= set(PARTS)
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [("// once:\nf(x);", "cpp"), ("mpirun -n 8 ./program\nls /dev", "bash"), ("f(x)  # // no", "python")],
+)
+def test_code_that_names_no_language_is_called_what_it_is(code, language):
+    (block,) = blocks(code)
+    first, *_ = shown(block, Console(file=io.StringIO()), 80)
+    assert first.plain == f"```{language}"

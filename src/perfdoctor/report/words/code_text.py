@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _SHELLS = ("bash", "console", "sh", "shell")
 #: How a shell command begins, for blocks that do not name their language.
-_COMMAND = regex(r"(?:export|make|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|[A-Z_]+=\S+)(?: |$)")
+_COMMAND = regex(
+    r"(?:export|ls|make|mpirun|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|unset|[A-Z_]+=\S+)(?: |$)"
+)
 _INDENT = "    "
 #: Of the terminal's own colours, those that are readable on dark and on light backgrounds.
 _THEME = ANSISyntaxTheme(
@@ -79,6 +81,8 @@ def _parted(line: str) -> tuple[str, str]:
 
 
 def _language(lines: Sequence[str]) -> str:
+    if any(line.startswith("//") for line in lines):
+        return "cpp"
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return "bash" if code and all(_COMMAND.match(line) for line in code) else "python"
 
