@@ -23,7 +23,10 @@ from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.tables import tables, views
 
+#: What stands for a column without a unit.
+_TYPES = {int: "", float: "", bool: "0 or 1", str: "text"}
 _ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT / "benchmarks"))
 from labels import recordings  # noqa: E402
@@ -62,6 +65,18 @@ def metrics_table() -> str:
         labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
         rows.append(f"| `{PREFIX}{metric.name}{labels}` | {metric.help} |")
     return "\n".join(["| metric | meaning |", "| --- | --- |", *rows])
+
+
+def tables_list() -> str:
+    """A section of each table and view of an export: what it holds, and its columns with units."""
+    parts = []
+    for table in (*tables().values(), *views().values()):
+        parts += ["", f"### {table.name}", "", f"{table.meaning}" + (" *(a view)*" if table.is_view else ""), ""]
+        parts += ["| column | unit | meaning |", "| --- | --- | --- |"]
+        for name, column in table.columns.items():
+            refers = f" Row of `{column.refers}`." if column.refers else ""
+            parts.append(f"| `{name}` | {column.unit or _TYPES[column.kind]} | {column.meaning}{refers} |")
+    return "\n".join(parts[1:])
 
 
 def prices_table() -> str:
@@ -120,6 +135,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     outside = _ROOT / "docs" / "outside.md"
     text = with_part(outside.read_text("utf-8"), "metrics", metrics_table())
     yield outside, with_part(text, "prices", prices_table())
+    of_tables = _ROOT / "docs" / "tables.md"
+    yield of_tables, with_part(of_tables.read_text("utf-8"), "tables", tables_list())
     assistants = _ROOT / "docs" / "assistants.md"
     yield assistants, with_part(assistants.read_text("utf-8"), "tools", tools_table())
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))

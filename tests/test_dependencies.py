@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / "perfdoctor"
 GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
 #: Imported by programs that have the trainer in question.
 OF_TRAINERS = SOURCE / "integrations"
-IMPORTED_AS = {"nvidia-ml-py": "pynvml", "mlflow-skinny": "mlflow"}
+IMPORTED_AS = {"arro3-core": "arro3", "nvidia-ml-py": "pynvml", "mlflow-skinny": "mlflow"}
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 PROJECT = tomllib.loads(PYPROJECT)["project"]

@@ -212,7 +212,20 @@ def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def helps() -> str:
-    commands = ("analyze", "compare", "check", "run", "env", "rules", "explain", "selftest", "history", "mcp")
+    commands = (
+        "analyze",
+        "compare",
+        "check",
+        "run",
+        "env",
+        "rules",
+        "explain",
+        "selftest",
+        "history",
+        "mcp",
+        "export",
+        "query",
+    )
     of_history = ("show", "trend", "pin", "tag", "note", "prune", "merge")
     every = [(command,) for command in commands] + [("history", command) for command in of_history]
     every += [("rules", "new"), ("rules", "check")]

@@ -86,7 +86,10 @@ def test_a_recording_is_never_overwritten(tmp_path):
 def test_without_a_format_it_is_a_usage_error():
     result = run(RECORDING)
     assert result.exit_code == 2
-    assert result.stderr == "perfdoctor: there is no output file\n  → Give one: --perfetto train.pftrace.\n"
+    assert (
+        result.stderr
+        == "perfdoctor: there is no output file\n  → Give one: --perfetto train.pftrace, or --sqlite train.db.\n"
+    )
 
 
 def test_a_missing_folder_is_refused_in_two_lines(tmp_path):

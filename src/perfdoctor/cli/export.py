@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import own_rules_options, report_files, scale_options, selection_options, shared_options
+from perfdoctor.cli import (
+    export_tables,
+    own_rules_options,
+    report_files,
+    scale_options,
+    selection_options,
+    shared_options,
+)
 from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
@@ -27,7 +34,9 @@ Examples:
   perfdoctor export perfdoctor-runs/train --perfetto train.pftrace
   perfdoctor export rank0.json.gz rank1.json.gz --perfetto job.pftrace.gz
   perfdoctor export profile.nsys-rep --perfetto profile.pftrace --steps 3..5
-Open the file at https://ui.perfetto.dev: the page reads it in your browser
+  perfdoctor export perfdoctor-runs/train --sqlite train.db
+  perfdoctor export perfdoctor-runs/train --parquet train-tables
+Open a .pftrace at https://ui.perfetto.dev: the page reads it in your browser
 and sends it nowhere.
 """
 _HEAD_BYTES = 1024
@@ -45,21 +54,39 @@ def export(
     ] = None,
     own_rules: own_rules_options.OwnRules = None,
     config: own_rules_options.Config = None,
+    sqlite: Annotated[
+        Path | None, typer.Option(help="Write all tables into an SQLite database.", metavar="FILE")
+    ] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Write one Parquet file a table here.", metavar="DIR")] = None,
+    arrow: Annotated[
+        Path | None, typer.Option(help="Write an Arrow file: all events, or the one --table.", metavar="FILE")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table; may be repeated. See docs/tables.md.", metavar="NAME")
+    ] = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
     process: selection_options.Process = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Write the merged timeline, with the findings as tracks."""
-    if perfetto is None:
-        raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
+    """Write the merged timeline, for Perfetto or as tables."""
+    outputs = export_tables.Outputs(sqlite, parquet, arrow, tuple(table or ()))
+    outputs.check_asked()
+    if perfetto is None and not outputs:
+        raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace, or --sqlite train.db.")
     part = selection_options.selection(range_, steps)
     asked = Asked(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
-        _check(perfetto, paths)
-        _export(diagnosed(paths, asked, quiet=quiet, verbose=verbose), perfetto, quiet=quiet, verbose=verbose)
-    if not quiet:
+        if perfetto is not None:
+            _check(perfetto, paths)
+        outputs.check_files(paths)
+        examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
+        if perfetto is not None:
+            _export(examination, perfetto, quiet=quiet, verbose=verbose)
+        if outputs:
+            export_tables.export(examination, outputs, quiet=quiet, verbose=verbose)
+    if perfetto is not None and not quiet:
         typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 
 

@@ -64,6 +64,7 @@ COMMANDS = {
     "compare": _Command("compare", cls="SeveralValues"),
     "check": _Command("check"),
     "export": _Command("export"),
+    "query": _Command("query"),
     "view": _Command("view"),
     "history": _Command("history", is_group=True),
     "mcp": _Command("mcp"),

@@ -1,0 +1,7 @@
+"""The timeline as tables: their rows (`contents`, `links`), a database (`database`), files (`files`), SQL (`query`)."""
+
+from __future__ import annotations
+
+from perfdoctor.export.tables.query import Answer, query
+
+__all__ = ["Answer", "query"]

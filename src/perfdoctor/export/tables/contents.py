@@ -1,0 +1,310 @@
+"""What do the tables hold? Each column of each table as numpy or text, made when it is asked for.
+
+Numbers that were not recorded are UNKNOWN, NaN or "", as in the timeline: `is_missing` says which ones become NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor import __version__
+from perfdoctor.export.tables import links
+from perfdoctor.metrics.accounting.prepare import step_stats
+from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.model.device_work import SIGNALS as WORK
+from perfdoctor.model.device_work import launching_calls
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice
+from perfdoctor.vocabulary.names.kernels import family
+from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
+from perfdoctor.vocabulary.signals import SIGNALS
+from perfdoctor.vocabulary.tables import RENAMED, Table, tables, views
+
+#: Of the tables' names, columns and units. Raised where one is renamed.
+FORMAT = 1
+
+#: The columns of one table by name.
+Columns = Mapping[str, Callable[[], Column]]
+
+#: Columns in which a negative number is one, and not UNKNOWN.
+_MAY_BE_NEGATIVE = ("start_ns", "end_ns", "duration_ns", "first_start_ns")
+
+
+def is_missing(table: Table, name: str, column: npt.NDArray[Any]) -> Mask | None:
+    """One bool a row of a number column: is it NULL? None where none is."""
+    kind = table.columns[name].kind
+    if kind is bool or name in _MAY_BE_NEGATIVE or (table.signal == "memory_changes" and name == "bytes"):
+        return None
+    missing: Mask = np.isnan(column) if kind is float else column == UNKNOWN
+    return missing if missing.any() else None
+
+
+class Contents:
+    """The tables of one recording. `diagnosis`: what findings come from, asked for when a table needs it."""
+
+    def __init__(self, run: Run, diagnosis: Callable[[], Diagnosis]) -> None:
+        self.run = run
+        self.timeline = run.timeline
+        self._diagnosis = diagnosis
+        self._made: dict[str, Columns] = {}
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        return self._diagnosis()
+
+    def columns(self, table: str) -> Columns:
+        """By name; each is made when it is called."""
+        if table not in self._made:
+            signal = tables()[table].signal
+            self._made[table] = self._of_signal(signal) if signal else getattr(self, f"_{table}")()
+        return self._made[table]
+
+    def row_count(self, table: str) -> int:
+        return len(self.columns(table)["id"]())
+
+    # --- signals ---
+
+    def _of_signal(self, signal: str) -> Columns:
+        frame = self.timeline[signal]
+        rows = np.arange(len(frame))
+        if signal == "nccl_facts":  # values of environment variables stay where they are
+            rows = np.flatnonzero(~frame.name.equals("environment"))
+            frame = frame.take(rows)
+        found: dict[str, Callable[[], Column]] = {"id": lambda: rows, "duration_ns": lambda: frame.duration_ns}
+        for name in SIGNALS[signal].columns:
+            found[RENAMED.get(name, name)] = partial(frame.columns.__getitem__, name)
+        return {**found, **self._derived(signal, frame)}
+
+    def _derived(self, signal: str, frame: Frame) -> Columns:
+        timeline = self.timeline
+        found: dict[str, Callable[[], Column]] = {}
+        if signal in WORK:
+            found["launch_id"] = partial(launching_calls, timeline, signal)
+            found["step_id"] = partial(self._steps_rows.of_device, frame)
+        if signal == "kernels":
+            found["family"] = partial(frame.name.mapped, family)
+        if signal in ("ops", "ranges", "functions"):
+            found["parent_id"] = partial(links.parents, timeline, signal)
+        if signal in ("calls", "ops"):
+            found["range_id"] = partial(links.around, timeline, signal, "ranges")
+        if signal == "calls":
+            found["op_id"] = partial(links.around, timeline, "calls", "ops")
+        if signal == "ops":
+            found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._steps_rows)
+        return found
+
+    # --- what follows from several signals ---
+
+    @cached_property
+    def _steps_rows(self) -> links.StepRows:
+        return links.StepRows(self.run.places)
+
+    @cached_property
+    def _launching(self) -> links.Launching:
+        return links.launching(self.timeline, self._steps_rows)
+
+    def _launches(self) -> Columns:
+        timeline, found = self.timeline, self._launching
+        calls = timeline.calls.take(found.calls)
+        return {
+            "id": lambda: found.calls,
+            **{name: partial(calls.columns.__getitem__, name) for name in SIGNALS["calls"].columns},
+            "duration_ns": lambda: calls.duration_ns,
+            "op_id": lambda: links.around(timeline, "calls", "ops")[found.calls],
+            "range_id": lambda: links.around(timeline, "calls", "ranges")[found.calls],
+            "step_id": lambda: found.step,
+            "work_count": lambda: found.work_count,
+            "first_start_ns": lambda: found.first_start_ns,
+        }
+
+    def _steps(self) -> Columns:
+        return _of_rows("steps", (row for place in self.run.places for row in _steps_of(place)))
+
+    def _idle(self) -> Columns:
+        return self._pieces("cause", lambda place: place.idle_causes)
+
+    def _exposed(self) -> Columns:
+        return self._pieces(
+            "kind", lambda place: {"communication": place.exposed_communication, "copy": place.exposed_copies}
+        )
+
+    def _pieces(self, word: str, of: Callable[[Place], Mapping[str, Any]]) -> Columns:
+        """The pieces of time of each place under a word, by their starts."""
+        whose: list[tuple[int, int, str]] = []
+        times: list[tuple[Ints, Ints, Ints]] = []
+        for place, first in zip(self.run.places, self._steps_rows.firsts.tolist(), strict=False):
+            for name, pieces in of(place).items():
+                step = links.step_at(place, pieces.starts)
+                times.append((pieces.starts, pieces.ends, np.where(step == UNKNOWN, UNKNOWN, step + first)))
+                whose.append((place.rank, _device(place), name))
+        none = np.empty(0, np.int64)
+        start, end, number = (np.concatenate([none, *(each[at] for each in times)]) for at in range(3))
+        order = np.argsort(start, kind="stable")
+        of_row = np.repeat(np.arange(len(whose)), [each[0].size for each in times])[order]
+        rank, device = (np.array([each[at] for each in whose], np.int64)[of_row] for at in range(2))
+        word_of_row = Text(of_row.astype(np.int32), [name for _, _, name in whose])
+        return _given({
+            "id": np.arange(start.size), "rank": rank, "device": device, "start_ns": start[order], "end_ns": end[order],
+            "duration_ns": (end - start)[order], word: word_of_row, "step_id": number[order],
+        })  # fmt: skip
+
+    def _parts(self) -> Columns:
+        def rows() -> Iterator[Sequence[object]]:
+            for place in self.run.places:
+                without_gpu = place.device is None
+                for part, pieces in place.parts.items():
+                    ns = pieces.total_ns
+                    label = PARTS[part].labels(without_gpu=without_gpu)[0]
+                    yield (
+                        place.rank, _device(place), part, label, part in IDLE_PARTS, ns, place.per_step(ns),
+                        place.share(ns),
+                    )  # fmt: skip
+
+        return _of_rows("parts", rows())
+
+    def _findings(self) -> Columns:
+        flat = list(_flat(self.diagnosis.findings, UNKNOWN))
+        numbers = {id(advice): number for number, (advice, _) in enumerate(flat, start=1)}
+        rows = [
+            (
+                number, advice.rule, advice.title, advice.summary, advice.category, advice.confidence,
+                advice.saving_ns_per_step.low, advice.saving_ns_per_step.likely, advice.saving_ns_per_step.high,
+                *advice.speedup, UNKNOWN if cause is UNKNOWN else numbers[id(cause)],
+            )
+            for number, (advice, cause) in enumerate(flat, start=1)
+        ]  # fmt: skip
+        return _of_rows("findings", rows, numbered=True)
+
+    def _outcomes(self) -> Columns:
+        return _of_rows(
+            "outcomes", ((each.rule, each.status, ", ".join(each.missing)) for each in self.diagnosis.outcomes)
+        )
+
+    # --- about the recording ---
+
+    def _processes(self) -> Columns:
+        found: dict[tuple[int, int], tuple[int, int, int]] = {}
+        for frame in self.timeline.frames.values():
+            if "process" in frame.columns and len(frame):
+                for key, start, end, count in _by_process(frame):
+                    first, last, rows = found.get(key, (start, end, 0))
+                    found[key] = min(first, start), max(last, end), rows + count
+        return _of_rows("processes", ((*key, *found[key]) for key in sorted(found) if key[1] != UNKNOWN))
+
+    def _threads(self) -> Columns:
+        return _of_rows("threads", ((*key, name) for key, name in sorted(self.timeline.thread_names.items())))
+
+    def _devices(self) -> Columns:
+        return _of_rows(
+            "devices",
+            (
+                (
+                    each.rank, each.device, each.name, each.sm_count or UNKNOWN,
+                    10 * each.compute_capability[0] + each.compute_capability[1] or UNKNOWN,
+                    each.memory_bytes or UNKNOWN, each.memory_bytes_per_second or UNKNOWN,
+                )
+                for each in self.timeline.devices
+            ),
+        )  # fmt: skip
+
+    def _sources(self) -> Columns:
+        return _of_rows(
+            "sources",
+            (
+                (each.kind, each.file, each.tool_version, ", ".join(map(str, each.ranks)), each.cut_off)
+                for each in self.timeline.sources
+            ),
+        )
+
+    def _signals(self) -> Columns:
+        recorded = self.timeline.recorded
+        return _of_rows(
+            "signals", ((name, each.label, name in recorded, self.row_count(name)) for name, each in SIGNALS.items())
+        )
+
+    def _notes(self) -> Columns:
+        return _of_rows("notes", ((note,) for note in self.timeline.notes))
+
+    def _meta(self) -> Columns:
+        run, timeline, stats = self.run, self.timeline, step_stats(self.run)
+        rows = [
+            ("format", FORMAT, "", "Version of these tables: their names, columns and units."),
+            ("perfdoctor", __version__, "", "Version of perfdoctor that wrote them."),
+            ("time_unit", "ns", "", "Unit of every time."),
+            ("epoch_ns", timeline.epoch_ns, "ns", "When time 0 was, since 1970 in UTC."),
+            ("world_size", timeline.world_size or None, "", "Ranks of the job; more than there are rows of, perhaps."),
+            ("ranks", ", ".join(map(str, timeline.ranks)), "", "Ranks in these tables."),
+            ("steps_found_by", stats.found_by, "", "How steps were found."),
+            ("steps_used", stats.used, "", "Steps that were analysed, of each device."),
+            ("step_ns", run.step_ns if run.per_step else None, "ns", "The mean step that was analysed."),
+            ("window_ns", sum(place.window_ns for place in run.places), "ns", "All that was analysed, of all devices."),
+        ]
+        known = (row for row in rows if row[1] not in (None, ""))
+        return _of_rows("meta", ((key, str(value), unit, meaning) for key, value, unit, meaning in known))
+
+    def _columns(self) -> Columns:
+        words = {int: "integer", float: "float", bool: "boolean", str: "text"}
+        return _of_rows(
+            "columns",
+            (
+                (table.name, name, words[column.kind], column.unit, column.meaning)
+                for table in (*tables().values(), *views().values())
+                for name, column in table.columns.items()
+            ),
+        )
+
+
+def _device(place: Place) -> int:
+    return UNKNOWN if place.device is None else place.device
+
+
+def _steps_of(place: Place) -> Iterator[Sequence[object]]:
+    """One row a step: the parts of those that were analysed."""
+    steps, starts, ends = place.steps, place.steps.bounds[:-1], links.step_ends(place)
+    work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}
+    parts = [pieces.overlap_ns(starts, ends) for pieces in (*work.values(), place.idle)]
+    for number in range(starts.size):
+        is_used = steps.first <= number < steps.last
+        yield (
+            place.rank, _device(place), number + 1, int(starts[number]), int(ends[number]),
+            int(ends[number] - starts[number]), is_used, steps.found_by, steps.confidence,
+            *(int(part[number]) if is_used else UNKNOWN for part in parts),
+        )  # fmt: skip
+
+
+def _flat(findings: Sequence[Advice], cause: Advice | int) -> Iterator[tuple[Advice, Any]]:
+    for advice in findings:
+        yield advice, cause
+        yield from _flat(advice.symptoms, advice)
+
+
+def _by_process(frame: Frame) -> Iterator[tuple[tuple[int, int], int, int, int]]:
+    """Each rank and process with its first start, its last end, and its rows."""
+    rank, process = frame["rank"], frame["process"]
+    for one in np.unique(rank).tolist():
+        for pid in np.unique(process[rank == one]).tolist():
+            own = (rank == one) & (process == pid)
+            yield (one, pid), int(frame.start_ns[own].min()), int(frame.end_ns[own].max()), int(own.sum())
+
+
+def _of_rows(table: str, rows: Any, *, numbered: bool = False) -> Columns:
+    """A small table's columns from its rows, which have an id unless they are to be numbered from 0."""
+    numbers = {int: np.int64, float: np.float64, bool: np.bool_}
+    listed = [tuple(row) if numbered else (number, *row) for number, row in enumerate(rows)]
+    columns: dict[str, Column] = {}
+    for place, (name, column) in enumerate(tables()[table].columns.items()):
+        values = [row[place] for row in listed]
+        columns[name] = Text.of(values) if column.kind is str else np.array(values, numbers[column.kind])
+    return _given(columns)
+
+
+def _given(columns: Mapping[str, Column]) -> Columns:
+    return {name: partial(columns.__getitem__, name) for name in columns}

@@ -1,0 +1,128 @@
+"""Which row belongs to which other one? Ids of the call, op, range and step of each row.
+
+An id is a row of the timeline's frame, or of the table of steps; UNKNOWN stands where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfdoctor.late import dataclass
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.columns import UNKNOWN, Ints, occurring
+from perfdoctor.model.device_work import SIGNALS as WORK
+from perfdoctor.model.device_work import launching_calls
+from perfdoctor.model.host_rows import nested_rows
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame, Timeline
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@once_per_timeline
+def parents(timeline: Timeline, signal: str) -> Ints:
+    """For each row of the signal the row of the same signal that is around it on its thread."""
+    found = np.full(len(timeline[signal]), UNKNOWN, np.int64)
+    for rank in occurring(timeline[signal]["rank"]):
+        rows = nested_rows(timeline, rank, signal)
+        inner = rows.parent != UNKNOWN
+        found[rows.numbers[inner]] = rows.numbers[rows.parent[inner]]
+    return found
+
+
+@once_per_timeline
+def around(timeline: Timeline, signal: str, outer: str) -> Ints:
+    """For each row of the signal the innermost row of another one in which it began, on its thread."""
+    frame = timeline[signal]
+    found = np.full(len(frame), UNKNOWN, np.int64)
+    for rank in occurring(frame["rank"]):
+        own = np.flatnonzero(frame["rank"] == rank)
+        rows = nested_rows(timeline, rank, outer)
+        inner = rows.innermost(frame.start_ns[own], frame["process"][own], frame["thread"][own])
+        known = inner != UNKNOWN
+        found[own[known]] = rows.numbers[inner[known]]
+    return found
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """The rows of the table of steps: of one place after the other. `firsts`: the first row of each place."""
+
+    places: Sequence[Place]
+
+    @property
+    def firsts(self) -> Ints:
+        return np.cumsum([0, *(max(place.steps.bounds.size - 1, 0) for place in self.places)])
+
+    def of_device(self, frame: Frame) -> Ints:
+        """For each row of device work the step in whose time it began."""
+        found = np.full(len(frame), UNKNOWN, np.int64)
+        for place, first in zip(self.places, self.firsts.tolist(), strict=False):
+            if place.device is not None:
+                own = np.flatnonzero((frame["rank"] == place.rank) & (frame["device"] == place.device))
+                found[own] = _numbered(step_at(place, frame.start_ns[own]), first)
+        return found
+
+    def of_thread(self, frame: Frame) -> Ints:
+        """The same for rows of the host, on a run without a GPU, where steps are the host's."""
+        found = np.full(len(frame), UNKNOWN, np.int64)
+        for place, first in zip(self.places, self.firsts.tolist(), strict=False):
+            if place.device is None:
+                own = np.flatnonzero(frame["rank"] == place.rank)
+                found[own] = _numbered(step_at(place, frame.start_ns[own]), first)
+        return found
+
+
+def step_ends(place: Place) -> Ints:
+    """When each step of a place ended."""
+    steps = place.steps
+    return steps.bounds[1:] if steps.lengths_ns is None else steps.bounds[:-1] + steps.lengths_ns
+
+
+def step_at(place: Place, at_ns: Ints) -> Ints:
+    """In which step of the place, counted from 0, was each instant? UNKNOWN: in none."""
+    ends = step_ends(place)
+    if not ends.size:
+        return np.full(at_ns.size, UNKNOWN, np.int64)
+    step = np.searchsorted(place.steps.bounds[:-1], at_ns, side="right") - 1
+    inside = (step >= 0) & (at_ns < ends[np.maximum(step, 0)])
+    return np.where(inside, step, UNKNOWN)
+
+
+def _numbered(step: Ints, first: int) -> Ints:
+    return np.where(step == UNKNOWN, UNKNOWN, step + first)
+
+
+@dataclass(frozen=True)
+class Launching:
+    """The calls that launched device work: their rows, how much each launched, when its first work began, and where."""
+
+    calls: Ints
+    work_count: Ints
+    first_start_ns: Ints
+    step: Ints
+
+
+def launching(timeline: Timeline, steps: StepRows) -> Launching:
+    call = np.concatenate([launching_calls(timeline, signal) for signal in WORK])
+    start = np.concatenate([timeline[signal].start_ns for signal in WORK])
+    step = np.concatenate([steps.of_device(timeline[signal]) for signal in WORK])
+    known = np.flatnonzero(call != UNKNOWN)
+    order = known[np.lexsort((start[known], call[known]))]
+    calls, first, count = np.unique(call[order], return_index=True, return_counts=True)
+    return Launching(calls, count, start[order][first], step[order][first])
+
+
+def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepRows) -> Ints:
+    """For each op the step of the first work launched inside of it; without a GPU the step in which it began."""
+    found = np.full(len(timeline.ops), _NEVER)
+    op = around(timeline, "calls", "ops")[launched.calls]
+    known = (op != UNKNOWN) & (launched.step != UNKNOWN)
+    np.minimum.at(found, op[known], launched.step[known])
+    for rank in occurring(timeline.ops["rank"]):
+        rows = nested_rows(timeline, rank, "ops")
+        for level in reversed(rows.levels[1:]):
+            np.minimum.at(found, rows.numbers[rows.parent[level]], found[rows.numbers[level]])
+    return np.where(found == _NEVER, steps.of_thread(timeline.ops), found)

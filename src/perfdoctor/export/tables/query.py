@@ -1,0 +1,179 @@
+"""What does a recording answer to a question in SQL? Read only, and within limits of time and memory.
+
+A recording's tables are written to a file of their own in the temporary folder: only those that the question names, and
+of them only the columns that it names. The file, or an exported database, is then opened so that SQLite itself refuses
+to write (mode=ro), and every statement is refused that is not a question: it may read and compute, nothing else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from perfdoctor.diagnosis.records import Examination
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.export.tables import database
+from perfdoctor.export.tables.batches import Texts
+from perfdoctor.export.tables.contents import Contents
+from perfdoctor.model.run import Run
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.vocabulary.tables import Table, tables, views
+
+#: How many rows an answer has, and how long it may take, unless it is said.
+LIMIT, SECONDS = 1_000, 60.0
+#: Of SQLite's memory in this process, and of all texts of an answer. Sorting goes to temporary files before.
+_HEAP_BYTES, _ANSWER_BYTES = 1 << 30, 64 << 20
+#: Of one text or blob, of the question, and of a LIKE pattern, whose cost may grow with its square.
+_TEXT_BYTES, _SQL_BYTES, _PATTERN_BYTES = 16 << 20, 100_000, 1_000
+#: So many instructions of SQLite take about a millisecond; then the time is looked at.
+_INSTRUCTIONS = 20_000
+
+#: What a question may do: read, compute, recurse. All other actions are refused.
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
+
+
+class Answer(NamedTuple):
+    """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    is_cut: bool
+
+
+def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> Answer:
+    """What SELECT, WITH or VALUES give on the tables of docs/tables.md.
+
+    `of`: a prepared run, an examination (then findings are those that it has, else all rules are asked where the
+    question names findings), or a database that `perfdoctor export --sqlite` wrote. Raises PerfdoctorError where the
+    question is not understood, is no question, or takes too long.
+    """
+    if isinstance(of, Path):
+        return _asked(of, sql, limit, seconds)
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
+        file = Path(folder) / "tables.db"
+        database.create(file)
+        wanted = _named(file, sql)
+        database.fill(file, _contents(of), wanted, Texts())
+        return _asked(file, sql, limit, seconds)
+
+
+def _contents(of: Run | Examination) -> Contents:
+    if isinstance(of, Examination):
+        return Contents(of.run, lambda: of.diagnosis)
+    return Contents(of, lambda: _diagnosed(of))
+
+
+def _diagnosed(run: Run) -> Diagnosis:
+    from perfdoctor.diagnosis.engine import examine  # noqa: PLC0415 few questions are about findings
+    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
+
+    return examine(run, list(load_rules().values())).diagnosis
+
+
+def _named(file: Path, sql: str) -> dict[str, set[str]]:
+    """The tables that the question reads, each with the columns that it names, also through views."""
+    bases = {database.base(table): table for table in tables().values()}
+    found: dict[str, set[str]] = {}
+
+    def note(action: int, table: str | None, column: str | None, _: str | None, inside: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and table in bases:
+            named = found.setdefault(bases[table].name, set())
+            # A view reads all columns of its base table when it is prepared: what counts is who reads the view.
+            if column and inside != bases[table].name:
+                named.update(_documented(bases[table], column))
+        elif action == sqlite3.SQLITE_READ and table in tables() and column:
+            found.setdefault(str(table), set()).add(column)
+        return _judged(action, column)
+
+    with closing(_connected(file)) as connection, _explained(0):
+        connection.set_authorizer(note)
+        connection.execute(f"EXPLAIN {sql}" if not sql.lstrip().lower().startswith("explain") else sql)
+    return found
+
+
+def _documented(table: Table, stored: str) -> list[str]:
+    return [name for name in table.columns if database.stored(table, name) == stored]
+
+
+def _judged(action: int, name: str | None) -> int:
+    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and str(name).lower() in _REFUSED_FUNCTIONS):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _asked(file: Path, sql: str, limit: int, seconds: float) -> Answer:
+    with closing(_connected(file)) as connection, _explained(seconds):
+        connection.set_authorizer(lambda action, _, column, *__: _judged(action, column))
+        until = time.monotonic() + seconds
+        connection.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+        cursor = connection.execute(sql)
+        if cursor.description is None:
+            raise PerfdoctorError("that is no question", do="Begin with SELECT or WITH.")
+        columns = tuple(column[0] for column in cursor.description)
+        rows, is_cut = _fetched(cursor, limit)
+    return Answer(columns, rows, is_cut)
+
+
+def _fetched(cursor: sqlite3.Cursor, limit: int) -> tuple[list[tuple[Any, ...]], bool]:
+    """The first rows, and whether there are more."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in cursor:
+        if len(rows) == limit:
+            return rows, True
+        size += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+        if size > _ANSWER_BYTES:
+            raise PerfdoctorError(
+                f"the texts of the answer are longer than {_ANSWER_BYTES >> 20} MiB",
+                do="Ask for fewer rows or columns.",
+            )
+        rows.append(row)
+    return rows, False
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    """The database, which cannot be written to through this connection."""
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQL_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _PATTERN_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    # Views of a foreign file may call no function that is not safe.
+    for pragma in ("query_only = 1", "trusted_schema = 0", "cell_size_check = 1", f"hard_heap_limit = {_HEAP_BYTES}"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+@contextmanager
+def _explained(seconds: float) -> Iterator[None]:
+    """What SQLite says becomes a PerfdoctorError."""
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        text = str(error).lower()
+        if "interrupted" in text:
+            raise PerfdoctorError(
+                f"the question takes longer than {seconds:g} s", do="Ask for less, or give it more time: --seconds."
+            ) from error
+        if "not authorized" in text or "prohibited" in text or "readonly" in text or "one statement" in text:
+            raise PerfdoctorError(
+                f"the database is only read: {error}", do="Ask one question that begins with SELECT or WITH."
+            ) from error
+        if "no such table" in text or "no such column" in text:
+            names = ", ".join((*tables(), *views()))
+            raise PerfdoctorError(f"{error}", do=f"There are: {names}. Columns are in the table columns.") from error
+        raise PerfdoctorError(
+            f"the question cannot be answered: {error}", do="See docs/tables.md for an example."
+        ) from error
+    except MemoryError as error:
+        raise PerfdoctorError(
+            f"the question needs more than {_HEAP_BYTES >> 30} GiB of memory", do="Ask for fewer rows or columns."
+        ) from error
