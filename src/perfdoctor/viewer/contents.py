@@ -11,6 +11,7 @@ import shlex
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import PurePosixPath
 from typing import IO, Any, BinaryIO, Literal, cast
@@ -172,7 +173,7 @@ class Folder:
     def _read(self, file: File) -> Report:
         page = b""
         if file.bytes <= _LARGEST_REPORT:
-            with self.root.open(file.path) as stream:
+            with suppress(OSError), self.root.open(file.path) as stream:  # it was there a moment ago
                 page = stream.read(_LARGEST_REPORT)
         title = _TITLE.search(page[:_HEAD])
         verdict = html.unescape(title[1].decode("utf-8", "replace")) if title else file.path.name

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -90,7 +91,9 @@ class Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that closes its tab is no error."""
+        """A browser that closes its tab is no error; all else is a defect of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 def serving(folder: Path, port: int | None) -> Server:
