@@ -87,6 +87,7 @@ def paths(root: Path, outside: Path) -> list[object]:
 
 OF_PATHS: dict[str, dict[str, object]] = {
     "analyze": {}, "findings": {}, "kernels": {}, "timeline_slice": {}, "what_if": {"changes": "input-wait"},
+    "query": {"sql": "SELECT 1"},
 }  # fmt: skip
 LIMITS = [-1, 0, 201, 10**9, 10**30, "5", 1.5, True, None, [], {}]
 CURSORS = ["-1", "x", "", "9" * 50, 5, None, "0x1", "1.0", "٣", "1 ", "1;"]

@@ -90,6 +90,12 @@ TOOLS: Mapping[str, Tool] = {
         + IS_DATA,
         arguments.TimelineSlice,
     ),
+    "query": Tool(
+        "Ask in SQL",
+        "One read-only statement of SQL on the recording's tables in SQLite: kernels, copies, collectives, calls, ops, "
+        "ranges, steps, idle, launches, findings … The table `columns` lists all of them, with units." + IS_DATA,
+        arguments.Query,
+    ),
     "history": Tool(
         "Earlier runs",
         "Runs stored in the history below the root, newest first; with `run` all of one, with `metric` how a number "
