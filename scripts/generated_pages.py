@@ -296,6 +296,7 @@ def _types() -> Iterator[str]:
 def _signals() -> Iterator[str]:
     """The columns of every frame of a timeline."""
     yield "The frames of a Timeline, each with its columns. `_ns` is nanoseconds, `_bytes` bytes, `_share` 0 to 1."
+    yield "\n[What each column means](tables.md): the tables of an export have the same names, and the row as `id`."
     yield "\n| signal | what | columns |\n| --- | --- | --- |"
     for name, signal in SIGNALS.items():
         columns = ", ".join(f"`{column}` {_TYPES[kind]}" for column, kind in signal.columns.items())
