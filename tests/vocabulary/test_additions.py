@@ -54,7 +54,7 @@ action = "swapping"
 summary = "{{lost_ms:.1f}} ms of a {{step_ms:.1f}} ms step pass while memory is swapped."
 why = "While memory is swapped, nothing is launched and the GPU is idle."
 not_a_problem_when = "The recorded steps are the first of the run."
-references = ["https://docs.pytorch.org/docs/stable/profiler.html"]
+references = ["https://docs.kernel.org/admin-guide/mm/concepts.html"]
 
 [thresholds.min_share_of_step]
 value = 0.03
