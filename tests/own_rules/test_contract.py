@@ -14,10 +14,12 @@ from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
+from perfdoctor.detectors import RuleError
+from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.own_rules import contract, document_contract, recordings
-from perfdoctor.own_rules.tried import found_in
-from perfdoctor.rule_testing import draw, findings
+from perfdoctor.own_rules.tried import found_in, tried
+from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.own_rules import all_rules
 from perfdoctor.vocabulary.rulebook import load_rules, rule_files
@@ -150,6 +152,9 @@ BROKEN_DOCUMENTS = {
     "a formula of more than arithmetic": (DOCUMENT.replace('high = "{kernels_ms}"', "high = \"__import__('os').getpid() × {kernels_ms}\""), "is no plain arithmetic"),
     "a title that is no verb": (DOCUMENT.replace('"Add less"', '"Adding less"'), "begins with a verb"),
     "code that is none": (DOCUMENT.replace("x = y", "x = = y"), "is no Python"),
+    "work without an action": (DOCUMENT.replace('action = "kernels"', ""), 'the document has no action = "kernels"'),
+    "two faults at once": (DOCUMENT.replace('"kernels"\nsince', '"colour"\nsince').replace('"minutes"', '"weeks"'), "slow-add.toml: the effort of a fix is"),
+    "a formula of a name that is none": (DOCUMENT.replace('low = "{saved_share_low}', 'low = "{saved_shares_low}'), "names saved_shares_low"),
     "no code": (DOCUMENT.replace("x = y", ""), "has no code to paste"),
     "a fix that fits nobody": (DOCUMENT.replace('effort = "minutes"', 'effort = "minutes"\nwhen = ["compiled"]'), "no fix is left"),
     "a cause that is no rule": (DOCUMENT.replace("[thresholds.min", 'symptom_of = ["input-waits"]\n[thresholds.min', 1), "symptom_of names input-waits"),
@@ -172,6 +177,16 @@ BROKEN_DETECTORS = {
     ),
     "a confidence without doubt": (DETECTOR.replace('"high"', '"low"'), "no `doubt` says why"),
     "more than the step": (DETECTOR.replace(".of(found.ns)", ".of(found.ns * 1000)"), "it is in ns a step"),
+    "an action on all kernels for a finding about some": (
+        DETECTOR.replace("import of_kernels", "import Finding, of_kernels").replace("found.finding(", "Finding(")
+        .replace("saving=", "saving_ns_per_step="),
+        "a replay shortens all kernels, 11.2 ms a step",
+    ),
+    "work of another signal": (
+        DETECTOR.replace("import of_kernels", "import Finding, of_kernels").replace("found.finding(", "Finding(")
+        .replace("saving=", "work={place.rank_and_device: place.copies.start_ns > 0 for place in run.places}, saving_ns_per_step="),
+        "is one bool for each of the place's kernels",
+    ),
     "writing": (DETECTOR.replace(BEGIN, "    run.timeline.kernels.end_ns.sort()\n" + BEGIN), "read-only"),
 }  # fmt: skip
 BROKEN_TESTS = {
@@ -203,6 +218,46 @@ def test_a_recording_that_lacks_what_the_rule_needs_is_said_to_its_author(tmp_pa
     folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', '["kernels", "steps"]'))
     with pytest.raises(PerfdoctorError, match="the recording has no steps"):
         findings(folder / "slow-add.toml", draw(kernels="ee"))
+
+
+def test_a_signal_that_is_read_and_not_needed_is_noted(tmp_path):
+    reading = DETECTOR.replace(BEGIN, "    if len(run.timeline.ops) or run.timeline['calls']:\n        pass\n" + BEGIN)
+    folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', '["calls", "places"]'), reading)
+    known = all_rules([str(folder)])
+    (noted,) = contract.check(known["acme/slow-add"], known).notes
+    assert noted.startswith("slow_add.py: line 16: it reads ops, which needs has not")
+
+
+def test_a_test_that_fails_is_one_line_where_lines_are_asked_for(tmp_path):
+    folder_with(tmp_path, test=TEST.replace("49 < ", "51 < "))
+    (line,) = run("check", "rules", "--quiet", code=3).stdout.splitlines()
+    assert line == "rules/test_slow_add.py: it fails: test_it_finds_adds - assert 51 < 50.0"
+
+
+def test_a_sentence_that_names_what_a_finding_has_not_is_said_as_in_a_report(tmp_path):
+    folder = folder_with(tmp_path, DOCUMENT.replace("{kernels_ms:.1f}", "{kernel_ms:.1f}"))
+    with pytest.raises(RuleError, match=r"slow-add\.toml: a sentence names kernel_ms, which the finding has not"):
+        findings(folder / "slow-add.toml", draw_steps(kernels="####eeee"))
+
+
+@pytest.mark.parametrize(("lanes", "said"), [
+    ({"kernels": "#c"}, "no kernel letter 'c': name it in kernel_names="),
+    ({"nccl": "z"}, "no nccl letter 'z': take one of = -"),
+    ({"copies": "z"}, "no copies letter 'z'"),
+    ({"host": ["z"]}, "no host letter 'z': name it in legend="),
+])  # fmt: skip
+def test_a_letter_that_means_nothing_is_named(lanes, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        draw(**lanes)
+
+
+def test_a_saving_ends_at_what_its_author_states(tmp_path):
+    """Measured savings are those of our rules: around the likely one of another they widen no range beyond its high."""
+    folder = folder_with(tmp_path, DOCUMENT.replace('action = "kernels"', "").replace("value = 0.5", "value = 0.9"))
+    found = tried(all_rules([str(folder)])["acme/slow-add"], draw_steps(kernels="####eeee"))
+    (advice,) = found.advice
+    assert 0.9 * spread_of("kernels").high > 1
+    assert advice.saving_ns_per_step.high == found.findings[0].saving_ns_per_step.high == 4_000_000
 
 
 def test_a_slow_rule_is_named(tmp_path, monkeypatch):

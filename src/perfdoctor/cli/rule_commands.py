@@ -142,7 +142,8 @@ def _print(checked: Checked, *, quiet: bool) -> None:
     if not quiet:
         typer.echo(f"{'ok ' if not checked.problems else 'no '} {checked.rule.id}  {_summary(checked)}")
     for problem in checked.problems:
-        typer.echo(clean_block(f"{_place(checked.rule)}{problem}" if quiet else f"    {problem}"))
+        of_one_line = problem.splitlines()[0]
+        typer.echo(clean_block(f"{_place(checked.rule)}{of_one_line}" if quiet else f"    {problem}"))
     for note in () if quiet else checked.notes:
         typer.echo(f"    {note}")
 

@@ -14,6 +14,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows, Span, Value
 from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
 from perfdoctor.vocabulary.derivations import SOURCES
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -34,7 +35,7 @@ def checked(rule: Rule, finding: object, run: Run) -> Finding:
     if finding.situation and finding.situation not in _situations(rule):
         raise ValueError(f"its document knows no situation {finding.situation!r}")
     _check_sources(finding)
-    _check_work(finding, run)
+    _check_work(finding, run, rule.action)
     return replace(
         finding,
         saving_ns_per_step=_saving(finding.saving_ns_per_step, run),
@@ -122,16 +123,18 @@ def _rows(table: Rows) -> Rows:
     return Rows(_text(table.label), tuple(map(_text, columns)), units, kept)
 
 
-def _check_work(finding: Finding, run: Run) -> None:
-    """One bool a row of a frame of the place, by its rank and device."""
+def _check_work(finding: Finding, run: Run, action: str) -> None:
+    """One bool a row of a frame of the place, by its rank and device: of that on which the rule's action acts."""
+    signals = WORK_SIGNALS.get(action, _SIGNALS)
     places = {place.rank_and_device: place for place in run.places}
     for of_place in (finding.work, finding.changes):
         if unknown := [key for key in of_place if key not in places]:
             raise ValueError(f"it names work of {_shown(unknown[0])}, which is no (rank, device) of the run")
     for key, mask in finding.work.items():
-        known = {len(getattr(places[key], signal)) for signal in _SIGNALS}
+        sizes = [len(getattr(places[key], signal)) for signal in signals]
+        known = {*sizes, sum(sizes)} if action == "fused" else set(sizes)
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.ndim != 1 or mask.size not in known:
-            raise ValueError(f"work of {key} is one bool for each of the place's kernels, copies or collectives")
+            raise ValueError(f"work of {key} is one bool for each of the place's {' or '.join(signals)}")
     if finding.waits is not None:
         raise ValueError("waits is for rules of perfdoctor")
     if not isinstance(finding.thread_time, Mapping):

@@ -251,13 +251,14 @@ def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     try:
         findings = list(detector(rule)(run, rule.at))
         for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's
-            _check_sentence(rule, finding, run)
+            check_sentence(rule, finding, run)
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=str(error) if isinstance(error, RuleError) else _said(error)), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
 
 
-def _check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
+def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
+    """Has the finding what the rule's sentence names? Raises RuleError, or what a sentence of ours raises."""
     try:
         summary(rule, finding, run)
     except Exception as error:

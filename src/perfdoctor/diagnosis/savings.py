@@ -52,7 +52,8 @@ class PredictedSaving:
     `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
     longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
     from the likely ones; None: not known. `about_ns`: the time of a device's step that the fix is about, beyond which
-    no spread goes; None without a GPU: measured there, what runs behind a pause gets shorter as well (docs/savings.md).
+    no spread goes, of a rule that is not ours the high end that it states; None without a GPU: measured there, what
+    runs behind a pause gets shorter as well (docs/savings.md).
     """
 
     expected: Saving
@@ -173,13 +174,20 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         most_real_share(rule, finding, run),
         added_host_ns=added_ns,
         spread=spread_of(rule.category),
-        about_ns=affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None,
+        about_ns=_about_ns(rule, finding, run),
     )
     if not any(added_ns) or not finding.saving_ns_per_step.likely:
         return saving
     longer_ns = [replay.longer_ns(fix, case) if replay and fix else saving.longer_ns(case) for case in (0, 1)]
     lost = saving.ns.likely < rule.at.get("min_share_of_step", 0) * run.step_ns
     return replace(saving, limited_by_host=longer_ns[1] > saving.noise_ns or (lost and longer_ns[0] > saving.noise_ns))
+
+
+def _about_ns(rule: Rule, finding: Finding, run: Run) -> int | None:
+    """Of a rule that is not ours, the most that its author says: measured savings are those of ours."""
+    if rule.origin:
+        return finding.saving_ns_per_step.high
+    return affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
 
 
 def added_host_ns(finding: Finding, run: Run) -> tuple[int, int]:

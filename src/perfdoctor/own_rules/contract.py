@@ -21,11 +21,13 @@ from perfdoctor.own_rules import detector_contract, document_contract, recording
 from perfdoctor.own_rules.tried import found_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
+from perfdoctor.vocabulary.own_rules import unusable
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 _TEST_SECONDS = 120
-#: Of the output of a failing test its end says what failed.
+#: Of the output of a failing test its end says what failed. By its summary a line in full is a problem.
 _LAST_LINES = 12
+_UNCUT = {"COLUMNS": "400"}
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,10 @@ class Checked:
 def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timeline]] = ()) -> Checked:
     """`known`: all rules. `real`: recordings of the author's, each with its name, in which it is tried as well."""
     assert rule.origin is not None
-    if rule.broken:
-        return Checked(rule, (rule.broken,))
     folder = Path(rule.origin.folder)
+    if rule.broken:
+        named = rule.broken.partition(": ")[0]
+        return Checked(rule, tuple(f"{named}: {each}" for each in unusable(folder / named)) or (rule.broken,))
     document = folder / f"{rule.id.rpartition('/')[2]}.toml"
     source, test = folder / f"{rule.module}.py", folder / f"test_{rule.module}.py"
     written = [
@@ -75,6 +78,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
     silent = sum(not line["findings"] and not line["lacking"] for line in lines)
+    notes += detector_contract.notes(source, rule)
     return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
 
 
@@ -101,9 +105,9 @@ def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterato
         saved, step_ns = sum(each.saving_ns_per_step.likely for each in once.findings), prepare(recording).step_ns
         if saved > step_ns:
             yield f"in a recording with {name} its findings save {saved} ns of a step of {step_ns} ns"
-        for advice in once.advice:
-            for text in off(advice.derivation) if advice.derivation else ():
-                yield f"in a recording with {name}: {text}"
+        formulas = (advice.derivation for advice in once.advice if advice.derivation)
+        for text in (*once.amiss, *(text for formula in formulas for text in off(formula))):
+            yield f"in a recording with {name}: {text}"
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def _tested(test: Path, document: Path, *, is_packaged: bool) -> tuple[list[dict
         return [], iter(()), [f"{test.name} was not run: pytest is not installed"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seen"
-        environment = {**os.environ, seen.FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, seen.FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", test.name]
         try:
             done = subprocess.run(
@@ -138,9 +142,17 @@ def _tested(test: Path, document: Path, *, is_packaged: bool) -> tuple[list[dict
             return [], iter([f"it takes more than {_TEST_SECONDS} s"]), []
         lines = seen.read(file, document)
     if done.returncode:
-        said = "\n    ".join(done.stdout.strip().splitlines()[-_LAST_LINES:])
-        return lines, iter([f"it fails:\n    {said}"]), []
+        return lines, iter([_failed(done.stdout, test.name)]), []
     return lines, _too_few(lines), []
+
+
+def _failed(output: str, test: str) -> str:
+    """Which of its tests fail and why in a line, and below it the end of the traceback."""
+    lines = output.strip().splitlines()
+    summed_up = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    why = "; ".join(line.partition(" ")[2].removeprefix(f"{test}::") for line in summed_up)
+    above = [line for line in lines if line not in summed_up and not line.startswith("===")]
+    return f"it fails: {why}" + "".join(f"\n    {line}" for line in above[-_LAST_LINES:])
 
 
 def _too_few(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -170,7 +182,7 @@ def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "a finding is not of high confidence, and no `doubt` says why"
     for situation in sorted(set(rule.summaries) - {finding["situation"] for finding in found}):
         yield f"no recording of its test is of the situation {situation!r}"
-    yield from sorted({text for line in lines for text in line["off"]})
+    yield from sorted({text for line in lines for text in (*line["off"], *line["amiss"])})
 
 
 # --- its speed -------------------------------------------------------------------------------------------------------

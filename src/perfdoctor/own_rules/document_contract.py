@@ -13,14 +13,11 @@ from perfdoctor.late import regex
 from perfdoctor.own_rules.tried import OF_EACH, names_in
 from perfdoctor.vocabulary.derivations import plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import FACTS
+from perfdoctor.vocabulary.own_rules import REQUIRED
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 from perfdoctor.vocabulary.sentences import CLAUSE
 
-REQUIRED = (
-    "id", "title", "category", "since", "status", "needs", "summary", "why", "not_a_problem_when", "references",
-    "thresholds", "fix",
-)  # fmt: skip
 #: All other fields of a Rule; where one lies, and what is wrong with it, no document says.
 OPTIONAL = tuple({each.name for each in fields(Rule)} - {*REQUIRED, "fixes", "origin", "broken"})
 OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Tim
 from perfdoctor.vocabulary.names.nccl import collective_kind
 
 Lanes = str | Sequence[str]
+_Meaning = TypeVar("_Meaning")
 
 #: Where a picture begins, so that nothing drawn before it gets a negative time.
 BASE_NS = 10_000_000_000
@@ -195,8 +196,7 @@ def draw(
         for thread, lanes in threads.items():
             for lane in lanes:
                 for char, begin, end in _runs(lane):
-                    assert char in host_legend, f"{char!r} is drawn but means nothing: add it to HOST, or pass legend="
-                    signal, name = host_legend[char]
+                    signal, name = _known(char, host_legend, "host", 'legend={"%s": ("ranges", "…")}')
                     at, until = (start + (edge - host_ahead) * unit_ns for edge in (begin, end))
                     row = {**on_host, "thread": thread, "start_ns": at, "end_ns": until, "name": name}
                     rows[signal].append(row)
@@ -257,8 +257,17 @@ def _runs(lane: str) -> Iterator[tuple[str, int, int]]:
 
 def _device_columns(signal: str, char: str, kernel_names: Mapping[str, str]) -> dict[str, Any]:
     if signal == "kernels":
-        return {"name": kernel_names[char], "is_graph": char == "@"}
+        name = _known(char, kernel_names, "kernel", 'kernel_names={"%s": "…"}')
+        return {"name": name, "is_graph": char == "@"}
     if signal == "collectives":
-        return {"name": COLLECTIVES[char], "kind": collective_kind(COLLECTIVES[char])}
-    direction, memory = COPIES[char]
+        name = _known(char, COLLECTIVES, "nccl")
+        return {"name": name, "kind": collective_kind(name)}
+    direction, memory = _known(char, COPIES, "copies")
     return {"name": f"Memcpy {direction}", "direction": direction, "host_memory": memory}
+
+
+def _known(char: str, letters: Mapping[str, _Meaning], lane: str, how: str = "") -> _Meaning:
+    if char not in letters:
+        name_it = f"name it in {how % char}, or take" if how else "take"
+        raise ValueError(f"no {lane} letter {char!r}: {name_it} one of {' '.join(letters)}")
+    return letters[char]

@@ -28,6 +28,7 @@ def line_of(document: Path, found: Tried) -> dict[str, Any]:
             }
             for finding in found.findings
         ],
+        "amiss": list(found.amiss),
         "off": sorted({text for advice in listed if advice.derivation for text in off(advice.derivation)}),
     }
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.detectors import detector
-from perfdoctor.diagnosis.engine import examine, missing
-from perfdoctor.diagnosis.ranking import summary
+from perfdoctor.diagnosis.engine import check_sentence, examine, missing
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.own_rules import replayed
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.findings import Advice, Finding
 from perfdoctor.vocabulary.own_rules import read
@@ -35,11 +35,15 @@ _ROUNDED_NS, _ROUNDED_SHARE = 1_000, 1e-3
 
 @dataclass(frozen=True)
 class Tried:
-    """`findings`: as the detector made them, `advice`: as a report shows them. `lacking`: what was not recorded."""
+    """`findings`: as the detector made them, `advice`: as a report shows them. `lacking`: what was not recorded.
+
+    `amiss`: why the saving of one is another than its author means.
+    """
 
     lacking: tuple[str, ...]
     findings: tuple[Finding, ...]
     advice: tuple[Advice, ...]
+    amiss: tuple[str, ...] = ()
 
 
 def rule_at(document: Path) -> Rule:
@@ -59,7 +63,7 @@ def found_in(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, flo
         return []
     findings = list(detector(rule)(run, {**rule.at, **(thresholds or {})}))
     for finding in findings:
-        summary(rule, finding, run)
+        check_sentence(rule, finding, run)
     return findings
 
 
@@ -72,7 +76,8 @@ def tried(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, float]
     failed = [outcome.error for outcome in diagnosis.outcomes if outcome.error]
     if failed:
         raise ValueError(failed[0])
-    return Tried(missing(rule, run), tuple(findings), diagnosis.findings)
+    amiss = dict.fromkeys(text for finding in findings for text in replayed.problems(rule, finding, run))
+    return Tried(missing(rule, run), tuple(findings), diagnosis.findings, tuple(amiss))
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from typing import Any
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import regex
 from perfdoctor.system.toml_tables import parsed
+from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.rulebook import Origin, Rule, known, load_rules, rule_of, settings_of
 from perfdoctor.vocabulary.signals import NEEDS
 
@@ -28,6 +30,11 @@ RESERVED = ("perfdoctor",)
 _LONGEST_ID = 80
 #: Documents of other programs that may lie beside.
 _OTHERS = frozenset({"pyproject.toml", "ruff.toml", "mypy.toml", "uv.toml", "pixi.toml", "poetry.toml"})
+#: Without one of these a document is no rule.
+REQUIRED = (
+    "id", "title", "category", "since", "status", "needs", "summary", "why", "not_a_problem_when", "references",
+    "thresholds", "fix",
+)  # fmt: skip
 _TEXTS = ("id", "title", "category", "since", "status", "summary", "why", "not_a_problem_when", "action", "doubt")
 _LISTS = ("needs", "references", "symptom_of", "hidden_by", "needs_without_gpu", "verdict", "when")
 
@@ -140,24 +147,38 @@ def _package(name: str) -> tuple[Path, Origin]:
 # --- documents -------------------------------------------------------------------------------------------------------
 
 
+def unusable(document: Path) -> list[str]:
+    """Why the rule of this document cannot be used, all reasons that are known at once; [] where it can."""
+    return _rule_or_why(document, Origin("", ""))[1]
+
+
 def _read(path: Path, origin: Origin) -> Rule:
     """The rule of a document, or one that says what is wrong with it."""
+    rule, wrong, named = _rule_or_why(path, origin)
+    if rule and not wrong:
+        return rule
+    rule_id = named if isinstance(named, str) and is_id(named) else _free_id(path, {})
+    return _broken(path, origin, f"{path.name}: {'; '.join(wrong)}", rule_id)
+
+
+def _rule_or_why(path: Path, origin: Origin) -> tuple[Rule | None, list[str], object]:
+    """The rule, what is wrong with its document, and the id that it states."""
     document: Mapping[str, Any] = {}
+    wrong: list[str] = []  # also what was seen before something raised
     try:
         document = parsed(path.read_text("utf-8"))
-        _check_types(document)
-        rule = replace(rule_of(document), origin=origin)
-        _check(rule, path)
+        wrong.extend(_of_types(document))
+        if not wrong:
+            wrong.extend(_of_names(document, path))
+        if not wrong:
+            return replace(rule_of(document), origin=origin), [], document["id"]
     except PerfdoctorError as error:
-        why = f"{path.name}: {error.what}. {error.do}"
+        wrong.append(f"{error.what}. {error.do}")
     except KeyError as error:
-        why = f"{path.name}: there is no field {error.args[0]!r}"
+        wrong.append(f"there is no field {error.args[0]!r}")
     except Exception as error:  # noqa: BLE001 whatever it says instead of a rule
-        why = f"{path.name}: {error or type(error).__name__}"
-    else:
-        return rule
-    named = document.get("id")
-    return _broken(path, origin, why, named if isinstance(named, str) and is_id(named) else _free_id(path, {}))
+        wrong.append(str(error) or type(error).__name__)
+    return None, wrong, document.get("id")
 
 
 def is_id(text: str) -> bool:
@@ -166,44 +187,67 @@ def is_id(text: str) -> bool:
     return found is not None and found[1] not in RESERVED and len(text) <= _LONGEST_ID
 
 
-def _check_types(document: Mapping[str, Any]) -> None:
+def _of_types(document: Mapping[str, Any]) -> Iterator[str]:
+    """What is missing, or is no text, list or number where it has to be one."""
+    for name in (*_TEXTS, *_LISTS, "thresholds", "fix"):
+        if name in REQUIRED and name not in document:
+            yield f"there is no field {name!r}"
     for name in _TEXTS:
         if not isinstance(document.get(name, ""), str):
-            raise TypeError(f"{name} is no text")
+            yield f"{name} is no text"
     for name in _LISTS:
         given = document.get(name, [])
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-            raise TypeError(f"{name} is no list of texts")
+            yield f"{name} is no list of texts"
     for name in ("summaries", "clauses", "doubts", "inference", "without_gpu"):
         given = document.get(name, {})
         if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
-            raise TypeError(f"{name} is no table of texts")
+            yield f"{name} is no table of texts"
     for name, entry in document.get("thresholds", {}).items():
         value = entry.get("value", 0) if isinstance(entry, dict) else 0
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"the value of the threshold {name} is no number")
-    for fix in document.get("fix", ()):
-        if fix.get("effort") not in ("minutes", "hours", "days"):
-            raise ValueError("the effort of a fix is minutes, hours or days")
+            yield f"the value of the threshold {name} is no number"
 
 
-def _check(rule: Rule, path: Path) -> None:
+def _of_names(document: Mapping[str, Any], path: Path) -> Iterator[str]:
     """What a diagnosis relies on. What else is asked of a rule, `perfdoctor rules check` says."""
-    namespace, _, name = rule.id.partition("/")
+    yield from _of_id(document["id"], path)
+    needs = (*document["needs"], *document.get("needs_without_gpu", ()))
+    choices = [choice for need in needs for choice in need.split("|")]
+    yield from _unknown([document["category"]], CATEGORIES, "category")
+    yield from _unknown(choices, NEEDS, "signal, nor steps, places or ranks,")
+    yield from _unknown([document["action"]] if document.get("action") else [], SHRINKS, "action")
+    if document.get("verdict"):
+        yield "verdict is for rules of perfdoctor: what saves no time is no report's first sentence"
+    for fix in document["fix"]:
+        if fix.get("effort") not in ("minutes", "hours", "days"):
+            yield "the effort of a fix is minutes, hours or days"
+    if "derivation" in document:
+        how = derivations.read(document["derivation"])
+        known_names = {*how.every_input, *document["thresholds"]}
+        for name in sorted({name for each in (how, *how.situations.values()) for name in each.names} - known_names):
+            yield f"the derivation names {name}, which is neither an input nor a threshold"
+
+
+def _of_id(rule_id: str, path: Path) -> Iterator[str]:
+    namespace, _, name = rule_id.partition("/")
+    module = f"{name.replace('-', '_')}.py"
     if namespace in RESERVED:
-        raise ValueError(f"the namespace {namespace!r} is not yours: take the name of your team")
-    if not is_id(rule.id):
-        raise ValueError(f"the id {rule.id!r} is none: it is NAMESPACE/NAME in lower case, as acme/slow-tokenizer")
-    if path.stem != name:
-        raise ValueError(f"the id {rule.id!r} is that of a file {name}.toml")
-    if not path.with_name(f"{rule.module}.py").is_file():
-        raise ValueError(f"there is no {rule.module}.py beside it")
-    known(rule.category, CATEGORIES, "category")
-    for need in (*rule.needs, *rule.needs_without_gpu):
-        for choice in need.split("|"):
-            known(choice, NEEDS, "signal, nor steps, places or ranks,")
-    if rule.verdict:
-        raise ValueError("verdict is for rules of perfdoctor: what saves no time is no report's first sentence")
+        yield f"the namespace {namespace!r} is not yours: take the name of your team"
+    elif not is_id(rule_id):
+        yield f"the id {rule_id!r} is none: it is NAMESPACE/NAME in lower case, as acme/slow-tokenizer"
+    elif path.stem != name:
+        yield f"the id {rule_id!r} is that of a file {name}.toml"
+    elif not path.with_name(module).is_file():
+        yield f"there is no {module} beside it"
+
+
+def _unknown(named: Iterable[str], names: Mapping[str, object], what: str) -> Iterator[str]:
+    for name in named:
+        try:
+            known(name, names, what)
+        except PerfdoctorError as error:  # noqa: PERF203 a handful
+            yield f"{error.what}. {error.do}"
 
 
 def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
