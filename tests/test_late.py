@@ -23,7 +23,10 @@ from perfdoctor.late import Regex, dataclass, regex
 
 SOURCE = ROOT / "src" / "perfdoctor"
 #: They run in the user's process, without the rest of perfdoctor, or start it.
-GUESTS = ("perfdoctor.recording.agent", "perfdoctor.recording.measuring", "perfdoctor.recording.launch.child_entry")
+GUESTS = (
+    "perfdoctor.recording.agent", "perfdoctor.recording.measuring", "perfdoctor.recording.launch.child_entry",
+    "perfdoctor.integrations.",  # each imports a trainer that need not be there
+)  # fmt: skip
 
 
 def all_modules():

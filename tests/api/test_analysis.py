@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -135,6 +136,39 @@ def test_a_wrong_argument_is_one_error_that_names_it(arguments: dict[str, object
     assert "--" not in error.value.what + error.value.do
     assert type(error.value) is perfdoctor.PerfdoctorError
     assert str(error.value) == f"{error.value.what} → {error.value.do}"
+
+
+@pytest.mark.parametrize("given", [None, 3, b"run", {"run": 1}, [ONE, 3]], ids=repr)
+def test_what_is_no_path_is_one_error(given: object) -> None:
+    for call in (perfdoctor.analyze, perfdoctor.read, lambda paths: perfdoctor.compare(ONE, paths)):
+        with pytest.raises(perfdoctor.PerfdoctorError, match="is no path → Give a run folder"):
+            call(given)  # type: ignore[arg-type]
+
+
+def test_what_perfdoctor_returned_is_no_path(diagnosis: perfdoctor.Diagnosis) -> None:
+    for given in (diagnosis, diagnosis.timeline):
+        with pytest.raises(perfdoctor.PerfdoctorError, match="is no path"):
+            perfdoctor.analyze(given)  # type: ignore[arg-type]
+    with pytest.raises(perfdoctor.PerfdoctorError, match="a Timeline is no path"):
+        perfdoctor.compare(diagnosis.timeline, diagnosis)  # type: ignore[arg-type]
+
+
+def test_a_diagnosis_json_is_no_recording_and_compare_takes_it(diagnosis: perfdoctor.Diagnosis, tmp_path: Path) -> None:
+    (tmp_path / "diagnosis.json").write_text(diagnosis.to_json(), "utf-8")
+    with pytest.raises(perfdoctor.PerfdoctorError) as error:
+        perfdoctor.analyze(tmp_path / "diagnosis.json")
+    assert "is a result that perfdoctor wrote" in error.value.what
+    assert "`compare` takes a diagnosis.json" in error.value.do
+    assert perfdoctor.compare(tmp_path / "diagnosis.json", diagnosis).verdict == "no change"
+
+
+def test_a_diagnosis_and_a_timeline_are_the_same_in_another_process(diagnosis: perfdoctor.Diagnosis) -> None:
+    rule = diagnosis.findings[0].rule
+    before = diagnosis.what_if(rule)
+    sent = pickle.loads(pickle.dumps(diagnosis))
+    assert sent.to_json() == diagnosis.to_json()
+    assert (sent.what_if(rule), sent.to_html()) == (before, diagnosis.to_html())
+    assert sent.timeline["kernels"].name[0] == diagnosis.timeline["kernels"].name[0]
 
 
 def test_what_cannot_be_read_is_the_same_error() -> None:

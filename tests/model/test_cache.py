@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 from builders import draw
@@ -75,3 +76,15 @@ def test_a_run_is_asked_once():
     assert places(run) == places(run) == 1
     assert CALLS == [("run", 0, 0)]
     assert places(Run(run.timeline, ())) == 0
+
+
+def test_what_was_given_is_sent_along_and_what_was_computed_is_computed_again():
+    CALLS.clear()
+    (place,) = prepare(draw(kernels="####  ####")).places
+    place.kept[scaled.__wrapped__, ((), ())] = -1
+    assert scaled(place, 2) == 2 * place.window_ns
+    sent = pickle.loads(pickle.dumps(place))
+    assert (len(place.kept), len(sent.kept)) == (2, 1)
+    assert scaled(sent) == -1
+    assert scaled(sent, 2) == 2 * place.window_ns
+    assert CALLS.count(("place", place.rank, 2)) == 2

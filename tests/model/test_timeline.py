@@ -56,6 +56,69 @@ def test_a_text_without_rows_but_with_values_answers_every_question():
     assert list(nothing.mapped(str.upper)) == []
 
 
+def test_a_text_is_not_compared_by_equals_signs_and_says_what_is():
+    text = Text.of(["a", "b", "c", "d" * 100])
+    for compare in (lambda: text == "a", lambda: text != "a", lambda: text == ["a", "b", "c"]):
+        with pytest.raises(PerfdoctorError, match=r"\.equals\("):
+            compare()
+    assert text == text  # noqa: PLR0124 what holds a column may be compared with itself
+    assert repr(text) == "<Text of 4 rows: 'a', 'b', 'c', …>"
+    assert repr(text.take(np.array([3]))) == f"<Text of 1 rows: '{'d' * 40}…'>"
+
+
+class Series:
+    """As pandas, Polars and others hand a column on."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return self.values.size
+
+
+def test_rows_are_taken_by_masks_indices_and_slices_of_any_kind():
+    kernels = draw(kernels="# + #").frames["kernels"]
+    starts = kernels.start_ns.tolist()
+    for first_and_last in (
+        [0, 2], (0, -1), np.array([0, 2], np.uint8), slice(None, None, 2),
+        [True, False, True], np.array([True, False, True]), Series([True, False, True]), Series([0, 2]),
+    ):  # fmt: skip
+        assert kernels.take(first_and_last).start_ns.tolist() == [starts[0], starts[2]]
+    assert len(kernels.take([])) == len(kernels.take(np.empty(0, np.int64))) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        (False, "False names no rows"),
+        (1, "1 names no rows"),
+        (None, "None names no rows"),
+        ("gemm", "gemm names no rows"),
+        (["gemm"], "an array (1,) of <U4 names no rows"),
+        ([0.5], "an array (1,) of float64 names no rows"),
+        (np.ones((3, 1), bool), "an array (3, 1) of bool names no rows"),
+        (np.ones(2, bool), "a mask of 2 does not fit 3 rows"),
+        ([True], "a mask of 1 does not fit 3 rows"),
+        ([0, 3], "of 3 rows there is none with the number 3"),
+        ([-4], "of 3 rows there is none with the number -4"),
+    ],
+)
+def test_what_names_no_rows_of_a_frame_is_an_error(rows, what):
+    with pytest.raises(PerfdoctorError) as error:
+        draw(kernels="# + #").frames["kernels"].take(rows)
+    assert error.value.what == what
+
+
+def test_a_timeline_names_its_signals():
+    drawn = draw(kernels="#")
+    assert "kernels" in drawn
+    assert "kernel" not in drawn
+    assert list(drawn) == list(SIGNALS)
+
+
 def test_joined_and_mapped_texts_share_a_code_for_equal_values():
     joined = Text.join([Text.of(["a", "b"]), Text.of(["b", "c"])])
     assert (list(joined), joined.values) == (["a", "b", "b", "c"], ["a", "b", "c"])

@@ -10,7 +10,6 @@ all that was recorded: `Diagnosis.unit`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,6 +29,7 @@ from perfdoctor.api.arguments import (
     name_of,
     questions,
     selection,
+    several,
     user_values,
 )
 from perfdoctor.api.arguments import rules as chosen_rules
@@ -207,9 +207,7 @@ def _cluster(named: str | None) -> str | None:
 
 
 def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
-    if isinstance(side, (str, os.PathLike, Diagnosis)):
-        return [side]
-    if not (runs := list(side)):
+    if not (runs := several(side)):
         raise PerfdoctorError("no run is given", do="Give one of each side, or several.")
     return runs
 

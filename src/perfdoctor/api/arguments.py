@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection, steps_named
-from perfdoctor.model.timeline import UserValues
+from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.system.local_paths import is_plain
 from perfdoctor.system.progress import silent
 
@@ -36,6 +36,7 @@ Progress: TypeAlias = Callable[[str], None]
 #: The options of the commands that are arguments here, where an error names one.
 _OPTION = regex(r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster|rules|config)\b ?")
 _OTHERWISE = {"peak": "peaks", "rules": "own_rules"}
+_PATHS = "Give a run folder, a folder of traces, or files, by their paths."
 _PATTERN = regex(r"[*?\[]")
 
 
@@ -86,10 +87,18 @@ def _argument(option: re.Match[str]) -> str:
 
 def listed(paths: AnyPath | Sequence[AnyPath]) -> list[str]:
     """One or several paths, as texts."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given = several(paths)
     if not given:
-        raise UsageError("no path is given", do="Give a run folder, a folder of traces, or files.")
+        raise UsageError("no path is given", do=_PATHS)
+    if wrong := [path for path in given if not isinstance(path, (str, os.PathLike))]:
+        raise UsageError(f"a {type(wrong[0]).__name__} is no path", do=_PATHS)
     return [os.fspath(path) for path in given]
+
+
+def several(given: object) -> list[Any]:
+    """A sequence as a list, and anything else, also what holds other things than paths or runs, alone in one."""
+    is_one = isinstance(given, (str, bytes, os.PathLike, Mapping, Timeline)) or not isinstance(given, Iterable)
+    return [given] if is_one else list(given)  # type: ignore[call-overload]  # it is iterable
 
 
 @contextmanager

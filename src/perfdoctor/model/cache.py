@@ -13,8 +13,9 @@ for after all: the same, since it follows from what does not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import update_wrapper
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ class Kept(dict[_Key, Any]):
         self._asked: dict[_Key, int] = {}
         self._round = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """What was computed here is computed again where it is needed; what was given goes along."""
+        given = [
+            (function.__module__, function.__qualname__, more, result)
+            for (function, more), result in self.items()
+            if (function, more) not in self._asked
+        ]
+        return _given, (given,)
+
     def computed(self, key: _Key, compute: Callable[[], Any]) -> Any:
         """The result, which is computed where it is not there."""
         if key not in self:
@@ -49,6 +59,13 @@ class Kept(dict[_Key, Any]):
         self._round += 1
         for key in [key for key, asked in self._asked.items() if asked <= self._round - rounds]:
             del self[key], self._asked[key]
+
+
+def _given(results: Sequence[tuple[str, str, Hashable, Any]]) -> Kept:
+    kept = Kept()
+    for module, name, more, result in results:
+        kept[getattr(import_module(module), name).__wrapped__, more] = result
+    return kept
 
 
 _Place = TypeVar("_Place", bound="Place")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import Regex, regex
 
 #: Columns of numbers, one element a row unless said otherwise.
@@ -34,9 +37,17 @@ _Test = Callable[[Sequence[str]], Sequence[bool]]
 _MANY_VALUES = 256
 _ALL_ZERO = str.maketrans("123456789", "0" * 9)
 _END = "\x00"
+#: Of a text as it is printed for a programmer.
+_SHOWN_LENGTH = 40
 _WITHOUT_DIGITS = "without digits"
 #: `(?P=…)` matches the text of a group again, `\N{…}` is a character by its name.
 _NAMES_A_DIGIT = regex(r"[0-9]|\(\?P=|\\N")
+
+
+@lru_cache(maxsize=256)
+def _expression(text: str) -> re.Pattern[str]:
+    """The same one for the same text, so that answers are kept."""
+    return regex(text)
 
 
 class Text:
@@ -73,6 +84,19 @@ class Text:
     def __len__(self) -> int:
         return int(self.codes.size)
 
+    def __repr__(self) -> str:
+        first = [value if len(value) <= _SHOWN_LENGTH else f"{value[:_SHOWN_LENGTH]}…" for value in islice(self, 3)]
+        shown = ", ".join(map(repr, first)) + (", …" if len(self) > len(first) else "")
+        return f"<Text of {len(self):,} rows{': ' if first else ''}{shown}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Refused: of a numpy array it would be one bool a row, of a list one alone."""
+        if self is other:
+            return True
+        raise PerfdoctorError("a column of text is not compared by ==", do='Use .equals("…", …): one bool a row.')
+
+    __hash__ = object.__hash__
+
     def __getitem__(self, row: int) -> str:
         return self.values[int(self.codes[row])]
 
@@ -88,7 +112,7 @@ class Text:
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
-        """The rows that a mask or an array of indices names."""
+        """The rows that a mask or an array of indices names. `values` stays as it is, with those of no row any more."""
         return Text(self.codes[rows], self.values, self._known)
 
     def trimmed(self) -> Text:
@@ -98,7 +122,7 @@ class Text:
 
     def matches(self, pattern: re.Pattern[str] | str) -> Mask:
         """One bool a row: does the pattern occur in it?"""
-        pattern = re.compile(pattern) if isinstance(pattern, str) else pattern
+        pattern = _expression(pattern) if isinstance(pattern, str) else pattern
         if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
             return bare.matches(pattern)
         return self._answers(pattern, lambda values: _found(pattern.search, values))

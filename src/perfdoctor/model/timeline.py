@@ -98,14 +98,30 @@ class Frame:
             (column.codes if isinstance(column, Text) else column).setflags(write=False)
 
     def take(self, rows: npt.NDArray[np.generic] | Sequence[int] | slice) -> Frame:
-        """The rows that a mask, indices or a slice names."""
+        """The rows that a mask, indices or a slice names. Raises PerfdoctorError where they name none of this frame."""
+        if isinstance(rows, slice):
+            rows = np.arange(len(self))[rows]
         if not isinstance(rows, np.ndarray):
-            rows = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
+            rows = np.asarray(rows) if np.size(rows) else np.empty(0, np.int64)
+        self._check(rows)
         if rows.dtype == np.bool_:
             if rows.all():
                 return self
             rows = np.flatnonzero(rows)
         return Frame(_Taken(self.columns, rows))
+
+    def _check(self, rows: npt.NDArray[Any]) -> None:
+        """Refuses a single value, texts, numbers of rows that are not here, and a mask of another frame."""
+        count, what = len(self), ""
+        if rows.ndim != 1 or rows.dtype.kind not in "biu":
+            what = f"{rows if rows.ndim == 0 else f'an array {rows.shape} of {rows.dtype}'} names no rows"
+        elif rows.dtype == np.bool_ and rows.size != count:
+            what = f"a mask of {rows.size:,} does not fit {count:,} rows"
+        elif rows.dtype != np.bool_ and rows.size and not -count <= int(rows.min()) <= int(rows.max()) < count:
+            wrong = rows.min() if rows.min() < -count else rows.max()
+            what = f"of {count:,} rows there is none with the number {wrong}"
+        if what:
+            raise PerfdoctorError(what, do="Give one bool for each row of this frame, indices of rows, or a slice.")
 
     def of(self, **equal: int | str) -> Frame:
         """The rows in which each named column has the given value: `kernels.of(rank=0, device=3)`."""
@@ -344,6 +360,14 @@ class Timeline:
         except KeyError:
             near = difflib.get_close_matches(signal, self.frames, n=3, cutoff=0.5) or self.frames
             raise PerfdoctorError(f"there is no signal {signal!r}", do=f"There is {', '.join(near)}.") from None
+
+    def __contains__(self, signal: object) -> bool:
+        """Is there such a signal? Whether it was recorded: `recorded`."""
+        return signal in self.frames
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all signals."""
+        return iter(self.frames)
 
     @property
     def kernels(self) -> Frame:

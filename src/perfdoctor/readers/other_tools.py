@@ -85,6 +85,11 @@ OTHER_TOOLS = (
     _tool(rb"\A<\?xml[^>]*>\s*<session", "a session of the Visual Profiler (nvprof, retired)", _NSYS),
     _tool(rb"\A\n[\x00-\xff]{0,64}?/(device|host):[A-Z]{3}", "an XPlane protobuf of JAX or TensorFlow (XLA)", _NSYS),
     _tool(rb"\A\n[\x80-\xff][\x00-\x7f][\x08\x42\x50\xda\xe2]", "a protobuf, as Perfetto and others write"),
+    _tool(
+        rb'\A\{\s*"format"\s*:\s*\d+,\s*"perfdoctor"\s*:',
+        "a result that perfdoctor wrote",
+        "pass the recording that it was made of; `compare` takes a diagnosis.json as well",
+    ),
     _tool(rb"(?i)\A\s*(<!doctype html|<html)", "a web page", "pass the recording that it was made of"),
 )
 

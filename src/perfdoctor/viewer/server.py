@@ -9,7 +9,6 @@ origin of its own (`sandbox`): its script reads neither the list nor other repor
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 import sys
@@ -20,6 +19,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.report import folder_page
 from perfdoctor.viewer.contents import MOST_FILES, Contents, File, Folder, Kind, Report
 from perfdoctor.viewer.root import Root
@@ -34,8 +34,8 @@ _PATIENCE_S = 30
 #: Connections at once: a browser has six.
 _AT_ONCE = 64
 #: What a browser calls this machine. A page of another name that resolves to it (DNS rebinding) is refused.
-_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
-_KEY = re.compile(r"[0-9a-f]{16}")
+_HOST = regex(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
+_KEY = regex(r"[0-9a-f]{16}")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 #: Its own Content-Security-Policy admits its script by its hash; both hold.
 _OF_REPORT = (
