@@ -45,14 +45,17 @@ def test_another_size_takes_as_long_by_summaries_as_by_all_ranks(straggler, aske
         assert reduced.scaling.efficiency == pytest.approx(whole.scaling.efficiency, rel=1e-3)
 
 
-def test_a_fix_of_what_all_ranks_wait_for_is_refused_in_one_line(straggler):
-    whole, reduced = straggler
-    assert predicted(whole, "exposed-communication").asked
-    with pytest.raises(UsageError) as caught:
-        predicted(reduced, "exposed-communication")
-    assert "what all 4 ranks wait for, and only 3 of them were read in full" in caught.value.what
-    assert "ranks=1 to ranks=4" in caught.value.do
-    assert "\n" not in caught.value.what + caught.value.do
+def test_a_fix_of_what_all_ranks_wait_for_is_its_findings_saving_or_refused_in_one_line(straggler):
+    """Replays of some ranks know nothing of what the others would do."""
+    alone = [predicted(run, "exposed-communication") for run in straggler]
+    assert alone[0].step_ns == alone[1].step_ns
+    for asked in ("exposed-communication=50%", "exposed-communication,rank-skew"):
+        assert predicted(straggler[0], asked).asked
+        with pytest.raises(UsageError) as caught:
+            predicted(straggler[1], asked)
+        assert "collectives wait for all 4 ranks, and only 3 of them can be replayed" in caught.value.what
+        assert "ranks=1 to ranks=4" in caught.value.do
+        assert "\n" not in caught.value.what + caught.value.do
 
 
 def test_a_rank_by_itself_is_the_usual_one_where_slow_ones_are_read_in_full(tmp_path):

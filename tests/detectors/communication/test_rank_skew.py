@@ -189,7 +189,7 @@ def test_a_host_that_is_slower_at_the_same_work_does_nothing_else():
     (first, *_) = finding.evidence[-1].rows
     assert first[0] == "aten::add"
     assert first[2] > 3 * first[3]
-    fixes = [fix for fix in load_rules()["rank-skew"].fixes if fix.fits(finding.situation, frozenset({"gpu"}))]
+    fixes = [fix for fix in load_rules()["rank-skew"].fixes if fix.fits(finding.situation, frozenset({"gpu", "torch"}))]
     assert [fix.title for fix in fixes] == ["Give each rank its own cores, next to its GPU", "Find what slows the cores of this rank's process"]  # fmt: skip
 
 
