@@ -63,6 +63,10 @@ def test_every_table_and_view_has_the_documented_columns(file):
         assert found == list(table.columns), table.name
 
 
+def test_every_signal_has_a_table():
+    assert set(SIGNALS) <= set(tables()), "see vocabulary/tables.toml"
+
+
 def test_each_table_has_the_rows_of_the_timeline(run, file):
     for name, table in tables().items():
         if table.signal:
