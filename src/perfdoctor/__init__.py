@@ -55,15 +55,18 @@ __all__ = [
 _IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'perfdoctor' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+if not TYPE_CHECKING:  # else any name would do for type checkers
 
-    light = _IN_A_TRAINING.get(name)
-    found: object = getattr(import_module(f"perfdoctor.recording.inside.{light}" if light else "perfdoctor.api"), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'perfdoctor' has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415
+
+        light = _IN_A_TRAINING.get(name)
+        module = f"perfdoctor.recording.inside.{light}" if light else "perfdoctor.api"
+        found: object = getattr(import_module(module), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -52,6 +52,9 @@ def test_the_page_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert "input-wait: saves " in said
     assert "no change 0.0 (" in said
+    idle_ms = [float(line.split()[2]) for line in said.splitlines() if line.startswith("idle for ")]
+    split = perfdoctor.analyze("run").time[0]
+    assert sum(idle_ms) == pytest.approx(split.idle_ns / 1e6, abs=0.005 * len(idle_ms) + 1e-9)
     assert "what_if 'input-wiat': there is no such rule\nDid you mean input-wait" in said
     assert Path("report.html").stat().st_size > 100_000
 
@@ -81,7 +84,9 @@ def test_mypy_finds_what_is_wrong_in_such_a_program(tmp_path: Path) -> None:
     """Else the test above would say nothing: the package would be unknown to mypy, and everything Any."""
     program = tmp_path / "wrong.py"
     program.write_text(
-        'import perfdoctor\nperfdoctor.analyze("run/", rule="x")\nperfdoctor.analyze("run/").finding\n', "utf-8"
+        "import perfdoctor\nfrom perfdoctor import Verdict\n"
+        'perfdoctor.analyze("run/", rule="x")\nperfdoctor.analyze("run/").finding\n',
+        "utf-8",
     )
     cache = ROOT / ".mypy_cache" / "of-users"
     done = subprocess.run(
@@ -89,4 +94,5 @@ def test_mypy_finds_what_is_wrong_in_such_a_program(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert 'Unexpected keyword argument "rule" for "analyze"' in done.stdout, done.stdout
+    assert 'Module "perfdoctor" has no attribute "Verdict"' in done.stdout, done.stdout
     assert '"Diagnosis" has no attribute "finding"' in done.stdout, done.stdout

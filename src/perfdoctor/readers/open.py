@@ -416,5 +416,5 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
         frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
         devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
-        notes=(*timeline.notes, f"Two recordings have the same rank: {changes}."),
+        notes=(*timeline.notes, f"Two recordings have the same rank: {changes}. Of two runs use perfdoctor compare."),
     )

@@ -39,7 +39,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Span:
-    """A moment of the recording as evidence; times are ns since the first event of the window."""
+    """A moment of the recording as evidence; times are ns since the first event of the window.
+
+    That is the earliest `TimeSplit.window_start_ns` of all ranks and devices: add it for the timeline's clock.
+    """
 
     label: str
     rank: int
@@ -136,7 +139,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Advice:
-    """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1.
+    """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1 and counts symptoms as well.
 
     `is_verdict`: its summary is what a report says first, although it saves no time.
     `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.

@@ -10,7 +10,10 @@ CASES = ("low", "likely", "high")
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step gets, in ns per step (per window where no steps were found): low ≤ likely ≤ high."""
+    """How much shorter a step gets, in ns per step (per window where no steps were found): low ≤ likely ≤ high.
+
+    Where only `high` is above 0 the saving is unknown, and at most so much.
+    """
 
     low: int
     likely: int

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.system.run_folder import MANIFEST, RunFolder, free_name
 
 #: What sets one job, or one try of it, apart from others, as launchers name it.
@@ -24,7 +24,7 @@ _OF_JOB = (
 )  # fmt: skip
 #: What a run folder has while it is recorded.
 _OWN = {"agents", "torch", MANIFEST}
-_UNUSUAL = re.compile(r"[^\w.-]+")
+_UNUSUAL = regex(r"[^\w.-]+")
 
 
 def choose(output: Path | None, runs: Path, torch: Any, world_size: int, number: int) -> Path:
