@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import gc
 import importlib
+import inspect
 import pickle
 import pkgutil
 import re
@@ -149,6 +150,23 @@ for cls, twin, options in made:
     assert parameters == expected, cls
 print(len(made))
 """
+
+
+def test_help_shows_the_fields_of_a_class_of_which_nothing_was_made_yet():
+    @dataclass(frozen=True)
+    class Shown:
+        first: int
+        second: str = "x"
+        third: list[int] = field(default_factory=list)
+
+    class Extended(Shown):
+        def __init__(self, other: int) -> None:
+            super().__init__(other)
+
+    assert list(inspect.signature(Shown).parameters) == ["first", "second", "third"]
+    assert inspect.signature(Shown).parameters["second"].default == "x"
+    assert list(inspect.signature(Extended).parameters) == ["other"]
+    assert Extended(3).first == 3
 
 
 def test_every_class_is_what_it_would_be_at_once():

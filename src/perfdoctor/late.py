@@ -16,6 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, AnyStr
 
 if TYPE_CHECKING:
+    import inspect
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 (type checkers see the real one, by its own name)
 
     def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -76,6 +77,7 @@ def _late(cls: type, *, frozen: bool, eq: bool) -> type:
             setattr(cls, name, method)
     for name in _DESCRIPTIONS:
         setattr(cls, name, _Description(cls, name))
+    setattr(cls, "__signature__", _SIGNATURE)  # noqa: B010 (mypy knows no such attribute)
     return cls
 
 
@@ -93,6 +95,28 @@ class _Description:
                 named = [each.name for each in dataclasses.fields(self._cls) if each.init and not each.kw_only]
                 setattr(self._cls, "__match_args__", tuple(named))  # noqa: B010 (mypy knows no such attribute)
         return getattr(self._cls, self._name)
+
+
+class _Signature:
+    """What `help` and editors show of a class before the first object is made: its fields, with their types."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        if instance is not None or "__dataclass_fields__" not in vars(owner):
+            raise AttributeError("__signature__")  # of a class that extends it
+        import inspect  # noqa: PLC0415 takes longer than all else here
+
+        shown = []
+        for each in dataclasses.fields(owner):
+            if each.init:
+                has_factory = each.default_factory is not dataclasses.MISSING
+                default = ... if has_factory else each.default
+                default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+                kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+                shown.append(inspect.Parameter(each.name, kind, default=default, annotation=each.type))
+        return inspect.Signature(shown)
+
+
+_SIGNATURE = _Signature()
 
 
 def _late_init(cls: type) -> Callable[..., None]:

@@ -168,6 +168,11 @@ class Advice:
     lines: tuple[CodeLine, ...] = ()
     origin: str = ""
 
+    def __repr__(self) -> str:
+        """One line: all of its fields are pages."""
+        saving = self.saving_ns_per_step
+        return f"<Advice {self.rule}: {self.title}, saves {saving.likely:,} ns ({saving.low:,} to {saving.high:,})>"
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -55,6 +55,11 @@ class Prediction:
     scaling: Scaling | None = None
     unrecorded_ns: int | None = None
 
+    def __repr__(self) -> str:
+        low, likely, high = self.step_ns
+        asked = ", ".join(f"{step.rule}={step.choice}" if step.choice else step.rule for step in self.steps)
+        return f"<Prediction with {asked or 'nothing'}: {self.now_ns:,} -> {likely:,} ns ({low:,} to {high:,})>"
+
     @property
     def now_ns(self) -> int:
         """The step that the fixes shorten, in ns."""
