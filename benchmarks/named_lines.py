@@ -65,7 +65,10 @@ def _collating(collate: str, numbers: int) -> str:
 _COLLATE = "torch.utils.data.default_collate"
 _SAMPLE, _BATCH = 20_000, 400_000  # 1 ms and 20 ms in Python 3.12 at 3 GHz
 _TOKENS = _before("        pieces = self.once or tokens", _SAMPLE)
-_TURNED = _before("        return self.changed() if", _SAMPLE)
+#: Two workers keep up with the training unless a sample costs them as much as a step.
+_SLOW_SAMPLE = 20 * _SAMPLE
+_TOKENS_BY_TWO = _before("        pieces = self.once or tokens", _SLOW_SAMPLE)
+_TURNED_BY_TWO = _before("        return self.changed() if", _SLOW_SAMPLE)
 _TABLE = "        return torch.nn.functional.cross_entropy(self.layers(rows), labels)"
 _EACH_STEP = "    def on_step_end(self, *_: object, **__: object) -> None:\n"
 _TABLE_END = "    def on_train_batch_end(self, *_: object) -> None:\n"
@@ -74,7 +77,7 @@ _SAVED = "torch.save([model.state_dict(), text.repeat(10)], 'checkpoint.pt')"
 PLANTED = (
     Case("Trainer, __getitem__", "trainer_tokens", (_TOKENS,)),
     Case(
-        "Trainer, __getitem__ in 2 workers", "trainer_tokens", (_TOKENS, ("1 if GIVEN.fix", "2 if GIVEN.fix")),
+        "Trainer, __getitem__ in 2 workers", "trainer_tokens", (_TOKENS_BY_TWO, ("1 if GIVEN.fix", "2 if GIVEN.fix")),
         arguments=("--fix", "workers"),
     ),
     Case(
@@ -126,7 +129,7 @@ PLANTED = (
     ),
     Case(
         "pictures, __getitem__ in 2 workers", "turned_images",
-        (_TURNED, ('"num_workers": 1', '"num_workers": 2')), arguments=("--fix", "workers"),
+        (_TURNED_BY_TWO, ('"num_workers": 1', '"num_workers": 2')), arguments=("--fix", "workers"),
     ),
     Case("pictures, forward", "turned_images", (_before("        return torch.relu(x", 2 * _BATCH),), arguments=("--fix", "ready-images")),
     Case("plain loop, end of a step", "gan_collections", (_before("        beats.step()", 2 * _BATCH),), arguments=("--fix", "no-collections")),
