@@ -162,6 +162,13 @@ def test_a_diagnosis_json_is_no_recording_and_compare_takes_it(diagnosis: perfdo
     assert perfdoctor.compare(tmp_path / "diagnosis.json", diagnosis).verdict == "no change"
 
 
+def test_tables_of_findings_hold_numbers_of_python() -> None:
+    (found,) = perfdoctor.analyze(RANKS, rules="exposed-communication").findings
+    tables = [each for each in found.evidence if isinstance(each, perfdoctor.Rows)]
+    assert {type(value) for table in tables for row in table.rows for value in row} <= {str, int, float}
+    assert tables
+
+
 def test_a_diagnosis_and_a_timeline_are_the_same_in_another_process(diagnosis: perfdoctor.Diagnosis) -> None:
     rule = diagnosis.findings[0].rule
     before = diagnosis.what_if(rule)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.derivations import derivation
 from perfdoctor.diagnosis.lines import code_lines
@@ -16,7 +18,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
+from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows, Value
 from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.basis import STEP, Basis
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
@@ -143,9 +145,18 @@ def _fix(fix: RuleFix, finding: Finding, basis: Basis) -> Fix:
     return Fix(basis.prose(fix.title), how, fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
 
 
+def _plain(value: Value) -> Value:
+    """Of numpy's numbers, which print as `np.float64(7.0)`, those of Python."""
+    plain: Value = value.item() if isinstance(value, np.generic) else value
+    return plain
+
+
 def _labelled(evidence: Evidence, basis: Basis) -> Evidence:
-    """The same evidence, its labels in the words that fit."""
+    """The same evidence, its labels in the words that fit, its numbers those of Python."""
     label = basis.numbers(evidence.label)
     if isinstance(evidence, Rows):
-        return replace(evidence, label=label, columns=tuple(basis.numbers(column) for column in evidence.columns))
+        columns = tuple(basis.numbers(column) for column in evidence.columns)
+        return replace(
+            evidence, label=label, columns=columns, rows=tuple(tuple(map(_plain, row)) for row in evidence.rows)
+        )
     return replace(evidence, label=label)

@@ -93,7 +93,7 @@ IDLE_PARTS: Mapping[str, Part] = {
         rules=("profiler-overhead",), waits_for="profiler",
     ),
     "queue_latency": Part(
-        "idle: queue latency (work not started)", "queue latency", "#a9b7c6", "#7a8794", "*", "*", waits_for="queue"
+        "idle: queue latency (work not started)", "queue latency", "#7b9cc4", "#5b7fae", "*", "*", waits_for="queue"
     ),
     "unknown": Part(
         "idle: cause unknown", "unknown", "#cfd3d6", "#5f676e", "?", "?", rules=("idle-unknown",)
