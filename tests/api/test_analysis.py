@@ -11,6 +11,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from report.samples import SAMPLES
 from typer.testing import CliRunner
 
 import perfdoctor
+from perfdoctor.api.arguments import changes_only
 from perfdoctor.cli.main import app
 
 ONE = FIXTURES / "input-bound-single-process" / "torch"
@@ -267,6 +269,16 @@ def test_progress_is_told() -> None:
     said: list[str] = []
     perfdoctor.analyze(ONE, rules="input-wait", progress=said.append)
     assert any(text.startswith("Reading ") for text in said)
+    assert all(text != following for text, following in pairwise(said))
+
+
+def test_what_is_done_now_is_not_said_twice_in_a_row() -> None:
+    said: list[str] = []
+    progress = changes_only(said.append)
+    assert progress is not None
+    for text in ("Reading a", "Reading a", "Reading b", "Reading a"):
+        progress(text)
+    assert said == ["Reading a", "Reading b", "Reading a"]
 
 
 def test_a_script_without_a_guard_may_read_many_ranks(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from perfdoctor.api.arguments import (
     Asked,
     Progress,
     at_hand,
+    changes_only,
     in_words_of_python,
     known_rules,
     listed,
@@ -133,6 +134,7 @@ def analyze(
 
     Raises PerfdoctorError where something cannot be read, or an argument is wrong.
     """
+    progress = changes_only(progress)
     with in_words_of_python():
         given, rank_readers = listed(paths), _cluster(cluster)
         known = known_rules(own_rules, config)
@@ -168,6 +170,7 @@ def compare(
     """
     from perfdoctor.comparison.compare import compare as compared  # noqa: PLC0415
 
+    progress = changes_only(progress)
     with in_words_of_python():
         known = known_rules(own_rules, config)
         part, given = selection(range, steps), user_values(gpu, peaks)
@@ -191,6 +194,7 @@ def read(
     """
     from perfdoctor.readers.open import read as read_all  # noqa: PLC0415
 
+    progress = changes_only(progress)
     with in_words_of_python(), at_hand(listed(paths), progress) as files:
         timeline = read_all(local(files), progress, process)
     for frame in timeline.frames.values():

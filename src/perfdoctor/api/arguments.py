@@ -128,6 +128,21 @@ def local(paths: Sequence[Path | RemoteFile]) -> list[Path]:
     return [path for path in paths if isinstance(path, Path)]
 
 
+def changes_only(progress: Progress | None) -> Progress | None:
+    """Not what was said just before: files and rules are many, and what is done with each has one name."""
+    if progress is None:
+        return None
+    before = ""
+
+    def say(text: str) -> None:
+        nonlocal before
+        if text != before:
+            before = text
+            progress(text)
+
+    return say
+
+
 # --- rules and questions ---------------------------------------------------------------------------------------------
 
 
