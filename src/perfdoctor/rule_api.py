@@ -22,6 +22,7 @@ from perfdoctor.metrics.units import mib, ms, percent, us
 from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.columns import UNKNOWN, Floats, Ints, Mask, Text
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launch_known, launched_in
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Confidence, Steps
@@ -32,8 +33,9 @@ from perfdoctor.records.savings import Saving
 __all__ = [
     "NO_SAVING", "UNKNOWN", "Affected", "Confidence", "Culprit", "Device", "Evidence", "Finding", "Floats", "Frame",
     "Idle", "Intervals", "Ints", "Mask", "Measure", "Place", "Rows", "Run", "Saving", "Shares", "Span", "Steps", "Text",
-    "Timeline", "Value", "Work", "affected", "at_most", "half_certain", "mib", "ms", "of_cause", "of_collectives",
-    "of_copies", "of_idle", "of_kernels", "once_per_place", "once_per_run", "percent", "shares", "us",
+    "Timeline", "Value", "Work", "affected", "at_most", "half_certain", "launch_known", "launched_in", "mib", "ms",
+    "of_cause", "of_collectives", "of_copies", "of_idle", "of_kernels", "once_per_place", "once_per_run", "percent",
+    "shares", "us",
 ]  # fmt: skip
 
 #: Of classes the members that are public; of others, which are records, all fields.

@@ -17,7 +17,8 @@ from perfdoctor.cli.main import app
 from perfdoctor.detectors import RuleError
 from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.own_rules import contract, document_contract, recordings
+from perfdoctor.own_rules import contract, document_contract, recordings, seen_in
+from perfdoctor.own_rules.drawn import timeline
 from perfdoctor.own_rules.tried import found_in, tried
 from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.system.toml_tables import parsed
@@ -132,6 +133,27 @@ def test_a_sound_rule_keeps_it(tmp_path):
     assert said.startswith("ok  acme/slow-add  16 recordings; its test: found in 1, silent in 1")
 
 
+def test_it_is_said_what_a_rule_finds_in_a_recording_of_its_author(tmp_path, monkeypatch):
+    folder = folder_with(tmp_path, DOCUMENT.replace("value = 0.001", "value = 0.3").replace('action = "kernels"', ""))
+    shows = {
+        "long": draw_steps(kernels="####eeee"),
+        "short": draw_steps(kernels="########ee"),
+        "other": draw_steps(kernels="####"),
+        "empty": timeline(),
+    }
+    also = "is about 100% of the time of the same kernels: name it in symptom_of or explains, or see whether it says enough"
+    monkeypatch.setattr(seen_in, "load_rules", lambda: {"the-same": rule, "another": load_rules()["fp64-kernels"]})
+    known = all_rules([str(folder)])
+    rule = known["acme/slow-add"]
+    assert [note for each in shows.items() for note in seen_in.notes(rule, *each)] == [
+        "long: found: 4.0 ms of a 8.0 ms step are 1 adds (50 %). Saves 0.4 to 4.0 ms.",
+        f"long: acme/slow-add, a rule of perfdoctor, {also}",
+        "short: below its threshold: 2.0 ms of a 10.0 ms step are 1 adds (20 %). Saves 0.2 to 2.0 ms.",
+        "other: nothing found",
+        "empty: skipped, it lacks kernels, any work to account for",
+    ]
+
+
 BROKEN_DOCUMENTS = {
     "an unheard-of field": (DOCUMENT.replace("[thresholds.min", 'colour = "red"\n[thresholds.min', 1), "colour: there is no such field"),
     "a title that ends": (DOCUMENT.replace("too long", "too long."), "ends with a full stop"),
@@ -155,6 +177,7 @@ BROKEN_DOCUMENTS = {
     "work without an action": (DOCUMENT.replace('action = "kernels"', ""), 'the document has no action = "kernels"'),
     "two faults at once": (DOCUMENT.replace('"kernels"\nsince', '"colour"\nsince').replace('"minutes"', '"weeks"'), "slow-add.toml: the effort of a fix is"),
     "a formula of a name that is none": (DOCUMENT.replace('low = "{saved_share_low}', 'low = "{saved_shares_low}'), "names saved_shares_low"),
+    "a share in percent": (DOCUMENT.replace('unit = "fraction of step time"', 'unit = "percent"'), "is in percent: a share is a number from 0 to 1"),
     "no code": (DOCUMENT.replace("x = y", ""), "has no code to paste"),
     "a fix that fits nobody": (DOCUMENT.replace('effort = "minutes"', 'effort = "minutes"\nwhen = ["compiled"]'), "no fix is left"),
     "a cause that is no rule": (DOCUMENT.replace("[thresholds.min", 'symptom_of = ["input-waits"]\n[thresholds.min', 1), "symptom_of names input-waits"),

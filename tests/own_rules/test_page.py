@@ -6,17 +6,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import ROOT
 
 from perfdoctor import rule_api, rule_testing
 from perfdoctor.cli.main import COMMANDS
+from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.own_rules import contract
 from perfdoctor.own_rules.document_contract import OPTIONAL, REQUIRED
-from perfdoctor.rule_testing import draw, findings
+from perfdoctor.own_rules.drawn import COLLECTIVES, COPIES, HOST, KERNELS
+from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.vocabulary.own_rules import all_rules
 
 PAGE = (ROOT / "docs" / "own-rules.md").read_text("utf-8")
@@ -79,6 +82,25 @@ def test_the_page_names_every_field_of_a_document_and_every_public_shape() -> No
         assert name in rule_api.__all__
     assert set(re.findall(r"`(\w+)` and nothing else", PAGE)) <= {"rule_api"}
     assert all(re.search(rf"\b{name}\b", PAGE) for name in rule_testing.__all__)
+
+
+def test_the_letters_of_the_page_are_those_that_can_be_drawn() -> None:
+    for lane, letters in (("kernels", KERNELS), ("nccl", COLLECTIVES), ("copies", COPIES), ("host", HOST)):
+        (row,) = re.findall(rf"^\| `{lane}` \|(.*)\|$", PAGE, re.MULTILINE)
+        assert set(re.findall(r"`(.)`", row)) == {letter for letter in letters if not letter.isdigit()}
+
+
+def test_the_kernels_of_an_op_are_found_as_the_page_does() -> None:
+    (text,) = (text for kind, text in BLOCKS if kind == "python" and "launch_known" in text)
+    page: dict[str, Any] = {}
+    exec(text, page)
+    recording = draw_steps(
+        kernels="## cc ccc c", host=["l  l  l    ", "   oo      "], legend={"o": ("ops", "aten::to")},
+        kernel_names={"c": "direct_copy_kernel_cuda"}, launched_us_before=None,
+    )  # fmt: skip
+    (place,) = prepare(recording).places
+    assert page["casts"](place).tolist() == [False, True, False, False] * (len(place.kernels) // 4)
+    assert page["unknown_ms"](place) == 1
 
 
 def test_what_the_tables_name_is_public() -> None:

@@ -67,6 +67,8 @@ def test_a_whole_number_is_a_number(tmp_path):
             "the threshold input-wait.min_share_of_step in pyproject.toml is '3 %'",
             "Give it a number",
         ),
+        ("[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 4\n", "is 4, and a fraction", "0.04 is 4 %"),
+        ("[tool.perfdoctor.thresholds.acme/x]\ny = 4\n", "cannot be read", 'thresholds."acme/x"'),
         (
             "[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = true\n",
             "is True",

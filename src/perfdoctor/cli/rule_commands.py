@@ -145,7 +145,7 @@ def _print(checked: Checked, *, quiet: bool) -> None:
         of_one_line = problem.splitlines()[0]
         typer.echo(clean_block(f"{_place(checked.rule)}{of_one_line}" if quiet else f"    {problem}"))
     for note in () if quiet else checked.notes:
-        typer.echo(f"    {note}")
+        typer.echo(clean_block(f"    {note}"))
 
 
 def _place(rule: Rule) -> str:

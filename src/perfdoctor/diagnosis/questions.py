@@ -54,8 +54,10 @@ def _question(text: str, known: Mapping[str, Rule]) -> Question:
     if name not in known:
         raise UsageError(f"--what-if {name!r}: there is no such rule", do=_suggestion(name, possible))
     if name not in possible:
-        why = "its rule does not say which work gets shorter"
-        raise UsageError(f"--what-if {name}: its fix cannot be simulated: {why}", do=_suggestion("", possible))
+        why, do = "its rule does not say which work gets shorter", _suggestion("", possible)
+        if known[name].origin:
+            why, do = "its document has no `action`", 'Write which work gets shorter: action = "kernels".'
+        raise UsageError(f"--what-if {name}: its fix cannot be simulated: {why}", do=do)
     choices = (*PRECISIONS.get(name, ()), *CASES)
     share = _SHARE.fullmatch(choice)
     part = float(share[1]) / 100 if share else 0.0

@@ -120,6 +120,23 @@ def recorded_launches(place: Place, signal: str) -> Launches:
     return Launches(place, place.work.rows[signal])
 
 
+def launched_in(place: Place, *names: str, signal: str = "ops", of: str = "kernels") -> Mask:
+    """One bool a row of `place.kernels`: was it launched inside a row of this signal with one of these names?
+
+    At any depth, on the thread that launched it: a kernel of `aten::copy_` inside `aten::to` is in both. `signal`: ops
+    or ranges; `of`: kernels, copies or collectives. False where the launch was not recorded, see `launch_known`.
+    """
+    return launches_of(place, of).inside_of(signal, place.timeline[signal].name.equals(*names))
+
+
+def launch_known(place: Place, of: str = "kernels") -> Mask:
+    """One bool a row of `place.kernels` (or copies, collectives): was recorded which call launched it?
+
+    Of the others nobody knows the op: launched before the recording began, by a CUDA graph, or calls were not recorded.
+    """
+    return launches_of(place, of).known
+
+
 def first_kernels(place: Place, chosen: Mask) -> tuple[Ints, Frame, Nanoseconds]:
     """The outermost chosen ops that launched any of `place.kernels`: who launched what, and when its first one began.
 

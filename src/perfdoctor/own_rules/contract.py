@@ -17,7 +17,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen
+from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in
 from perfdoctor.own_rules.tried import found_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
@@ -78,7 +78,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
     silent = sum(not line["findings"] and not line["lacking"] for line in lines)
-    notes += detector_contract.notes(source, rule)
+    notes += [*detector_contract.notes(source, rule), *(note for each in real for note in seen_in.notes(rule, *each))]
     return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
 
 

@@ -15,7 +15,7 @@ from perfdoctor.vocabulary.derivations import plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import FACTS
 from perfdoctor.vocabulary.own_rules import REQUIRED
 from perfdoctor.vocabulary.places import GPU
-from perfdoctor.vocabulary.rulebook import Rule, RuleFix
+from perfdoctor.vocabulary.rulebook import Rule, RuleFix, is_share
 from perfdoctor.vocabulary.sentences import CLAUSE
 
 #: All other fields of a Rule; where one lies, and what is wrong with it, no document says.
@@ -117,8 +117,11 @@ def _thresholds(document: Mapping[str, Any]) -> Iterator[str]:
         for field in ("unit", "why"):
             if not str(entry.get(field, "")).strip():
                 yield f"the threshold {name} has no {field}"
-        if "share" in name and not 0 < entry["value"] <= 1:
+        unit = str(entry.get("unit", ""))
+        if is_share(name, unit) and not 0 < entry["value"] <= 1:
             yield f"the threshold {name} is {entry['value']}: a share is above 0, and 1 at most"
+        if is_share(name, unit) and ("%" in unit or "percent" in unit):
+            yield f"the threshold {name} is in {unit}: a share is a number from 0 to 1, as in `fraction of step time`"
 
 
 def _sentences(rule: Rule) -> Iterator[str]:

@@ -20,6 +20,7 @@ _STEP = {
 _HOST = {"host": ["oooo oooo   oo ", "    i    rrr   "]}
 #: Names are anybody's: long, of another alphabet, with markup, braces and control characters, or none at all.
 _HOSTILE = ("", "{kernels_ms}", "<script>alert(1)</script>", "x" * 5_000, "ядро\x1b[31m", "a\nb\x00c", "%s %d {0!r}")
+_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::mm", "aten::addmm", "aten::add", "aten::mul")
 #: A rule that is slow is slow here.
 MANY_ROWS = 200_000
 
@@ -54,8 +55,8 @@ def ranks(count: int) -> Timeline:
 
 
 def many_rows(rows: int = MANY_ROWS) -> Timeline:
-    """The steps of two ranks again and again, until so many kernels are there."""
-    once = ranks(2)
+    """The steps of two ranks again and again, until so many kernels are there, launched in common ops."""
+    once = _renamed(ranks(2), _OPS, ("ops",))
     times = max(rows // max(len(once.kernels), 1), 1)
     rows_of = [frame for frame in once.frames.values() if len(frame)]
     length = max(int(frame.end_ns.max()) for frame in rows_of) - min(int(frame.start_ns[0]) for frame in rows_of)
@@ -87,10 +88,14 @@ def _of_no_length(recording: Timeline) -> Timeline:
     return replace(recording, frames=ended)
 
 
-def _renamed(recording: Timeline, names: tuple[str, ...] = _HOSTILE) -> Timeline:
-    """With other names of work, ops and ranges; steps keep theirs."""
+def _renamed(
+    recording: Timeline,
+    names: tuple[str, ...] = _HOSTILE,
+    signals: tuple[str, ...] = ("kernels", "collectives", "copies", "ops"),
+) -> Timeline:
+    """With other names of work and ops; ranges, and so steps, keep theirs."""
     frames = dict(recording.frames)
-    for signal in ("kernels", "collectives", "copies", "ops"):
+    for signal in signals:
         frame = frames[signal]
         if len(frame):
             frames[signal] = frame.with_columns(name=Text(np.arange(len(frame), dtype=np.int32) % len(names), names))

@@ -23,6 +23,8 @@ from perfdoctor.vocabulary.shipped import shipped_folder
 SET_BY_USER = "set in pyproject.toml"
 #: Pages that speak of PyTorch.
 _OF_TORCH = regex(r"torch", re.IGNORECASE)
+#: TOML takes a name with a slash in quotes alone.
+_BARE_ID = regex(r"^\s*\[tool\.perfdoctor\.thresholds\.([\w-]+/[\w-]+)\]", re.MULTILINE)
 _FILLED = regex(r"\{(\w+)\|([^{}|]*)\}")
 
 
@@ -269,9 +271,19 @@ def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
                 raise PerfdoctorError(
                     f"the threshold {rule_id}.{name} in {config.name} is {value!r}", do="Give it a number."
                 )
+            if is_share(name, thresholds[name].unit) and not 0 <= value <= 1:
+                raise PerfdoctorError(
+                    f"the threshold {rule_id}.{name} in {config.name} is {value}, and a {thresholds[name].unit}",
+                    do="Give it a number from 0 to 1: 0.04 is 4 %.",
+                )
             thresholds[name] = replace(thresholds[name], value=float(value), why=SET_BY_USER)
         changed[rule_id] = replace(rule, thresholds=thresholds)
     return changed
+
+
+def is_share(threshold: str, unit: str) -> bool:
+    """Is such a threshold a part of a whole, from 0 to 1?"""
+    return "share" in threshold or unit.startswith(("share of", "fraction of step time"))
 
 
 def _override_table(config: Path) -> Mapping[str, Mapping[str, object]]:
@@ -291,8 +303,11 @@ def settings_of(config: Path) -> Mapping[str, Any]:
     try:
         table: object = parsed(config.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        where = f"{config.name} here" if config.parent == Path.cwd() else str(config)
-        raise PerfdoctorError(f"{where} cannot be read: {error}", do="Mend it, or run elsewhere.") from error
+        is_here = config.resolve().parent == Path.cwd()
+        where, do = (f"{config.name} here", "Mend it, or run elsewhere.") if is_here else (str(config), "Mend it.")
+        if isinstance(error, ValueError) and (bare := _BARE_ID.search(config.read_text("utf-8", "replace"))):
+            do = f'An id with / needs quotes: [tool.perfdoctor.thresholds."{bare[1]}"].'
+        raise PerfdoctorError(f"{where} cannot be read: {error}", do=do) from error
     for key in ("tool", "perfdoctor"):
         table = table.get(key, {}) if isinstance(table, dict) else table
     if not isinstance(table, dict):
