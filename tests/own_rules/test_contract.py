@@ -93,11 +93,15 @@ def problems(folder):
 # --- a new rule ---
 
 
-@pytest.mark.parametrize("category", ["input", "kernels"])
-def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category):
-    assert run("new", "acme/slow-tokenizer", "--into", "perf", "--category", category).stdout.split() == [
+@pytest.mark.parametrize(
+    ("category", "finds"), [("input", "time in which the GPU waits"), ("kernels", "kernels of one name")]
+)
+def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category, finds):
+    begun = run("new", "acme/slow-tokenizer", "--into", "perf", "--category", category)
+    assert begun.stdout.split() == [
         "perf/slow-tokenizer.toml", "perf/slow_tokenizer.py", "perf/test_slow_tokenizer.py",
     ]  # fmt: skip
+    assert f"it finds {finds}" in begun.stderr
     left = problems(tmp_path / "perf")
     assert left
     assert all(each.endswith("still says TODO") for each in left)

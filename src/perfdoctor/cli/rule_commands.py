@@ -90,8 +90,9 @@ def _new(
     for file in files:
         typer.echo(str(file))
     if not quiet:
+        finds = "kernels of one name" if category == "kernels" else "time in which the GPU waits in a range of one name"
         typer.echo(
-            f"It works as it is: it finds time in which the GPU waits in a range of one name.\nWrite the words marked "
+            f"It works as it is: it finds {finds}.\nWrite the words marked "
             f"TODO, and what it seeks; then:\n  perfdoctor rules check {into}\n"
             f"  perfdoctor analyze RECORDING --rules {into}",
             err=True,
