@@ -17,7 +17,8 @@ from perfdoctor.late import dataclass
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
-from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides
+from perfdoctor.vocabulary.own_rules import all_rules
+from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides, with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,17 +40,31 @@ class _Key:
     part: Selection
 
 
+@dataclass(frozen=True)
+class Named:
+    """The rules beside ours, which are code: named when the server was started, and never by a call."""
+
+    rules: tuple[str, ...] = ()
+    config: Path | None = None
+
+
 class Desk:
     """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take."""
 
-    def __init__(self, root: Root, seconds: float = 120.0) -> None:
-        self.root, self.seconds = root, seconds
+    def __init__(self, root: Root, seconds: float = 120.0, named: Named | None = None) -> None:
+        self.root, self.seconds, self._named = root, seconds, named or Named()
         self._kept: OrderedDict[_Key, Examination] = OrderedDict()
 
     @property
+    def known(self) -> dict[str, Rule]:
+        """By id, with the thresholds of the config that was named, else of the root's own pyproject.toml."""
+        rules, config = self._named.rules, self._named.config
+        known = all_rules(rules, config) if rules or config else load_rules()
+        return with_thresholds(known, config) if config else with_overrides(known, self.root.folder)
+
+    @property
     def rules(self) -> list[Rule]:
-        """With the thresholds of the root's own pyproject.toml."""
-        return list(with_overrides(load_rules(), self.root.folder).values())
+        return list(self.known.values())
 
     def asked(self, about: _OfRecording) -> Examination:
         return self.examined(about.path, part_of(about))

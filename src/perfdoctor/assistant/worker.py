@@ -27,12 +27,17 @@ _LATE_S = 5
 
 
 class Setting(msgspec.Struct):
-    """What a worker is started with, as JSON. `seconds`: of a call; `memory_bytes`: that it writes to, 0 for any."""
+    """What a worker is started with, as JSON. `seconds`: of a call; `memory_bytes`: that it writes to, 0 for any.
+
+    `rules`: whole paths of folders, or `package:NAME`; `config`: the whole path of a pyproject.toml, "" for none.
+    """
 
     root: str
     remote: list[str]
     seconds: float
     memory_bytes: int
+    rules: list[str] = []
+    config: str = ""
 
 
 class Request(msgspec.Struct):
@@ -75,10 +80,11 @@ def main() -> None:
     from perfdoctor.system.memory import keep_freed  # noqa: PLC0415
 
     keep_freed()
-    from perfdoctor.assistant.desk import Desk  # noqa: PLC0415 after that, for numpy
+    from perfdoctor.assistant.desk import Desk, Named  # noqa: PLC0415 after that, for numpy
     from perfdoctor.assistant.root import Root  # noqa: PLC0415
 
-    desk = Desk(Root(Path(setting.root), tuple(setting.remote)), setting.seconds)
+    named = Named(tuple(setting.rules), Path(setting.config) if setting.config else None)
+    desk = Desk(Root(Path(setting.root), tuple(setting.remote)), setting.seconds, named)
     while (content := read_frame(requests)) is not None:
         _alarm(setting.seconds + _LATE_S)
         reply = answered(msgspec.json.decode(content, type=Request), desk)

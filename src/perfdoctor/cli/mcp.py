@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import own_rules_options
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ EXAMPLES = """\b
 Examples:
   perfdoctor mcp --root runs/
   perfdoctor mcp --root ~/traces --timeout 300 --memory 16
+  perfdoctor mcp --root runs/ --rules perf/rules
 """
 _GB = 1_000_000_000
 #: Of what is free when the server starts: the rest is for others.
@@ -49,6 +51,16 @@ def mcp(
             "--allow-remote", metavar="ADDRESS", help="Also read what is below s3://BUCKET/FOLDER/; may be repeated."
         ),
     ] = None,
+    own_rules: own_rules_options.OwnRules = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Take rules and thresholds from [tool.perfdoctor] in this pyproject.toml. [default: the thresholds in "
+            "that of the root, no rules]",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on standard error at the start.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the limits on standard error.")] = False,
 ) -> None:
@@ -63,12 +75,32 @@ def mcp(
         if memory
         else max(round(_SHARE_OF_MEMORY * available_bytes()), round(_LEAST_MEMORY_GB * _GB))
     )
+    setting = Setting(
+        str(at.folder), list(at.remote), timeout, most,
+        [_anywhere(place) for place in own_rules or ()], str(config.resolve()) if config else "",
+    )  # fmt: skip
+    _check_rules(own_rules, config, quiet=quiet)
     serve = _server()
     if verbose:
         typer.echo(f"perfdoctor: {at.folder}, {timeout:g} s a call, {most / _GB:.1f} GB", err=True)
     if not quiet and sys.stdin.isatty():
         typer.echo("perfdoctor: waiting for a client on standard input: an assistant starts this command.", err=True)
-    serve(Setting(str(at.folder), list(at.remote), timeout, most))
+    serve(setting)
+
+
+def _anywhere(place: str) -> str:
+    """The same from another working directory."""
+    from perfdoctor.vocabulary.own_rules import PACKAGE
+
+    return place if place.startswith(PACKAGE) else str(Path(place).expanduser().resolve())
+
+
+def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -> None:
+    """Raises where they are not there; a line for each that cannot be used. None of their code is run yet."""
+    known = own_rules_options.tuned(own_rules_options.all_rules(named, config), config) if named or config else {}
+    for rule in known.values():
+        if rule.broken and not quiet:
+            typer.echo(f"perfdoctor: the rule {rule.id} cannot be used: {rule.broken}", err=True)
 
 
 def _server() -> Callable[[Setting], None]:

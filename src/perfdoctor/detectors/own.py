@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import types
 import zlib
@@ -30,6 +31,9 @@ from perfdoctor.vocabulary.rulebook import Origin, Rule
 _Detector = Callable[[Run, Mapping[str, float]], Iterable[Finding]]
 #: All rules of ours together take less on recordings of ten million rows, also on a busy machine.
 LONGEST_SECONDS = 120.0
+#: Of what is left until this process is ended, as an assistant's is after some time: the rest is for the answer.
+_SHARE_OF_REST = 0.6
+_AT_ONCE = 1e-3
 #: By folder: what its files were when its modules were loaded.
 _loaded_states: dict[str, tuple[tuple[str, int, int], ...]] = {}
 
@@ -72,23 +76,29 @@ def _limited() -> Iterator[None]:
     if not _has_timer():
         yield
         return
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    most = min(LONGEST_SECONDS, _SHARE_OF_REST * left) if left else LONGEST_SECONDS
+    begun = time.monotonic()
 
     def ended(*_: object) -> None:
-        raise TimeoutError(f"it takes more than {LONGEST_SECONDS:g} s")
+        raise TimeoutError(f"it takes more than {most:.3g} s")
 
     before = signal.signal(signal.SIGALRM, ended)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, most)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _AT_ONCE))
 
 
 def _has_timer() -> bool:
-    """Is there one, and does nobody use it?"""
-    is_main = threading.current_thread() is threading.main_thread()
-    return is_main and hasattr(signal, "setitimer") and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    """Is there one, and does nobody use it but to end this process, which comes later?"""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return False
+    return signal.getitimer(signal.ITIMER_REAL)[0] == 0 or signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
 def _said(error: BaseException) -> str:

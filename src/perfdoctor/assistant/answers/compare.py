@@ -9,7 +9,6 @@ from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.report.comparison import json_report, words
 from perfdoctor.report.json_document import document
-from perfdoctor.vocabulary.rulebook import load_rules
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.arguments import Compare
@@ -38,9 +37,9 @@ def _snapshot(text: str, desk: Desk) -> Snapshot:
     if desk.root.address(text) is None:
         path = desk.root.recording(text)
         if path.is_file() and (written := document(name(text), path)) is not None:
-            return of_document(name(text), written, load_rules())
-        return of_examination(name(text), desk.examined(text), load_rules(), [path])
-    return of_examination(name(text), desk.examined(text), load_rules(), [])
+            return of_document(name(text), written, desk.known)
+        return of_examination(name(text), desk.examined(text), desk.known, [path])
+    return of_examination(name(text), desk.examined(text), desk.known, [])
 
 
 def _shortened(whole: dict[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 def answer(asked: Explain, desk: Desk) -> Answer:
-    known = {rule.id: rule for rule in desk.rules}
+    known = desk.known
     if asked.rule not in known:
         near = difflib.get_close_matches(asked.rule, known, n=3, cutoff=0.4)
         raise PerfdoctorError(
             f"there is no rule {name(asked.rule)!r}", do=f"Did you mean {', '.join(near)}?" if near else "See findings."
         )
     rule = known[asked.rule]
+    if rule.broken:
+        do = "`perfdoctor rules check` says what is wrong with it."
+        raise PerfdoctorError(f"the rule {rule.id} cannot be used: {rule.broken}", do=do)
     return Answer(
         f"{rule.id}: {rule.title}. {rule.why}",
         {
@@ -43,5 +46,6 @@ def answer(asked: Explain, desk: Desk) -> Answer:
                 for fix in rule.fixes
             ],
             "references": list(rule.references),
+            **({"origin": name(rule.origin.name)} if rule.origin else {}),
         },
     )  # fmt: skip

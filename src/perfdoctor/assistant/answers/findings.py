@@ -103,7 +103,7 @@ def _derivation(advice: Advice) -> dict[str, Any] | None:
 def _why_none(rule: str, desk: Desk, outcomes: Sequence[Outcome]) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
     if outcome is None:
-        is_known = any(each.id == rule for each in desk.rules)
+        is_known = rule in desk.known
         return f"{name(rule)} is not about this program" if is_known else f"there is no rule {name(rule)!r}"
     if outcome.status == "clear":
         return f"{rule} found nothing here"

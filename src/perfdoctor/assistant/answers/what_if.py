@@ -9,7 +9,6 @@ from perfdoctor.assistant.bounded import Answer
 from perfdoctor.assistant.desk import part_of
 from perfdoctor.diagnosis.questions import questions
 from perfdoctor.report.words import outlook
-from perfdoctor.vocabulary.rulebook import load_rules
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.arguments import WhatIf
@@ -17,6 +16,6 @@ if TYPE_CHECKING:
 
 
 def answer(asked: WhatIf, desk: Desk) -> Answer:
-    examination = desk.again(asked.path, part_of(asked), questions(asked.changes, load_rules()))
+    examination = desk.again(asked.path, part_of(asked), questions(asked.changes, desk.known))
     said = outlook.together(examination.diagnosis)
     return Answer(said, {"sentence": said, **(prediction(examination.diagnosis) or {})})
