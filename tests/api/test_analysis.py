@@ -160,7 +160,7 @@ def test_a_diagnosis_json_is_no_recording_and_compare_takes_it(diagnosis: perfdo
     with pytest.raises(perfdoctor.PerfdoctorError) as error:
         perfdoctor.analyze(tmp_path / "diagnosis.json")
     assert "is a result that perfdoctor wrote" in error.value.what
-    assert "`compare` takes a diagnosis.json" in error.value.do
+    assert "`compare` takes it as well" in error.value.do
     assert perfdoctor.compare(tmp_path / "diagnosis.json", diagnosis).verdict == "no change"
 
 

@@ -27,6 +27,7 @@ def test_the_document_has_the_documented_fields():
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "contenders", "notes"}
     assert set(document) == promised | {
         "recording",
+        "base_ns",
         "kernels",
         "critical_path",
         "efficiency",
@@ -61,9 +62,12 @@ def test_the_document_has_the_documented_fields():
             "unrecorded_ns": None,
             "stretch": None,
             "stretch_by_part": None,
+            "real_time": None,
         },
         "processes": [],
         "work": {"kind": "unknown", "server": "", "framework": "unknown"},
+        "basis": {"noun": "step", "of": "", "serves": False, "computes": False},
+        "gpu_not_recorded": False,
     }
     assert document["outcomes"][0] == {"rule": "input-wait", "status": "found", "missing": [], "error": None}
     assert document["outcomes"][6]["missing"] == ["collectives"]

@@ -18,7 +18,8 @@ Path = Annotated[
     Meta(
         min_length=1,
         max_length=_LONGEST_PATH,
-        description="A run folder, a folder of traces (one a rank), or a file, below the server's root.",
+        description="A run folder, a folder of traces (one a rank), or a file, below the server's root; analyze, "
+        "findings and compare take a diagnosis.json, too.",
     ),
 ]
 Paths = Annotated[list[Path], Meta(min_length=1, max_length=_MOST_RUNS, description="One run, or several of it.")]

@@ -13,8 +13,10 @@ from perfdoctor.assistant.root import Root
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.records import Examination
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.own_rules import all_rules
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perfdoctor.assistant.arguments import _OfRecording
+    from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.system.remote import RemoteFile
 
 #: A diagnosis keeps the recording's columns, about a hundred bytes a row. One is always kept, however large.
@@ -69,6 +72,14 @@ class Desk:
     def asked(self, about: _OfRecording) -> Examination:
         return self.examined(about.path, part_of(about))
 
+    def diagnosed(self, about: _OfRecording) -> Diagnosis:
+        """The diagnosis that was asked for, also where the recording is no more, and a diagnosis.json is there."""
+        if self.root.address(about.path) is None:
+            path = self.root.recording(about.path)
+            if json_document.file_of(path) is not None:
+                return _stored(about, path)
+        return self.asked(about).diagnosis
+
     def examined(self, text: str, part: Selection = WHOLE_RECORDING) -> Examination:
         """The diagnosis of what this text names. What lies elsewhere is not kept: nobody says when it changes."""
         if self.root.address(text) is not None:
@@ -112,6 +123,19 @@ class Desk:
 
     def _rows(self) -> int:
         return sum(len(frame) for each in self._kept.values() for frame in each.run.timeline.frames.values())
+
+
+def _stored(about: _OfRecording, path: Path) -> Diagnosis:
+    from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
+
+    if about.range or about.steps:
+        raise PerfdoctorError(
+            "a stored diagnosis is of all that was analysed then",
+            do="Leave out range and steps, or name the recording.",
+        )
+    found = stored(about.path, path)
+    assert found is not None, "it was one just now"
+    return found
 
 
 def part_of(about: _OfRecording) -> Selection:

@@ -19,6 +19,7 @@ from perfdoctor.cli import (
     scale_options,
     selection_options,
     shared_options,
+    stored,
     what_if,
 )
 from perfdoctor.cli.progress import progress
@@ -51,6 +52,7 @@ Examples:
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
   perfdoctor analyze profile.nsys-rep --rules perf/rules
   perfdoctor analyze s3://bucket/run-7/ --cluster tcp://head:8786
+  perfdoctor analyze diagnosis.json --format brief
 """
 
 
@@ -156,7 +158,18 @@ def analyze(
     outside = outside_options.outside(metrics, log or [])
     scale_options.set_jobs(jobs)
     files = Files(Path(json) if json not in (None, STANDARD_OUTPUT) else None, html, no_html)
+    of_recordings = {
+        "--html": html, "--rule": rule, "--ignore": ignore, "--rules": own_rules, "--what-if": what_if_text,
+        "--gpu": gpu, "--peak": peak, "--tokens-per-step": tokens_per_step, "--range": range_, "--steps": steps,
+        "--process": process, "--cross-check": cross_check, "--save": save, "--metrics": metrics, "--log": log,
+        "--gpu-hour-price": gpu_hour_price, "--cost": cost,
+    }  # fmt: skip
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
+        if (kept := stored.diagnosis_of(paths, of_recordings)) is not None:
+            if files.json:
+                write_json(files.json, kept)
+            show(kept, output, show_all=show_all, quiet=quiet)
+            raise typer.Exit(CONDITION_MET if is_met(asked.conditions, kept) else 0)
         _analyze(
             paths, asked, output, files,
             cross_check=cross_check, save=save, outside=outside, show_all=show_all, quiet=quiet, verbose=verbose,

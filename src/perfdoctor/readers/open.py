@@ -282,7 +282,13 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
         exports = {file.with_suffix("") for file in found if kinds[file] == exported}
         found = [f for f in found if not (kinds[f] == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
-        raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
+        has_diagnosis = (path / "diagnosis.json").is_file()
+        do = (
+            "Pass a recording: of the diagnosis.json in it only `analyze` and `compare` make use."
+            if has_diagnosis
+            else ""
+        )
+        raise PerfdoctorError(f"the folder {path} holds no recording", do=do or f"perfdoctor reads {_FORMATS}.")
     return tensorboard.newest(found, path)
 
 

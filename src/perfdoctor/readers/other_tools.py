@@ -88,7 +88,7 @@ OTHER_TOOLS = (
     _tool(
         rb'\A\{\s*"format"\s*:\s*\d+,\s*"perfdoctor"\s*:',
         "a result that perfdoctor wrote",
-        "pass the recording that it was made of; `compare` takes a diagnosis.json as well",
+        "pass the recording that it was made of; `analyze` prints a diagnosis.json again, `compare` takes it as well",
     ),
     _tool(rb"(?i)\A\s*(<!doctype html|<html)", "a web page", "pass the recording that it was made of"),
 )

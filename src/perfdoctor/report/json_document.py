@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.run_folder import MANIFEST
 
 #: What stands near the beginning of all JSON that is ours.
 MARKER = b'"perfdoctor":'
 _HEAD = 1024
+#: Of a diagnosis in a run folder, and what perfdoctor writes beside it that is no recording.
+NAME = "diagnosis.json"
+_BESIDE = (NAME, "report.html", MANIFEST)
+
+
+def file_of(path: Path) -> Path | None:
+    """The file of JSON that is ours: this one, or that of a run folder in which the recordings are no more."""
+    if path.is_dir():
+        path = path / NAME if _is_without_recordings(path) else path
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    return path if MARKER in head and b'"format"' in head else None
+
+
+def _is_without_recordings(folder: Path) -> bool:
+    if not (folder / NAME).is_file():
+        return False
+    return all(name in _BESIDE for _, _, names in os.walk(folder) for name in names)
 
 
 def document(name: str, path: Path) -> dict[str, Any] | None:
     """None where it is anything else. Raises PerfdoctorError where it is ours, and cannot be read: it has this name."""
+    if (found := file_of(path)) is None:
+        return None
     import msgspec  # noqa: PLC0415 most files are recordings
 
     from perfdoctor.report.json_report import FORMAT  # noqa: PLC0415
 
-    if not path.is_file() or path.suffix != ".json":
-        return None
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if MARKER not in head or b'"format"' not in head:
-        return None
     try:
-        document = msgspec.json.decode(path.read_bytes())
+        document = msgspec.json.decode(found.read_bytes())
     except msgspec.DecodeError as error:
         raise PerfdoctorError(
             f"{name} is damaged or breaks off", do="Write it again: perfdoctor analyze RECORDING --json FILE"

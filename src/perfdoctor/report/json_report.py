@@ -51,7 +51,10 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
                 "server": diagnosis.server,
                 "framework": diagnosis.framework,
             },
+            "basis": _fields(diagnosis.basis),
+            "gpu_not_recorded": diagnosis.gpu_not_recorded,
         },
+        "base_ns": diagnosis.base_ns,
         **_job(diagnosis.job),
         "time": [_time(split) for split in _shown(diagnosis)],
         "recording": [_time(split) for split in diagnosis.recording],
@@ -75,11 +78,12 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
 def _real_time(real_time: RealTime | None) -> dict[str, Any]:
     """What is known of steps that nobody recorded; null where nothing is."""
     if real_time is None:
-        return {"unrecorded_ns": None, "stretch": None, "stretch_by_part": None}
+        return {"unrecorded_ns": None, "stretch": None, "stretch_by_part": None, "real_time": None}
     return {
         "unrecorded_ns": real_time.measured_ns,
         "stretch": real_time.stretch,
         "stretch_by_part": dict(real_time.stretch_by_part),
+        "real_time": {name: value for name, value in _fields(real_time).items() if name != "stretch_by_part"},
     }
 
 
@@ -148,6 +152,7 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
         "speedup": _range(advice.speedup),
         "symptoms": [symptom.rule for symptom in advice.symptoms],
         "symptom_of": cause,
+        "is_verdict": advice.is_verdict,
         "derivation": _derivation(advice.derivation),
         "values": dict(advice.values),
         "evidence": [_evidence(evidence) for evidence in advice.evidence],

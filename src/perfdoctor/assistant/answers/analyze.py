@@ -24,7 +24,7 @@ _OF_STEPS = ("count", "used", "median_ns", "p10_ns", "p90_ns", "found_by", "conf
 
 
 def answer(asked: Analyze, desk: Desk) -> Answer:
-    diagnosis = desk.asked(asked).diagnosis
+    diagnosis = desk.diagnosed(asked)
     shown = diagnosis.findings[:_MOST_FINDINGS]
     lines = [
         wording.verdict(diagnosis),

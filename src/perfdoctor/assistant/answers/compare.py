@@ -36,7 +36,7 @@ def _listed(side: str | list[str]) -> list[str]:
 def _snapshot(text: str, desk: Desk) -> Snapshot:
     if desk.root.address(text) is None:
         path = desk.root.recording(text)
-        if path.is_file() and (written := document(name(text), path)) is not None:
+        if (written := document(name(text), path)) is not None:
             return of_document(name(text), written, desk.known)
         return of_examination(name(text), desk.examined(text), desk.known, [path])
     return of_examination(name(text), desk.examined(text), desk.known, [])

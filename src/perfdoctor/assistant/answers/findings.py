@@ -8,28 +8,26 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.assistant.answers.analyze import finding
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows
 from perfdoctor.report.words import derivations, wording
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.arguments import Findings
     from perfdoctor.assistant.desk import Desk
-    from perfdoctor.model.run import Run
 
 _MOST_EVIDENCE, _MOST_ROWS, _MOST_LINES = 8, 5, 5
 
 
 def answer(asked: Findings, desk: Desk) -> Answer:
-    examination = desk.asked(asked)
-    diagnosis, every = examination.diagnosis, list(_flat(examination.diagnosis.findings))
+    diagnosis = desk.diagnosed(asked)
+    every, zero = list(_flat(diagnosis.findings)), min((split.window_start_ns for split in diagnosis.time), default=0)
     wanted = [each for each in every if asked.rule in (None, each[0].rule)]
     if asked.rule is not None and not wanted:
         raise PerfdoctorError(_why_none(asked.rule, desk, diagnosis.outcomes), do=_found(every))
     is_alone = asked.rule is not None
     rows, pages = page(
         wanted, asked.cursor, asked.limit,
-        lambda each: _whole(each[0], each[1], examination.run, is_alone=is_alone),
+        lambda each: _whole(each[0], each[1], zero, is_alone=is_alone),
     )  # fmt: skip
     shown = [advice for advice, _ in wanted[int(asked.cursor) :][: len(rows)]]
     lines = [f"{advice.rule}: {wording.saving(diagnosis, advice)}" for advice in shown]
@@ -43,7 +41,7 @@ def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tupl
         yield from _flat(advice.symptoms, advice.rule)
 
 
-def _whole(advice: Advice, cause: str | None, run: Run, *, is_alone: bool) -> dict[str, Any]:
+def _whole(advice: Advice, cause: str | None, zero: int, *, is_alone: bool) -> dict[str, Any]:
     """With the code of its fixes and the way of its saving where it is asked for alone."""
     fixes = [
         {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics}
@@ -57,7 +55,7 @@ def _whole(advice: Advice, cause: str | None, run: Run, *, is_alone: bool) -> di
         "confidence_because": advice.confidence_because,
         "symptom_of": cause,
         "values": {name(key): value for key, value in advice.values.items()},
-        "evidence": [_evidence(each, run) for each in advice.evidence[:_MOST_EVIDENCE]],
+        "evidence": [_evidence(each, zero) for each in advice.evidence[:_MOST_EVIDENCE]],
         "lines": [_line(each) for each in advice.lines[:_MOST_LINES]],
         "fixes": fixes,
         **(more if is_alone else {}),
@@ -71,8 +69,8 @@ def _line(line: CodeLine) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _evidence(evidence: Evidence, run: Run) -> dict[str, Any]:
-    """Moments on the recording's clock, for `timeline_slice` and `query`."""
+def _evidence(evidence: Evidence, zero: int) -> dict[str, Any]:
+    """Moments on the recording's clock, for `timeline_slice` and `query`. `zero`: where those of a span begin there."""
     label = name(evidence.label)
     if isinstance(evidence, Measure):
         return {"label": label, "value": evidence.value, "unit": evidence.unit}
@@ -83,7 +81,6 @@ def _evidence(evidence: Evidence, run: Run) -> dict[str, Any]:
             "label": label, "columns": columns, "units": list(evidence.units), "rows": rows,
             "row_count": len(evidence.rows),
         }  # fmt: skip
-    zero, _ = analysed_span(run) or (0, 0)
     return {
         "label": label,
         "rank": evidence.rank,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.readers.open import kind_of
+from perfdoctor.report import json_document
 from perfdoctor.report.words.wording import counted
 from perfdoctor.system.run_folder import MANIFEST, RunFolder
 
@@ -65,7 +66,7 @@ def _files(folder: Path, files: list[str]) -> Iterator[tuple[Path, str]]:
         if file.is_symlink() or not file.is_file():
             continue
         try:
-            kind = kind_of(file)
+            kind = "diagnosis" if json_document.file_of(file) else kind_of(file)
         except Exception:  # noqa: BLE001, S112 whoever reads it says why
             continue
         if kind:

@@ -1,0 +1,120 @@
+"""Is a diagnosis.json read again what was written, word for word? And what of one that is damaged?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from folders import FIXTURES
+from recorded import recording
+from report.samples import INPUT_BOUND, POISONED, SAMPLES
+from typer.testing import CliRunner
+
+from perfdoctor.cli.main import app
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report import brief, json_report, markdown
+from perfdoctor.report.stored_diagnosis import stored
+
+TORCH = FIXTURES / "unfused-optimizer" / "torch"
+REAL = [TORCH, *(FIXTURES / name for name in ("cpu-slow-input", "straggler/nsys", "launch-bound/nsys"))]
+
+
+def again(diagnosis, folder):
+    file = folder / "any.json"
+    file.write_text(json_report.render(diagnosis), "utf-8")
+    return stored("any.json", file)
+
+
+@pytest.mark.parametrize(
+    "made", [*SAMPLES, *REAL], ids=lambda made: made if isinstance(made, str) else made.parent.name
+)
+def test_what_was_stored_is_printed_as_when_it_was_made(made, tmp_path):
+    made = SAMPLES[made] if isinstance(made, str) else recording(made).diagnosis
+    read = again(made, tmp_path)
+    assert json_report.render(read) == json_report.render(made)
+    if made is not POISONED:  # JSON has no lone surrogates
+        assert brief.render(read) == brief.render(made)
+        assert markdown.render(read) == markdown.render(made)
+
+
+def keys(document, path=()):
+    for name, value in document.items():
+        yield (*path, name)
+        if isinstance(value, dict):
+            yield from keys(value, (*path, name))
+
+
+def test_damaged_documents_are_an_error_of_one_line(tmp_path):
+    """Each field of the whole document gone, and each of another type."""
+    text = json_report.render(INPUT_BOUND)
+    file = tmp_path / "any.json"
+    for path in keys(json.loads(text)):
+        for wrong in (None, 17, "text", [{}]):
+            document = json.loads(text)
+            inner = document
+            for name in path[:-1]:
+                inner = inner[name]
+            if wrong is None:
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = wrong
+            file.write_text(json.dumps(document))
+            try:
+                read = stored("any.json", file)
+                if read is not None:
+                    brief.render(read)
+            except PerfdoctorError as error:
+                assert "any.json" in error.what
+
+
+def test_one_of_an_earlier_version_is_called_so(tmp_path):
+    document = json.loads(json_report.render(INPUT_BOUND))
+    del document["base_ns"]
+    (tmp_path / "any.json").write_text(json.dumps(document))
+    with pytest.raises(PerfdoctorError, match="earlier version"):
+        stored("any.json", tmp_path / "any.json")
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["analyze", *map(str, words)])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A run folder whose recordings are no more."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(TORCH, tmp_path / "recording")
+    (tmp_path / "run").mkdir()
+    assert run("recording", "--quiet", "--no-html", "--json", "run/diagnosis.json").exit_code == 0
+    return tmp_path / "run"
+
+
+def test_it_is_printed_in_every_format_and_by_its_folder_alone(folder):
+    for words in (("--format", "brief"), ("--format", "markdown"), ("--json", "-"), ("--quiet",), ("--all",)):
+        fresh = run("recording", "--no-html", *words)
+        assert fresh.exit_code == 0
+        assert run("run/diagnosis.json", *words).stdout == fresh.stdout
+        assert run("run", *words).stdout == fresh.stdout
+    assert [each.name for each in folder.iterdir()] == ["diagnosis.json"]
+    assert run("run", "--quiet", "--fail-on", "unfused-optimizer").exit_code == 3
+
+
+def test_what_needs_the_recording_says_so(folder):
+    for words in (
+        ("--what-if", "unfused-optimizer"),
+        ("--html", "x.html"),
+        ("--steps", "1..2"),
+        ("--rule", "input-wait"),
+    ):
+        done = run("run", *words)
+        assert done.exit_code == 2
+        assert f"{words[0]} asks for the recording, and run holds its diagnosis alone" in done.stderr
+
+
+def test_with_a_recording_beside_it_the_recording_is_read(folder):
+    shutil.copytree(FIXTURES / "launch-bound" / "torch", folder / "torch")
+    assert "launch-bound" in run("run", "--no-html", "--format", "brief").stdout
