@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import draw_steps
+from builders import draw, draw_steps
 from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
+from machine_builders import on_cores
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.matching import changes, pairs, whole_numbers
 from perfdoctor.comparison.records import Saving, Work
-from perfdoctor.comparison.snapshot import of_examination
+from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.report import json_report
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -121,9 +124,62 @@ def test_what_was_predicted_is_kept_where_the_step_got_shorter_by_it():
 
 def test_less_than_predicted_names_the_cause_that_took_over():
     after = snapshot(waiting(2, kernels="#######"))
-    (each,) = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(after)]).promises
-    assert each.kept == "less"
-    assert "another cause took over: compute" in each.because
+    step, part = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(after)]).promises
+    assert step.kept == "less"
+    assert "another cause took over: compute" in step.because
+    assert (part.kept, part.because, part.whole) == ("kept", "", False)
+    assert part.shown_ns == pytest.approx(4_000_000, rel=0.05)
+
+
+def test_more_than_predicted_names_what_else_got_shorter_and_not_what_was_fixed():
+    before, after = snapshot(waiting(6, kernels="#" * 20)), snapshot(waiting(2, kernels="####"))
+    step, part = compare([found_in(before, WAIT)], [found_in(after)]).promises
+    assert step.kept == "more"
+    assert step.because == "something else got shorter as well: compute: other kernels"
+    assert (part.kept, part.because) == ("kept", "")
+
+
+def test_what_a_longer_step_hides_is_not_fixed():
+    before, after = snapshot(waiting(2)), snapshot(waiting(2, kernels="#" * 60))
+    slight = replace(WAIT, low=1_000_000.0, likely=2_000_000.0, high=2_500_000.0)
+    found = compare([found_in(before, slight)], [found_in(after)])
+    assert found.findings[0].fate == "no longer found"
+    assert found.promises[0].kept == "less"
+    of_more_items = [replace(each, items_per_step=items) for each, items in ((before, 8), (after, 64))]
+    of_more_items = [replace(each, settings={"batch": f"{each.items_per_step} items"}) for each in of_more_items]
+    found = compare([found_in(of_more_items[0], slight)], [found_in(of_more_items[1])])
+    assert (found.findings[0].fate, found.promises) == ("no longer found", ())
+
+
+def test_with_another_batch_a_prediction_is_held_against_as_many_items():
+    before, after = snapshot(waiting(6)), snapshot(waiting(2, kernels="########"))
+    sides = [
+        replace(each, items_per_step=items, settings={"batch": f"{items} items"})
+        for each, items in ((before, 8), (after, 16))
+    ]
+    (each,) = compare([found_in(sides[0], WAIT)], [found_in(sides[1])]).promises
+    assert each.shown_ns == pytest.approx(before.step_ns - after.step_ns / 2, rel=0.01)
+    assert (each.kept, each.same_items) == ("kept", True)
+
+
+@pytest.mark.parametrize("says_it", [True, False])
+def test_a_stored_diagnosis_gives_the_interval_of_its_recording(says_it):
+    """Also one that says of other programs on the cores no more than its finding does."""
+    rules = load_rules()
+    drawn = draw(host=["o" * 30 + " " * 10], repeat=6, unit_us=1000)
+    drawn = on_cores(drawn, waited=0.5, program_cores=1.0, waiting_threads=1.0)
+    drawn = replace(drawn, unrecorded_step_ns=dict.fromkeys(drawn.ranks, 37_000_000))
+    examined = examine(prepare(drawn), list(rules.values()))
+    document = json.loads(json_report.render(examined.diagnosis))
+    if not says_it:
+        del document["run"]["contended_share"]
+    one, other = of_examination("run", examined, rules, []), of_document("run", document, rules)
+    steps = [compare([each], [each]).step for each in (one, other)]
+    assert one.steps.contended == pytest.approx(0.5)
+    assert other.steps.contended == pytest.approx(0.5)
+    assert (steps[0].low, steps[0].high) == pytest.approx((steps[1].low, steps[1].high), rel=1e-6)
+    assert steps[1].before.spread_from == "contended"
+    assert other.unrecorded_ns == pytest.approx(one.unrecorded_ns, abs=1)
 
 
 def test_another_gpu_is_the_reason_before_any_other():

@@ -64,6 +64,8 @@ def test_the_document_has_the_documented_fields():
             "stretch_by_part": None,
             "real_time": None,
         },
+        "items_per_step": None,
+        "contended_share": 0.0,
         "processes": [],
         "work": {"kind": "unknown", "server": "", "framework": "unknown"},
         "basis": {"noun": "step", "of": "", "serves": False, "computes": False},

@@ -39,7 +39,8 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
     work, rest_ns, rest_count = changes(
         merged([each.work for each in before]), merged([each.work for each in after]), (before_ns, after_ns), MOST_WORK,
     )  # fmt: skip
-    findings = finding_changes(before, after)
+    findings = finding_changes(before, after, causes)
+    ours, theirs = _items(before), _items(after)
     return Comparison(
         before=tuple(each.name for each in before),
         after=tuple(each.name for each in after),
@@ -57,10 +58,12 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
-        promises=promises(before, findings, step, causes, settings),
+        promises=promises(
+            before, findings, step, causes, settings, ours / theirs if ours and theirs and ours != theirs else None
+        ),
         memory=tuple(_memory(before, after)),
-        items_before=_items(before),
-        items_after=_items(after),
+        items_before=ours,
+        items_after=theirs,
         item=_item(before, after, within),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),

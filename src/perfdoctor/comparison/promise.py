@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfdoctor.comparison.contributions import largest_growth, part_of
+from perfdoctor.comparison.contributions import COMPUTE, largest_growth, part_of
+from perfdoctor.comparison.matching import SAME_SHARE
 from perfdoctor.comparison.records import (
     Contribution,
     FindingChange,
@@ -16,23 +17,37 @@ from perfdoctor.comparison.records import (
     Snapshot,
     StepChange,
 )
+from perfdoctor.late import dataclass
 
 #: A finding whose part of the step shrank by half was worked on, even if some of it is left.
 _MOSTLY = 0.5
+#: Without a GPU the phases of the step are known, and these rules are about one of them.
+_PHASES = {"unfused-optimizer": f"{COMPUTE}optimizer", "zero-grad-fills": f"{COMPUTE}optimizer"}
+#: Other work than a finding's own is in them as well.
+_SHARED_PARTS = ("compute", "exposed_copy", "exposed_communication")
 
 
-def finding_changes(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[FindingChange, ...]:
+def finding_changes(
+    before: Sequence[Snapshot], after: Sequence[Snapshot], causes: Sequence[Contribution] = ()
+) -> tuple[FindingChange, ...]:
     """Fixed, new and remaining findings, the costliest first. Of several runs: what is found in any of them."""
     ours, theirs = _findings(before), _findings(after)
     checked = frozenset.intersection(*(each.checked for each in after))
+    least_ns = SAME_SHARE * sum(each.before_ns for each in causes)
+
+    def gone(saving: Saving) -> FindingFate:
+        """A share of a longer step may be below a rule's threshold without anything being fixed."""
+        if saving.rule not in checked:
+            return "not checked"
+        own = _own(saving, causes)
+        return "no longer found" if own and saving.likely and _shorter_ns(own) < least_ns else "fixed"
+
     found = []
     for rule in dict.fromkeys((*ours, *theirs)):
         was, now = ours.get(rule), theirs.get(rule)
         one = now or was
         assert one is not None
-        fate: FindingFate = (
-            "remaining" if was and now else "new" if now else "fixed" if rule in checked else "not checked"
-        )
+        fate: FindingFate = "remaining" if was and now else "new" if now else gone(one)
         ns = (was.likely if was else 0.0, now.likely if now else 0.0)
         found.append(FindingChange(rule, one.title, fate, *ns, one.line, one.origin))
     return tuple(sorted(found, key=lambda each: -max(each.before_ns, each.after_ns)))
@@ -54,34 +69,63 @@ def promises(
     step: StepChange,
     causes: Sequence[Contribution],
     settings: Sequence[Setting],
+    same_items: float | None = None,
 ) -> tuple[Promise, ...]:
-    """What was predicted for the findings that are fixed: for all together, then for each."""
+    """What was predicted for the findings that are gone: for all together, then for each.
+
+    `same_items`: where batches differ, how many of AFTER's steps take as many items as a step of BEFORE.
+    """
     savings = _findings(before)
-    fixed = [savings[each.rule] for each in findings if _is_fixed(each, savings, causes)]
+    is_other_work = any(each.matters for each in settings)
+    fixed = [savings[each.rule] for each in findings if _is_fixed(each, savings, causes, is_other_work=is_other_work)]
     worked_on = [each for each in fixed if each.likely]
     if not worked_on:
         return ()
-    shown_ns = step.before.mean_ns - step.after.mean_ns
-    margin = _margin(step)
+    seen = _Seen(causes, tuple(each.name for each in settings if each.matters), same_items or 1.0)
+    shown_ns = step.before.mean_ns - step.after.mean_ns * seen.steps_after
     low, likely, high = _together(worked_on, before[0].predictions, step.before.mean_ns)
     rules = tuple(each.rule for each in worked_on)
     title = worked_on[0].title if len(worked_on) == 1 else "All that was fixed"
+    own = [cause for each in worked_on for cause in _own(each, causes)]
     whole = Promise(
-        rules, title, low, likely, high, shown_ns,
-        *_kept(low, high, shown_ns, margin, causes, settings), whole=True,
+        rules, title, low, likely, high, shown_ns, *_of_step(low, high, shown_ns, _margin(step), own, seen),
+        whole=True, same_items=same_items is not None,
     )  # fmt: skip
-    if len(worked_on) == 1:
+    if len(worked_on) == 1 and whole.kept == "kept":
         return (whole,)
-    return (whole, *(each for saving in worked_on for each in _alone(saving, worked_on, causes, settings)))
+    return (whole, *(each for saving in worked_on for each in _alone(saving, worked_on, seen)))
 
 
-def _is_fixed(change: FindingChange, savings: Mapping[str, Saving], causes: Sequence[Contribution]) -> bool:
+@dataclass(frozen=True)
+class _Seen:
+    """What AFTER shows. `differing`: the settings that matter and differ. `steps_after`: so many of AFTER's steps do
+    the work of one of BEFORE.
+    """
+
+    causes: Sequence[Contribution]
+    differing: tuple[str, ...]
+    steps_after: float
+
+
+def _own(saving: Saving, causes: Sequence[Contribution]) -> list[Contribution]:
+    """The causes that the finding's fix makes shorter; empty where none is its own."""
+    phase = [each for each in causes if each.key == _PHASES.get(saving.rule)]
+    return phase or [each for each in causes if part_of(each.key) in saving.parts]
+
+
+def _shorter_ns(causes: Sequence[Contribution], steps_after: float = 1.0) -> float:
+    return sum(each.before_ns - each.after_ns * steps_after for each in causes)
+
+
+def _is_fixed(
+    change: FindingChange, savings: Mapping[str, Saving], causes: Sequence[Contribution], *, is_other_work: bool
+) -> bool:
     if change.rule not in savings:
         return False
     if change.fate == "remaining":
-        own = [each for each in causes if part_of(each.key) in savings[change.rule].parts]
-        return change.after_ns < _MOSTLY * change.before_ns and sum(each.delta_ns for each in own) < 0
-    return change.fate == "fixed"
+        return change.after_ns < _MOSTLY * change.before_ns and _shorter_ns(_own(savings[change.rule], causes)) > 0
+    # Its part may have grown by something else; of other work, that it is found no more says nothing.
+    return change.fate == "fixed" or (change.fate == "no longer found" and not is_other_work)
 
 
 def _margin(step: StepChange) -> float:
@@ -109,35 +153,54 @@ def _together(
     )
 
 
-def _alone(
-    saving: Saving, fixed: Sequence[Saving], causes: Sequence[Contribution], settings: Sequence[Setting]
-) -> tuple[Promise, ...]:
+def _alone(saving: Saving, fixed: Sequence[Saving], seen: _Seen) -> tuple[Promise, ...]:
     """Held against its part of the step; nothing where the part is not its own."""
-    if not saving.parts or any(set(other.parts) & set(saving.parts) for other in fixed if other.rule != saving.rule):
+    own = _own(saving, seen.causes)
+    keys = {each.key for each in own}
+    others = (other for other in fixed if other.rule != saving.rule)
+    if not own or any(each.key in keys for other in others for each in _own(other, seen.causes)):
         return ()
-    own = [each for each in causes if part_of(each.key) in saving.parts]
-    shown_ns = -float(sum(each.delta_ns for each in own))
-    kept, because = _kept(saving.low, saving.high, shown_ns, 0.0, causes, settings)
-    return (Promise((saving.rule,), saving.title, saving.low, saving.likely, saving.high, shown_ns, kept, because),)
+    shown_ns = _shorter_ns(own, seen.steps_after)
+    kept = _word(saving.low, saving.high, shown_ns)
+    because = "" if kept == "kept" else _differs(seen) or _in_its_part(kept, saving)
+    return (
+        Promise(
+            (saving.rule,), saving.title, saving.low, saving.likely, saving.high, shown_ns, kept, because,
+            same_items=seen.steps_after != 1,
+        ),
+    )  # fmt: skip
 
 
-def _kept(
-    low: float, high: float, shown_ns: float, margin: float, causes: Sequence[Contribution], settings: Sequence[Setting]
+def _in_its_part(kept: Kept, saving: Saving) -> str:
+    if kept == "less":
+        return "the fix removed only part of it"
+    return "other work in that part got shorter as well" if set(saving.parts) & set(_SHARED_PARTS) else ""
+
+
+def _word(low: float, high: float, shown_ns: float) -> Kept:
+    return "kept" if low <= shown_ns <= high else "more" if shown_ns > high else "less"
+
+
+def _differs(seen: _Seen) -> str:
+    names = " and ".join(seen.differing)
+    return f"{names} {'differs' if len(seen.differing) == 1 else 'differ'} as well" if names else ""
+
+
+def _of_step(
+    low: float, high: float, shown_ns: float, margin: float, own: Sequence[Contribution], seen: _Seen
 ) -> tuple[Kept, str]:
-    """The word, and the likely reason."""
-    if low <= shown_ns <= high:
-        return "kept", ""
-    word: Kept = "more" if shown_ns > high else "less"
+    """The word, and the likely reason. `own`: the causes that the fixes make shorter."""
+    word = _word(low, high, shown_ns)
+    if word == "kept":
+        return word, ""
+    if seen.differing:
+        return word, _differs(seen)
     missed = shown_ns - high if word == "more" else low - shown_ns
-    changed = [each for each in settings if each.matters]
-    if changed:
-        names = " and ".join(each.name for each in changed)
-        return word, f"{names} {'differs' if len(changed) == 1 else 'differ'} as well"
-    noise = "the difference is smaller than what runs differ by" if missed <= margin else ""
+    noise = "runs differ by as much" if missed <= margin else ""
     if word == "more":
-        others = [each for each in causes if each.delta_ns < 0][1:2]
+        others = [each for each in seen.causes if each.delta_ns < 0 and each not in own and each.fate != "same"]
         return word, noise or (f"something else got shorter as well: {others[0].label}" if others else "")
-    grown = largest_growth(causes)
+    grown = largest_growth(seen.causes)
     if grown is not None and grown.delta_ns >= missed / 2:
         taken = f"another cause took over: {grown.label}"
         return word, f"{noise}; {taken}" if noise else taken

@@ -15,7 +15,7 @@ Verdict = Literal["slower", "faster", "no change", "too noisy"]
 SpreadFrom = Literal["runs", "other side", "usual", "contended"]
 #: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
 Fate = Literal["came", "went", "grew", "shrank", "same"]
-FindingFate = Literal["fixed", "new", "remaining", "not checked"]
+FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not checked"]
 Kept = Literal["kept", "more", "less", "unknown"]
 
 
@@ -232,7 +232,8 @@ class FindingChange:
 class Promise:
     """What was predicted for BEFORE, next to what AFTER shows, in ns a step. `rules`: the findings fixed.
 
-    `shown_ns`: by how much the step, or the part that the finding is about, got shorter.
+    `shown_ns`: by how much the step, or the part that the finding is about, got shorter; `same_items`: of as many items
+    as before, where batches differ.
     """
 
     rules: tuple[str, ...]
@@ -244,6 +245,7 @@ class Promise:
     kept: Kept
     because: str
     whole: bool = False
+    same_items: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, Work
-from perfdoctor.comparison.settings import settings_of
+from perfdoctor.comparison.settings import batch_words, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import regex
-from perfdoctor.metrics.host import cpu_use
-from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.costs import line_costs
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
@@ -27,6 +25,8 @@ from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
+#: The rule that finds that other programs had the cores.
+_OTHERS_ON_THE_CORES = "busy-machine"
 _CASES = ("low", "likely", "high")
 #: `train.py(10): forward`
 _LINE = regex(r"\(\d+\)(?=: )")
@@ -54,7 +54,7 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         settings={**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)},
         without_gpu=_is_on_host(run),
         unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
-        items_per_step=items_per_step(run),
+        items_per_step=diagnosis.items_per_step,
         notes=run.timeline.notes,
         lines=_lines(run),
     )
@@ -89,7 +89,7 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     steps = np.mean([steps[:used] for steps in each], axis=0)
     known = diagnosis.real_time
     scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
-    return StepSample(np.asarray(steps, np.float64), scale, cpu_use.contended_share(run))
+    return StepSample(np.asarray(steps, np.float64), scale, diagnosis.contended_share)
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
@@ -163,12 +163,13 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
     run, steps = document["run"], document["run"]["steps"]
     parts, compute = _stored_parts(document["time"])
     step_ns = sum(parts.values())
-    unrecorded = (document.get("prediction") or {}).get("unrecorded_step_ns") or steps.get("unrecorded_ns")
+    unrecorded = _stored_unrecorded(document, step_ns)
+    scale = unrecorded / step_ns if unrecorded and step_ns else 1.0
     return Snapshot(
         name=name,
         step_ns=step_ns,
         basis="step" if steps["used"] else "",
-        steps=StepSample(_stored_steps(steps, step_ns), unrecorded / step_ns if unrecorded and step_ns else 1.0),
+        steps=StepSample(_stored_steps(steps, step_ns), scale, _stored_contention(document)),
         parts=parts,
         compute=compute,
         work=tuple(_stored_work(document, parts)),
@@ -183,7 +184,26 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
         settings=_stored_settings(run),
         without_gpu=all(row["device"] is None for row in document["time"]),
         unrecorded_ns=unrecorded,
+        items_per_step=run.get("items_per_step"),
     )
+
+
+def _stored_unrecorded(document: Mapping[str, Any], step_ns: float) -> float | None:
+    """The mean step without a recorder, as of the recording itself: `unrecorded_ns` of the document is a median."""
+    steps = document["run"]["steps"]
+    if steps.get("stretch"):
+        return float(round(step_ns / steps["stretch"]))
+    known = (document.get("prediction") or {}).get("unrecorded_step_ns") or steps.get("unrecorded_ns")
+    return float(known) if known else None
+
+
+def _stored_contention(document: Mapping[str, Any]) -> float:
+    """Documents of before do not say it, but in their finding about it."""
+    known = document["run"].get("contended_share")
+    if known is None:
+        found = (each["values"] for each in document["findings"] if each["rule"] == _OTHERS_ON_THE_CORES)
+        known = sum(values.get("waiting_percent", 0.0) for values in found) / 100
+    return min(max(float(known), 0.0), 1.0)
 
 
 def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
@@ -268,6 +288,7 @@ def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
         "number of GPUs": str(len(run["gpus"])),
         "ranks": str(run["world_size"]),
         "recorder": " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools)),
+        "batch": batch_words(run.get("items_per_step")),
         "steps analysed": str(run["steps"]["used"]),
         "steps found by": run["steps"]["found_by"],
     }

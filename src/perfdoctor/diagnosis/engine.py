@@ -23,6 +23,8 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import split, split_of_all
 from perfdoctor.metrics.framework import framework
 from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.host.batch_items import items_per_step
+from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
 from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.metrics.memory.peak import memory_uses
@@ -134,6 +136,8 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         critical_path=(ahead.path if ahead else _critical_path(replay)) if replay else None,
         gpu_not_recorded=launches_gpu_work(run),
         processes=timeline.processes,
+        items_per_step=items_per_step(run),
+        contended_share=contended_share(run),
         **(ahead.numbers if ahead else _numbers(run)),
     )
     return Examination(run, diagnosis, tuple(found))

@@ -95,7 +95,7 @@ def facts(
         **_prediction(diagnosis),
         **_efficiency(diagnosis),
         **_memory(diagnosis),
-        **_for_comparisons(run, diagnosis),
+        **_for_comparisons(diagnosis),
     }
     parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
     findings = tuple(
@@ -281,16 +281,13 @@ def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
     }
 
 
-def _for_comparisons(run: Run, diagnosis: Diagnosis) -> Row:
+def _for_comparisons(diagnosis: Diagnosis) -> Row:
     """What says how alike two runs are, and how sure their difference: in the statistics of `comparison/`."""
-    from perfdoctor.metrics.host import cpu_use  # noqa: PLC0415 lists of runs need no metrics
-    from perfdoctor.metrics.host.batch_items import items_per_step  # noqa: PLC0415
-
     known = diagnosis.real_time
     return {
         "unrecorded_step_ns": known.unrecorded_ns if known else None,
-        "contended_share": cpu_use.contended_share(run),
-        "items_per_step": items_per_step(run),
+        "contended_share": diagnosis.contended_share,
+        "items_per_step": diagnosis.items_per_step,
     }
 
 

@@ -59,6 +59,8 @@ class Diagnosis:
     `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
     `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
     full; `time` has all of them, `recording` those that were. `cost`: None where nobody asked for it.
+    `items_per_step`: what one rank trains on in a step; None if unknown. `contended_share`: of its steps, in which the
+    training thread waited for cores that other programs had (0-1).
     """
 
     sources: tuple[SourceInfo, ...]
@@ -87,6 +89,8 @@ class Diagnosis:
     job: JobTime | None = None
     cost: Cost | None = None
     modules: tuple[ModuleCost, ...] = ()
+    items_per_step: float | None = None
+    contended_share: float = 0.0
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

@@ -45,6 +45,8 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             "gpus": [_fields(gpu) for gpu in diagnosis.gpus],
             "world_size": diagnosis.world_size,
             "steps": {**_fields(diagnosis.steps), **_real_time(diagnosis.real_time)},
+            "items_per_step": diagnosis.items_per_step,
+            "contended_share": diagnosis.contended_share,
             "processes": [_fields(process) for process in diagnosis.processes],
             "work": {
                 "kind": diagnosis.kind_of_work,

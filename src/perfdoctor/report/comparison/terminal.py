@@ -118,7 +118,7 @@ def _changed(each: Changed, room: int) -> tuple[Text, ...]:
 
 
 def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
-    order = ("new", "remaining", "fixed", "not checked")
+    order = ("new", "remaining", "fixed", "no longer found", "not checked")
     shown = sorted(comparison.findings, key=lambda each: order.index(each.fate))[: max(most, SHOWN)]
     rows = [
         (Text(words.FINDING_FATES[each.fate], {"fixed": "green", "new": "red"}.get(each.fate, "")),

@@ -33,7 +33,8 @@ _NAMED_ALONE = ("compute", "exposed_copy")
 KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
-    "fixed": "fixed", "new": "new", "remaining": "remaining", "not checked": "not checked in AFTER",
+    "fixed": "fixed", "no longer found": "no longer found", "new": "new", "remaining": "remaining",
+    "not checked": "not checked in AFTER",
 }  # fmt: skip
 
 
@@ -180,6 +181,7 @@ def prediction(each: Promise) -> str:
     """What was predicted and what is seen; `kept`, `more` or `less`, and why."""
     because = f"; likely reason: {clean(each.because)}" if each.because else ""
     what = "the step" if each.whole else "its part of the step"
+    what = f"{what}, for as many items," if each.same_items else what
     shown = f"{what} got {duration(abs(each.shown_ns))} {'shorter' if each.shown_ns > 0 else 'longer'}"
     shown = shown if round(each.shown_ns) else f"{what} is as long as before"
     return (
