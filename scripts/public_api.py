@@ -22,6 +22,7 @@ ALIASES = {
     "AnyQuestions": "str | Sequence[str] | Mapping[str, str]",
     "AnyRun": "Diagnosis | AnyPath",
     "AnySteps": "int | str | tuple[int, int]",
+    "AnyThresholds": "Mapping[str, Mapping[str, float]]",
     "Column": "numpy array | Text, one element a row",
     "Confidence": f"{Confidence}",
     "Evidence": "Measure | Rows | Span",

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import FIXTURES
 from own_rule_files import write
 from recorded import recording
 from report.samples import SAMPLES
+from tables import of_each
 from typer.testing import CliRunner
 
 import perfdoctor
@@ -291,3 +294,73 @@ def test_a_script_without_a_guard_may_read_many_ranks(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split().count("once") == 1
+
+
+# --- thresholds, steps, and a prediction in a cell -------------------------------------------------------------------
+
+UNFUSED = FIXTURES / "unfused-optimizer" / "torch"
+
+
+def test_thresholds_given_come_before_those_of_a_file(tmp_path: Path) -> None:
+    config = tmp_path / "pyproject.toml"
+    config.write_text("[tool.perfdoctor.thresholds.unfused-optimizer]\nmin_share_of_step = 1\n")
+    assert perfdoctor.analyze(UNFUSED, config=config).find("unfused-optimizer") is None
+    least = {"unfused-optimizer": {"min_share_of_step": 0.01}}
+    found = perfdoctor.analyze(UNFUSED, config=config, thresholds=least).find("unfused-optimizer")
+    assert found is not None
+    assert (
+        perfdoctor.analyze(UNFUSED, thresholds={"unfused-optimizer": {"min_share_of_step": 1}}).find(found.rule) is None
+    )
+    changes = perfdoctor.compare(UNFUSED, UNFUSED, thresholds={found.rule: {"min_share_of_step": 1}}).findings
+    assert found.rule not in [each.rule for each in changes]
+
+
+@of_each(
+    ("given", "what"),
+    [
+        ({"unfused-optimiser": {}}, "no rule named 'unfused-optimiser'"),
+        ({"unfused-optimizer": {"min_share": 0.1}}, "no threshold of unfused-optimizer named 'min_share'"),
+        ({"unfused-optimizer": {"min_share_of_step": 5}}, "a fraction of step time"),
+        ({"unfused-optimizer": {"min_share_of_step": float("nan")}}, "in thresholds is nan"),
+        ({"unfused-optimizer": {"min_share_of_step": "much"}}, "in thresholds is 'much'"),
+        ({"unfused-optimizer": 0.1}, "no mapping of mappings"),
+    ],
+)
+def test_thresholds_that_are_none_are_an_error(given: Any, what: str) -> None:
+    with pytest.raises(perfdoctor.PerfdoctorError, match=re.escape(what)):
+        perfdoctor.analyze(UNFUSED, thresholds=given)
+
+
+@of_each("fixture", ["unfused-optimizer/torch", "straggler/nsys", "cpu-slow-input"])
+def test_the_steps_of_a_device_are_those_of_its_row_of_time(fixture: str) -> None:
+    diagnosis = perfdoctor.analyze(FIXTURES / fixture)
+    for split in diagnosis.time:
+        spans = diagnosis.step_spans_ns(split.rank, split.device)
+        assert spans.shape == (diagnosis.steps.used, 2)
+        assert int((spans[:, 1] - spans[:, 0]).sum()) == split.window_ns
+        assert spans[0, 0] == split.window_start_ns
+    first = diagnosis.time[0]
+    assert (diagnosis.step_spans_ns() == diagnosis.step_spans_ns(first.rank, first.device)).all()
+    with pytest.raises(perfdoctor.PerfdoctorError, match="nothing was analysed of rank 99"):
+        diagnosis.step_spans_ns(99)
+
+
+def test_a_prediction_is_shown_in_a_cell_with_each_of_its_stages() -> None:
+    diagnosis = perfdoctor.analyze(UNFUSED)
+    asked = diagnosis.what_if("unfused-optimizer, batch=2x")
+    cell = asked._repr_html_()
+    assert "unfused-optimizer" in cell
+    assert "batch=2x" in cell
+    assert "the samples a second" in cell
+    assert not re.search(r"<script|https?://", cell)
+    assert asked == diagnosis.what_if(["unfused-optimizer", "batch=2x"])
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    assert diagnosis.prediction is not None
+    assert diagnosis.prediction._repr_html_()
+
+
+def test_two_stored_diagnoses_are_compared_on_a_page(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        (tmp_path / f"{name}.json").write_text(perfdoctor.analyze(UNFUSED).to_json(), "utf-8")
+    page = perfdoctor.compare(tmp_path / "before.json", tmp_path / "after.json").to_html()
+    assert page.startswith("<!doctype html>")

@@ -15,7 +15,7 @@ from public_api import ALIASES, lines, members
 from tables import of_each
 
 import perfdoctor
-from perfdoctor import api, rule_api
+from perfdoctor import api, rule_api, types
 
 #: Names of Python's, numpy's and pandas' in types.
 ELSEWHERE = """
@@ -80,6 +80,14 @@ def test_every_type_in_what_is_public_is_public_itself() -> None:
         )
         unknown = {name for name in re.findall(r"[A-Za-z_]\w+", declared) if name not in known}
         assert unknown == set(), line
+
+
+def test_types_that_are_named_in_the_api_can_be_imported() -> None:
+    """Those that are named only in what rules import are there in the same way."""
+    shown = [line for line in lines() if not line.startswith(("type ", *OTHERS))]
+    named = {name for name in ALIASES if any(re.search(rf"\b{name}\b", line) for line in shown)}
+    assert named == set(types.__all__)
+    assert set(ALIASES) >= set(types.__all__)
 
 
 def test_another_name_is_an_attribute_error_that_loads_nothing() -> None:

@@ -19,6 +19,7 @@ from perfdoctor.api.arguments import (
     AnyPath,
     AnyQuestions,
     AnySteps,
+    AnyThresholds,
     Asked,
     Progress,
     at_hand,
@@ -36,6 +37,7 @@ from perfdoctor.api.arguments import (
 from perfdoctor.api.arguments import rules as chosen_rules
 from perfdoctor.api.comparison import Comparison
 from perfdoctor.api.diagnosis import Diagnosis
+from perfdoctor.api.prediction import Prediction
 from perfdoctor.comparison.records import Contribution, FindingChange
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import Text
@@ -45,7 +47,7 @@ from perfdoctor.recording.inside.recording import Recording, record
 from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
-from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
+from perfdoctor.records.predictions import PredictedStep, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
@@ -76,9 +78,13 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "PerfdoctorError": ("what", "do"),
     "Saving": ("low", "likely", "high"),
     "Diagnosis": (
-        "verdict", "findings", "find", "outcomes", "unit", "step_ns", "steps", "time", "kernels", "prediction",
-        "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown", "to_brief",
-        "to_html", "_repr_html_",
+        "verdict", "findings", "find", "outcomes", "unit", "step_ns", "steps", "step_spans_ns", "time", "kernels",
+        "prediction", "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown",
+        "to_brief", "to_html", "_repr_html_",
+    ),
+    "Prediction": (
+        "fixed", "step_ns", "speedup", "recorded_ns", "unrecorded_ns", "now_ns", "steps", "replay_error", "asked",
+        "samples", "scaling", "_repr_html_",
     ),
     "Recording": ("folder", "report", "wait", "start", "finish", "__enter__", "__exit__", "__call__"),
     "Comparison": (
@@ -107,6 +113,7 @@ def analyze(
     cluster: str | None = None,
     own_rules: AnyPath | Sequence[AnyPath] | None = None,
     config: AnyPath | None = None,
+    thresholds: AnyThresholds | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Diagnose what was recorded: what `perfdoctor analyze` does. Nothing is printed, and no file is written.
@@ -130,6 +137,8 @@ def analyze(
     * `own_rules`: also the rules in these folders, of these packages (`"package:NAME"`): they are code, which is run.
     * `config`: a `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds. If not given, thresholds are
       taken from the one in the working directory, as the command does, and no rules.
+    * `thresholds`: these before those of any file, by rule and name: `{"input-wait": {"min_share_of_step": 0.1}}`;
+      `perfdoctor explain RULE` lists them.
     * `progress`: called with what is done now.
 
     Raises PerfdoctorError where something cannot be read, or an argument is wrong.
@@ -137,7 +146,7 @@ def analyze(
     progress = changes_only(progress)
     with in_words_of_python():
         given, rank_readers = listed(paths), _cluster(cluster)
-        known = known_rules(own_rules, config)
+        known = known_rules(own_rules, config, thresholds)
         asked = Asked(
             chosen_rules(known, rules, ignore), known, questions(what_if, known), selection(range, steps),
             user_values(gpu, peaks, tokens_per_step, parameters), process, rank_readers,
@@ -156,6 +165,7 @@ def compare(
     peaks: Mapping[str, float] | None = None,
     own_rules: AnyPath | Sequence[AnyPath] | None = None,
     config: AnyPath | None = None,
+    thresholds: AnyThresholds | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """What changed between two versions of a training, and is it more than noise? As `perfdoctor compare`.
@@ -172,7 +182,7 @@ def compare(
 
     progress = changes_only(progress)
     with in_words_of_python():
-        known = known_rules(own_rules, config)
+        known = known_rules(own_rules, config, thresholds)
         part, given = selection(range, steps), user_values(gpu, peaks)
         asked = Asked(list(known.values()), known, part=part, user_values=given)
         first, second = ([_snapshot(run, asked, progress) for run in _runs(side)] for side in (before, after))

@@ -30,6 +30,8 @@ AnyPath: TypeAlias = "str | os.PathLike[str]"
 AnySteps: TypeAlias = int | str | tuple[int, int]
 #: What `what_if` asks: `"input-wait, launch-bound=50%"`, a list of such, or `{"launch-bound": "50%"}`.
 AnyQuestions: TypeAlias = str | Sequence[str] | Mapping[str, str]
+#: Thresholds by rule and name: `{"input-wait": {"min_share_of_step": 0.1}}`.
+AnyThresholds: TypeAlias = Mapping[str, Mapping[str, float]]
 #: Called with what is done now, a text at a time.
 Progress: TypeAlias = Callable[[str], None]
 
@@ -146,19 +148,37 @@ def changes_only(progress: Progress | None) -> Progress | None:
 # --- rules and questions ---------------------------------------------------------------------------------------------
 
 
-def known_rules(own: AnyPath | Sequence[AnyPath] | None = None, config: AnyPath | None = None) -> dict[str, Rule]:
-    """Ours, and those that are named, with the thresholds of `config`, else of the pyproject.toml here."""
+def known_rules(
+    own: AnyPath | Sequence[AnyPath] | None = None,
+    config: AnyPath | None = None,
+    thresholds: AnyThresholds | None = None,
+) -> dict[str, Rule]:
+    """Ours, and those that are named, with these thresholds, those of `config`, else of the pyproject.toml here."""
     from perfdoctor.vocabulary import rulebook  # noqa: PLC0415
 
     file = Path(config) if config is not None else None
     if file is not None and not file.is_file():
         raise UsageError(f"config {file}: there is no such file", do="Name a pyproject.toml.")
     if own is None and file is None:
-        return rulebook.with_overrides(rulebook.load_rules(), Path.cwd())
-    from perfdoctor.vocabulary import own_rules  # noqa: PLC0415 they are code of others: few have some
+        found = rulebook.with_overrides(rulebook.load_rules(), Path.cwd())
+    else:
+        from perfdoctor.vocabulary import own_rules  # noqa: PLC0415 they are code of others: few have some
 
-    known = own_rules.all_rules(listed(own) if own is not None else (), file)
-    return rulebook.with_thresholds(known, file) if file else rulebook.with_overrides(known, Path.cwd())
+        known = own_rules.all_rules(listed(own) if own is not None else (), file)
+        found = rulebook.with_thresholds(known, file) if file else rulebook.with_overrides(known, Path.cwd())
+    if thresholds is None:
+        return found
+    return rulebook.with_values(found, _by_rule(thresholds), "thresholds", rulebook.SET_BY_CALLER)
+
+
+def _by_rule(thresholds: AnyThresholds) -> AnyThresholds:
+    """Raises UsageError where it names no rules with thresholds."""
+    if isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values()):
+        return thresholds
+    raise UsageError(
+        "thresholds is no mapping of mappings",
+        do='Give them by rule and name: {"input-wait": {"min_share_of_step": 0.1}}.',
+    )
 
 
 def rules(

@@ -6,12 +6,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perfdoctor.api.arguments import AnyQuestions, in_words_of_python, questions
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.api.prediction import Prediction
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Ints, Timeline
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
-from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+
+#: Of places that an error names.
+_LISTED = 8
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.records import Snapshot
@@ -81,6 +87,29 @@ class Diagnosis:
         """How the steps were found, and how long they are."""
         return self._examination.diagnosis.steps
 
+    def step_spans_ns(self, rank: int | None = None, device: int | None = None) -> Ints:
+        """When each analysed step of one device began and ended, on the timeline's clock: int64, (steps, 2).
+
+        >>> spans = perfdoctor.analyze("run/").step_spans_ns()
+        >>> spans.shape, bool((spans[:, 1] > spans[:, 0]).all())
+        ((7, 2), True)
+
+        Of the first rank and device, if not given. No rows where no steps were found. Raises PerfdoctorError where
+        nothing of that rank and device was analysed, as of ranks that were not read in full.
+        """
+        places = self._examination.run.places
+        wanted = (each for each in places if rank in (None, each.rank) and device in (None, each.device))
+        place = next(wanted, None)
+        if place is None:
+            known = ", ".join(f"rank {each.rank}, device {each.device}" for each in places[:_LISTED])
+            more = ", …" if len(places) > _LISTED else ""
+            raise PerfdoctorError(
+                f"nothing was analysed of rank {rank}, device {device}", do=f"There are: {known or 'none'}{more}."
+            )
+        steps = place.steps
+        spans: Ints = np.stack([steps.bounds[:-1], steps.ends_ns], axis=1)[steps.first : steps.last]
+        return spans
+
     @property
     def time(self) -> tuple[TimeSplit, ...]:
         """Where the time of each rank and device went, in the analysed steps: parts that sum up exactly."""
@@ -94,7 +123,8 @@ class Diagnosis:
     @property
     def prediction(self) -> Prediction | None:
         """The step with all worthwhile fixes, or with those that `what_if` asked for; None without any."""
-        return self._examination.diagnosis.prediction
+        found = self._examination.diagnosis.prediction
+        return Prediction.of(found) if found is not None else None
 
     @property
     def gpus(self) -> tuple[GpuInfo, ...]:
@@ -135,7 +165,7 @@ class Diagnosis:
         from perfdoctor.diagnosis.engine import predicted  # noqa: PLC0415
 
         with in_words_of_python():
-            return predicted(self._examination, questions(asked, self._known))
+            return Prediction.of(predicted(self._examination, questions(asked, self._known)))
 
     def to_json(self) -> str:
         """What `--json` writes (docs/json.md): keys are added, never renamed."""

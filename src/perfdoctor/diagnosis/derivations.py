@@ -12,7 +12,7 @@ from perfdoctor.records.derivations import Derivation, DerivedInput
 from perfdoctor.records.findings import Value
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.derivations import FormulaInput, plain, unit_of
-from perfdoctor.vocabulary.rulebook import SET_BY_USER, Threshold
+from perfdoctor.vocabulary.rulebook import SET_BY_CALLER, SET_BY_USER, Threshold
 
 
 def derivation(found: Found, run: Run) -> Derivation | None:
@@ -42,7 +42,7 @@ def _input(name: str, described: FormulaInput | None, found: Found, run: Run) ->
 
 
 def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
-    source = "option" if threshold.why == SET_BY_USER else "rule"
+    source = "option" if threshold.why in (SET_BY_USER, SET_BY_CALLER) else "rule"
     return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
 
 

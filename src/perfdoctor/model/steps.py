@@ -124,6 +124,11 @@ class Steps:
         return every[self.first : self.last]
 
     @property
+    def ends_ns(self) -> Ints:
+        """When each step ended, used or not; it began at its entry of `bounds`."""
+        return self.bounds[1:] if self.lengths_ns is None else self.bounds[:-1] + self.lengths_ns
+
+    @property
     def warm_up(self) -> int:
         """How many leading steps were left out."""
         return self.first if self.steady is None else self.steady[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -20,7 +21,7 @@ from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.shipped import shipped_folder
 
 #: Why a threshold is what it is, where the user says so.
-SET_BY_USER = "set in pyproject.toml"
+SET_BY_USER, SET_BY_CALLER = "set in pyproject.toml", "set by the caller"
 #: Pages that speak of PyTorch.
 _OF_TORCH = regex(r"torch", re.IGNORECASE)
 #: TOML takes a name with a slash in quotes alone.
@@ -258,25 +259,30 @@ def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
 
 def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
     """The same with those that this file sets; of rules from elsewhere that were not loaded nothing is said."""
-    changed = dict(rules)
     loaded = {rule_id.partition("/")[0] for rule_id in rules if "/" in rule_id}
-    for rule_id, entries in _override_table(config).items():
-        if "/" in rule_id and rule_id.partition("/")[0] not in loaded:
-            continue
+    table = _override_table(config)
+    wanted = {each: table[each] for each in table if "/" not in each or each.partition("/")[0] in loaded}
+    return with_values(rules, wanted, config.name, SET_BY_USER)
+
+
+def with_values(
+    rules: Mapping[str, Rule], values: Mapping[str, Mapping[str, object]], where: str, why: str
+) -> dict[str, Rule]:
+    """The same with these thresholds, by rule and name. `where`: as an error says, `why`: as reports do."""
+    changed = dict(rules)
+    for rule_id, entries in values.items():
         rule = changed[known(rule_id, changed, "rule")]
         thresholds = dict(rule.thresholds)
         for name, value in entries.items():
             known(name, thresholds, f"threshold of {rule_id}")
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise PerfdoctorError(
-                    f"the threshold {rule_id}.{name} in {config.name} is {value!r}", do="Give it a number."
-                )
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise PerfdoctorError(f"the threshold {rule_id}.{name} in {where} is {value!r}", do="Give it a number.")
             if is_share(name, thresholds[name].unit) and not 0 <= value <= 1:
                 raise PerfdoctorError(
-                    f"the threshold {rule_id}.{name} in {config.name} is {value}, and a {thresholds[name].unit}",
+                    f"the threshold {rule_id}.{name} in {where} is {value}, and a {thresholds[name].unit}",
                     do="Give it a number from 0 to 1: 0.04 is 4 %.",
                 )
-            thresholds[name] = replace(thresholds[name], value=float(value), why=SET_BY_USER)
+            thresholds[name] = replace(thresholds[name], value=float(value), why=why)
         changed[rule_id] = replace(rule, thresholds=thresholds)
     return changed
 

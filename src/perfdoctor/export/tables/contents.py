@@ -268,7 +268,7 @@ def _device(place: Place) -> int:
 
 def _steps_of(place: Place) -> Iterator[Sequence[object]]:
     """One row a step: the parts of those that were analysed."""
-    steps, starts, ends = place.steps, place.steps.bounds[:-1], links.step_ends(place)
+    steps, starts, ends = place.steps, place.steps.bounds[:-1], place.steps.ends_ns
     work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}
     parts = [pieces.overlap_ns(starts, ends) for pieces in (*work.values(), place.idle)]
     for number in range(starts.size):

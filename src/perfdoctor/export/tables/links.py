@@ -75,15 +75,9 @@ class StepRows:
         return found
 
 
-def step_ends(place: Place) -> Ints:
-    """When each step of a place ended."""
-    steps = place.steps
-    return steps.bounds[1:] if steps.lengths_ns is None else steps.bounds[:-1] + steps.lengths_ns
-
-
 def step_at(place: Place, at_ns: Ints) -> Ints:
     """In which step of the place, counted from 0, was each instant? UNKNOWN: in none."""
-    ends = step_ends(place)
+    ends = place.steps.ends_ns
     if not ends.size:
         return np.full(at_ns.size, UNKNOWN, np.int64)
     step = np.searchsorted(place.steps.bounds[:-1], at_ns, side="right") - 1

@@ -56,8 +56,11 @@ def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]
     `also_one`: also for a single fix, for which the verdict says the same.
     """
     prediction = diagnosis.prediction if also_one else _worth_showing(diagnosis)
-    if prediction is None:
-        return ()
+    return () if prediction is None else stages_of(prediction)
+
+
+def stages_of(prediction: Prediction) -> tuple[Stage, ...]:
+    """The same of any prediction."""
     name = "as recorded" if prediction.unrecorded_ns is None else "unrecorded"
     found, samples = [Stage(name, prediction.now_ns, prediction.now_ns)], 1.0
     for step in prediction.steps:

@@ -1,0 +1,22 @@
+"""What does `Diagnosis.what_if` return?"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from perfdoctor.records import predictions
+
+
+class Prediction(predictions.Prediction):
+    __doc__ = predictions.Prediction.__doc__
+
+    @classmethod
+    def of(cls, found: predictions.Prediction) -> Prediction:
+        """The same, as other programs see it."""
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the step after each fix, and the range of the last. It loads nothing."""
+        from perfdoctor.report import notebook  # noqa: PLC0415
+
+        return notebook.render_prediction(self)
