@@ -15,7 +15,7 @@ from folders import FIXTURES
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
-from perfdoctor.records.views import TimelineView, Track, TrackGroup, Views
+from perfdoctor.records.views import TimelineView, Track, TrackGroup
 from perfdoctor.report import embedded, timeline_json
 from perfdoctor.views.pages.timeline import view
 
@@ -121,7 +121,7 @@ def test_control_characters_of_a_trace_are_removed():
     for steering in ("\x1b", "\u202e", "\ud800"):
         assert steering not in json.loads(text)["names"]
         assert steering not in text
-    assert "<" not in embedded.packed(Views(timeline=found))
+    assert "<" not in embedded.packed_timeline(found).text
 
 
 def test_long_texts_are_cut_details_more_than_names():

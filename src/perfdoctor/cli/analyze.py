@@ -24,6 +24,7 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
+from perfdoctor.cli.timeline_ahead import TimelineAhead
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 
@@ -185,15 +186,17 @@ def _analyze(
         report_files.check_json(files.json, here)
     if cross_check:
         cross_checking.check(here)
-    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
-    diagnosis = examination.diagnosis
-    page = None
-    try:
-        with progress(quiet=quiet, verbose=verbose) as update:
-            update("Writing the report")
-            page = _write_files(examination, files, paths, text=output is Format.TEXT)
-    finally:  # the diagnosis is shown even if a file cannot be written
-        show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
+    with TimelineAhead() as timeline:
+        ahead = None if files.no_html else timeline
+        examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose, timeline=ahead)
+        diagnosis = examination.diagnosis
+        page = None
+        try:
+            with progress(quiet=quiet, verbose=verbose) as update:
+                update("Writing the report")
+                page = _write_files(examination, files, paths, text=output is Format.TEXT, timeline=ahead)
+        finally:  # the diagnosis is shown even if a file cannot be written
+            show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
         _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
     print_page_path(page, on_error=output is not Format.TEXT)
@@ -281,8 +284,11 @@ def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
-    """The diagnosis of these recordings."""
+def diagnosed(
+    paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool,
+    timeline: TimelineAhead | None = None,
+) -> Examination:  # fmt: skip
+    """The diagnosis of these recordings. `timeline`: is begun as soon as it can be, for `write_html`."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.system.memory import keep_freed
@@ -300,7 +306,7 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, 
             )  # fmt: skip
         from perfdoctor.diagnosis.engine import examine
 
-        examination = examine(run, asked.rules, asked.questions)
+        examination = examine(run, asked.rules, asked.questions, once_ranked=timeline.begin if timeline else None)
     return _with_cost(examination, paths, asked.pricing, quiet=quiet) if asked.pricing else examination
 
 
@@ -327,11 +333,12 @@ def _load_for(rules: Sequence[Rule]) -> None:
 
 
 def _write_files(
-    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool
-) -> Path | None:
+    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool,
+    timeline: TimelineAhead | None,
+) -> Path | None:  # fmt: skip
     if files.json:
         write_json(files.json, examination.diagnosis)
-    return None if files.no_html else write_html(files.html, paths, examination, text=text)
+    return None if files.no_html else write_html(files.html, paths, examination, text=text, timeline=timeline)
 
 
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
@@ -344,8 +351,9 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
 
 
 def write_html(
-    named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool
-) -> Path | None:
+    named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool,
+    timeline: TimelineAhead | None = None,
+) -> Path | None:  # fmt: skip
     """Where the page was written. None, with a message, where the default folder cannot be written to."""
     from perfdoctor.report import html
     from perfdoctor.views.build import views
@@ -354,7 +362,8 @@ def write_html(
     wanted = named or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
     try:
-        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
+        ahead = timeline.page if timeline else None
+        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis, ahead)))
     except OSError as error:
         if named:
             raise _unwritable("--html", target, error) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,13 +36,14 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
-from perfdoctor.records.findings import Finding, Outcome
+from perfdoctor.records.findings import Advice, Finding, Outcome
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
+OnceRanked = Callable[[Run, Sequence[Advice]], None]
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
 #: Rules that take long where they apply: this one replays all steps.
@@ -60,13 +61,16 @@ def diagnose(
     return examine(prepare(timeline, selection), rules, what_if).diagnosis
 
 
-def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Examination:
+def examine(
+    run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = (), *, once_ranked: OnceRanked | None = None
+) -> Examination:
     """The same of a recording that was prepared before, for those who show findings on its timeline as well.
 
     What a finding of a rule that is not ours may still break costs its findings, and not the diagnosis.
+    `once_ranked` is called as soon as the findings are known, before the prediction; again if they are found anew.
     """
     try:
-        return _examined(run, rules, what_if)
+        return _examined(run, rules, what_if, once_ranked)
     except PerfdoctorError:
         raise
     except Exception as error:
@@ -75,11 +79,11 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
             raise
         alone = {rule.id: found for rule in rules if rule.origin and (found := _error_alone(run, rule)) is not None}
         try:
-            return _examined(run, _without(rules, alone or others), what_if)
+            return _examined(run, _without(rules, alone or others), what_if, once_ranked)
         except PerfdoctorError:
             raise
         except Exception:  # noqa: BLE001 what two of them break together
-            return _examined(run, _without(rules, {**others, **alone}), what_if)
+            return _examined(run, _without(rules, {**others, **alone}), what_if, once_ranked)
 
 
 def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
@@ -99,7 +103,9 @@ def _error_alone(run: Run, rule: Rule) -> Exception | None:
     return None
 
 
-def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> Examination:
+def _examined(
+    run: Run, rules: Sequence[Rule], what_if: Sequence[Question], once_ranked: OnceRanked | None = None
+) -> Examination:
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
     run.next_phase()
@@ -111,6 +117,8 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     savings = ahead.savings if ahead else {}
     found = agreeing([_found(rule, finding, run, replay, savings.get(finding)) for rule, finding in seen])
     advice = ranked(found, run)
+    if once_ranked:
+        once_ranked(run, advice)
     predicted = (
         prediction.answered(what_if, advice, found, outcomes, run, replay)
         if what_if

@@ -29,9 +29,10 @@ def _extra_processes(run: Run) -> int:
     return min(beside.extra_processes(), _OWN_BYTES // (_OWN_BYTES_A_ROW * max(rows, 1)))
 
 
-def each(functions: Sequence[Callable[[], Result]], run: Run) -> list[Result]:
+def each(functions: Sequence[Callable[[], Result]], run: Run, *, busy: int = 0) -> list[Result]:
     """What each of the functions about this run returns, worked out by several processes where that is sooner.
 
     As `beside.each`: the longest should stand first, and what a function keeps with the run may be kept elsewhere.
+    `busy`: so many other processes of ours are at work.
     """
-    return beside.each(functions, most=_extra_processes(run))
+    return beside.each(functions, most=max(_extra_processes(run) - busy, 0))

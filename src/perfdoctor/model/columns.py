@@ -220,13 +220,18 @@ class _Answers:
         """One bool a row."""
         table = self._table
         if not self._is_complete:
-            # After `take` most values may belong to no row any more: those need no answer.
-            needed = np.unique(text.codes) if table.size > len(text) else np.arange(table.size)
-            new = needed[table[needed] == _UNASKED]
+            new = self._unasked(text)
             if new.size:
                 table[new] = test([text.values[code] for code in new.tolist()])
             self._is_complete = bool((table != _UNASKED).all())
         return table.take(text.codes).view(np.bool_)
+
+    def _unasked(self, text: Text) -> Ints:
+        """The values without an answer. After `take` most may belong to no row any more: those need none."""
+        if self._table.size <= len(text):
+            return np.flatnonzero(self._table == _UNASKED)
+        codes = text.codes[self._table.take(text.codes) == _UNASKED]
+        return distinct(codes) if codes.size else codes
 
 
 def _found(search: Callable[[str], object], values: Sequence[str]) -> list[bool]:

@@ -193,6 +193,13 @@ class TimelineView:
 
 
 @dataclass(frozen=True)
+class PackedTimeline:
+    """A timeline as a page embeds it, where another process made it: its text comes over sooner than its columns."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Views:
     """All that a report may draw. `failed`: pages that could not be made, each with what was raised."""
 
@@ -200,5 +207,5 @@ class Views:
     charts: tuple[Chart, ...] = ()
     heats: tuple[Heat, ...] = ()
     icicles: tuple[Icicle, ...] = ()
-    timeline: TimelineView | None = None
+    timeline: TimelineView | PackedTimeline | None = None
     failed: tuple[tuple[str, str], ...] = ()

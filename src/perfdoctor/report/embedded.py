@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor.late import regex
-from perfdoctor.records.views import Icicle, Node, Table, TableColumn, TimelineView, Views
+from perfdoctor.records.views import Icicle, Node, PackedTimeline, Table, TableColumn, TimelineView, Views
 from perfdoctor.report import timeline_json
 from perfdoctor.report.words.foreign_text import clean_block, clean_name
 
@@ -33,13 +33,20 @@ def plain(data: str) -> str:
 
 
 def packed(views: Views) -> str:
-    """Tables, icicles and timeline as base64 of raw-deflated JSON."""
-    document = {
+    """Tables and icicles as base64 of raw-deflated JSON."""
+    return _deflated({
         "tables": [_table(table) for table in views.tables],
         "icicles": [_icicle(icicle) for icicle in views.icicles],
-        "timeline": timeline_json.document(views.timeline) if views.timeline else None,
-    }
-    return _deflated(document)
+    })  # fmt: skip
+
+
+def packed_timeline(timeline: TimelineView | PackedTimeline) -> PackedTimeline:
+    """A timeline, packed in the same way."""
+    return (
+        timeline
+        if isinstance(timeline, PackedTimeline)
+        else PackedTimeline(_deflated(timeline_json.document(timeline)))
+    )
 
 
 def packed_timelines(timelines: Mapping[str, TimelineView]) -> str:

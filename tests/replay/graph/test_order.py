@@ -9,7 +9,6 @@ from graphs import FEW, HOST, NOTHING, WORK, Node, by_hand, random_graphs, simul
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.replay.graph import simulate as simulating
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.simulate import REPETITIONS, simulate
@@ -17,7 +16,7 @@ from perfdoctor.replay.graph.simulate import REPETITIONS, simulate
 
 def stretches(order: SimulationOrder) -> list[list[int]]:
     """The nodes of each streak, in the order of simulation; collectives are left out."""
-    return [order.nodes[streak.begin : streak.end].tolist() for part in order.until for streak in part]
+    return [order.nodes[streak.begin : streak.end].tolist() for part in order.until for streak in part.streaks]
 
 
 def in_turns(steps: int) -> Graph:
@@ -34,7 +33,7 @@ def in_turns(steps: int) -> Graph:
 
 def test_what_takes_turns_is_simulated_in_turns():
     graph = in_turns(4)
-    assert stretches(order_of(graph)) == [[node] for node in range(8)]
+    assert stretches(order_of(graph, 1)) == [[node] for node in range(8)]
     assert simulate([graph]).step_ns == 40
 
 
@@ -45,19 +44,19 @@ def test_all_calls_are_one_streak_and_all_kernels_another():
         nodes.append(Node(f"call{number}", HOST, 10 * number, 10 * number + 4, ((call, 0, not number),)))
         on = ((kernel, 0, not number), (f"call{number}", 1, False))
         nodes.append(Node(f"kernel{number}", WORK, 10 * number + 5, 10 * number + 10, on, work=number))
-    assert stretches(order_of(by_hand(nodes, 50))) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+    assert stretches(order_of(by_hand(nodes, 50), 1)) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
 
 
 def test_a_collective_is_in_no_streak_and_parts_those_before_and_behind():
     graph = replace(in_turns(3), collectives=np.array([3]), transfer_ns=np.array([5]))
-    order = order_of(graph)
-    before, behind = ([order.nodes[streak.begin : streak.end].tolist() for streak in part] for part in order.until)
-    assert (before, behind) == ([[0], [1], [2]], [[4], [5]])
+    order = order_of(graph, 1)
+    assert stretches(order) == [[0], [1], [2], [4], [5]]
+    assert [(part.begin, part.end) for part in order.until] == [(0, 3), (4, 6)]
 
 
 @given(random_graphs())
 def test_nothing_is_simulated_before_what_it_waits_for(graph):
-    order = order_of(graph)
+    order = order_of(graph, 1)
     assert sorted(order.nodes.tolist()) == list(range(len(graph)))
     assert (order.nodes[order.at] == np.arange(len(graph))).all()
     known: set[int] = set()
@@ -74,14 +73,10 @@ def test_nothing_is_simulated_before_what_it_waits_for(graph):
 @FEW
 @given(random_graphs())
 def test_at_once_or_one_by_one_is_the_same(graph):
-    usual, found = simulating._FEW, []
-    try:
-        for few in (0, 2, 1 << 30):
-            simulating._FEW = few
-            (ends,) = simulate([graph]).end_ns
-            found.append((ends - ends[0]).tolist())
-    finally:
-        simulating._FEW = usual
+    found = []
+    for shortest in (1, 2, 1 << 30):
+        (ends,) = simulate([graph], [order_of(graph, shortest)]).end_ns
+        found.append((ends - ends[0]).tolist())
     assert found[0] == found[1] == found[2]
     before, last = (np.array(each[0]) for each in simulated([graph], REPETITIONS)[-2:])
     works = graph.kind == WORK

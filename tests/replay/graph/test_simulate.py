@@ -179,7 +179,7 @@ def test_each_node_is_simulated_once_a_repetition(monkeypatch, count):
     until = simulating._SimulatedRank.until
 
     def counting(self, collective):
-        in_streaks.extend(streak.end - streak.begin for streak in self.order.until[collective])
+        in_streaks.extend(streak.end - streak.begin for streak in self.order.until[collective].streaks)
         until(self, collective)
 
     monkeypatch.setattr(simulating._SimulatedRank, "until", counting)

@@ -7,7 +7,6 @@ from labels import cases, recordings
 from recorded import of_recordings, recording
 
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.records.views import Views
 from perfdoctor.report import embedded
 
 FOLDER = recordings()
@@ -52,4 +51,4 @@ def test_counts_and_times_are_those_of_the_recording(path):
             for row, start, length in pieces:
                 assert reach.get(row, 0) <= start
                 reach[row] = start + length
-    assert len(embedded.packed(Views(timeline=found))) <= MOST_BYTES
+    assert len(embedded.packed_timeline(found).text) <= MOST_BYTES

@@ -19,8 +19,10 @@ such a batch, and whether a loader that keeps up now still does, no recording sh
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.model.launches import recorded_launches
@@ -38,37 +40,46 @@ _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 153
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
 _MOST_THREADS, _MOST_BLOCKS = 2048, 32
 _OF_ACTIVATIONS = ("all_to_all", "send_recv")
+_Numbers = npt.NDArray[Any]
 
 
 def with_batch(graph: Graph, factor: float, case: int = 1) -> Graph:
     """Each rank's batch is so many times as large. `case`: 0 the least that it can win, 1 likely, 2 the most."""
     place = graph.place
     of_rows = work_factors(place, factor, case)
-    factors = of_rows[np.maximum(graph.work_row, 0)]
-    durations = _whole(np.where(graph.kind == WORK, factors, 1.0) * graph.duration_ns)
-    transfer = _whole(graph.transfer_ns * factors[graph.collectives]) if graph.collectives.size else graph.transfer_ns
+    work, durations, transfer = np.flatnonzero(graph.kind == WORK), graph.duration_ns.copy(), graph.transfer_ns
+    durations[work] = _whole(of_rows[graph.work_row[work]] * durations[work])
+    if graph.collectives.size:
+        transfer = _whole(transfer * of_rows[np.maximum(graph.work_row[graph.collectives], 0)])
     # What waited for room on the device waits for more now.
-    held_up = (factor - 1) * held_up_ns(graph, of_rows != 1)
-    sized = replace(graph, duration_ns=durations, transfer_ns=transfer, extra_ns=_whole(graph.extra_ns + held_up))
-    return _with_loading(sized, factor)
+    extra = _longer(graph.extra_ns, (factor - 1) * held_up_ns(graph, of_rows != 1))
+    return _with_loading(replace(graph, duration_ns=durations, transfer_ns=transfer, extra_ns=extra), factor)
 
 
 def _with_loading(graph: Graph, factor: float) -> Graph:
     """Loaders need so many times as long for a batch: in threads of their own or the training's, or beside it."""
     of_thread = loader_nodes(graph)
-    paced = (graph.loader_wait_ns > 0) & (graph.depends[1] != NOTHING)
+    paced = np.where((graph.loader_wait_ns > 0) & (graph.depends[1] != NOTHING), factor - 1, 0.0)
     # A pace is counted from one batch to the next: it has the call in it that the lag begins behind.
-    pace = graph.lag_ns[1] + np.where(paced, (factor - 1) * (graph.lag_ns[1] + graph.duration_ns[graph.depends[1]]), 0)
-    in_front = np.where(of_thread, factor, 1.0) * graph.lag_ns[0] + (factor - 1) * _loading_ns(graph)
+    more = paced * (graph.lag_ns[1] + graph.duration_ns[graph.depends[1]]) if paced.any() else paced
+    times = np.where(of_thread, factor, 1.0) if of_thread.any() else None
+    in_front = _longer(graph.lag_ns[0], (factor - 1) * _loading_ns(graph), times)
     return replace(
         graph,
-        duration_ns=_whole(np.where(of_thread, factor, 1.0) * graph.duration_ns),
-        lag_ns=(_whole(in_front), _whole(pace), graph.lag_ns[2]),
-        extra_ns=_whole(np.where(of_thread, factor, 1.0) * graph.extra_ns),
+        duration_ns=_longer(graph.duration_ns, None, times),
+        lag_ns=(in_front, _longer(graph.lag_ns[1], more), graph.lag_ns[2]),
+        extra_ns=_longer(graph.extra_ns, None, times),
     )
 
 
-def _whole(ns: Floats | Ints) -> Ints:
+def _longer(ns: Ints, more_ns: _Numbers | None, times: Floats | None = None) -> Ints:
+    """So many times as long, and so much more; the same array where neither changes anything, as in most graphs."""
+    if times is None and (more_ns is None or not more_ns.any()):
+        return ns
+    return _whole(ns * (1.0 if times is None else times) + (0.0 if more_ns is None else more_ns))
+
+
+def _whole(ns: _Numbers) -> Ints:
     return np.rint(ns).astype(np.int64)
 
 

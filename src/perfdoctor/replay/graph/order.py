@@ -7,7 +7,7 @@ and the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,10 @@ from perfdoctor.replay.graph.graph import NOTHING, Graph
 Positions = npt.NDArray[np.int32]
 
 
+#: Streaks of fewer nodes are quicker to simulate one by one.
+_FEW = 16
+
+
 class Streak(NamedTuple):
     """Nodes `begin` to `end` in the order of simulation. Does any of them depend on a second, on a third node?"""
 
@@ -30,13 +34,21 @@ class Streak(NamedTuple):
     third: bool
 
 
+class Part(NamedTuple):
+    """The nodes `begin` to `end`, between two collectives, and the long streaks among them."""
+
+    begin: int
+    end: int
+    streaks: tuple[Streak, ...]
+
+
 @dataclass(frozen=True)
 class SimulationOrder:
     """The order in which to simulate a graph.
 
-    `nodes` are all nodes, in that order; `at` is the position of each. `until[k]` are the streaks in front of the k-th
-    collective with other ranks, the last of them those behind all collectives; a collective itself is in none.
-    `begins`: the positions at which streaks begin, and those of collectives.
+    `nodes` are all nodes, in that order; `at` is the position of each. `until[k]` is the part in front of the k-th
+    collective with other ranks, the last of them that behind all collectives; a collective itself is in none.
+    `begins`: the positions at which streaks begin, and those of collectives. `on`: `positions` of the dependencies.
     """
 
     depends: tuple[Ints, Ints, Ints]
@@ -45,7 +57,8 @@ class SimulationOrder:
     nodes: Positions
     at: Positions
     begins: Ints
-    until: tuple[tuple[Streak, ...], ...]
+    until: tuple[Part, ...]
+    on: tuple[Positions, Positions, Positions]
 
     def fits(self, graph: Graph) -> bool:
         """Does it hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
@@ -58,7 +71,8 @@ class SimulationOrder:
         )
 
 
-def order_of(graph: Graph) -> SimulationOrder:
+def order_of(graph: Graph, shortest: int = _FEW) -> SimulationOrder:
+    """`shortest`: the number of nodes from which on a streak is simulated at once."""
     chain, level = _chains(graph)
     part = (2 * np.searchsorted(graph.collectives, np.arange(len(graph)))).astype(np.int32)
     part[graph.collectives] += 1
@@ -70,8 +84,21 @@ def order_of(graph: Graph) -> SimulationOrder:
     begins = np.flatnonzero(starts)
     at = np.empty(order.size, np.int32)
     at[order] = np.arange(order.size, dtype=np.int32)
-    until = _by_part(graph, order, begins, part)
-    return SimulationOrder(graph.depends, graph.before, graph.collectives, order, at, begins, until)
+    first, second, third = (positions(*each, order, at) for each in zip(graph.depends, graph.before, strict=True))
+    until = tuple(_parts(graph, order, begins, part, shortest))
+    on = first, second, third
+    return SimulationOrder(graph.depends, graph.before, graph.collectives, order, at, begins, until, on)
+
+
+def positions(depends: Ints, before: Mask, nodes: Positions, at: Positions) -> Positions:
+    """Where what each node depends on stands among the ends of all nodes in the repetition before, then those of this
+    one, then one that is never; in the order of simulation, as all of these.
+    """
+    on = depends[nodes]
+    found: Positions = at[on]
+    found[~before[nodes]] += nodes.size
+    found[on == NOTHING] = 2 * nodes.size
+    return found
 
 
 def _chains(graph: Graph) -> tuple[Positions, Positions]:
@@ -107,12 +134,12 @@ def _begun_by(behind: Positions) -> Positions:
     return behind
 
 
-def _by_part(graph: Graph, order: Positions, begins: Ints, part: Positions) -> tuple[tuple[Streak, ...], ...]:
+def _parts(graph: Graph, order: Positions, begins: Ints, part: Positions, shortest: int) -> Iterator[Part]:
     ends = np.append(begins[1:], order.size)
-    used = [np.logical_or.reduceat(on[order] != NOTHING, begins) for on in graph.depends[1:]]
-    columns: Sequence[list[int]] = [begins.tolist(), ends.tolist(), *(each.tolist() for each in used)]
-    until: list[list[Streak]] = [[] for _ in range(graph.collectives.size + 1)]
-    for of_part, *streak in zip(part[order[begins]].tolist(), *columns, strict=True):
-        if of_part % 2 == 0:
-            until[of_part // 2].append(Streak(*streak))
-    return tuple(tuple(streaks) for streaks in until)
+    edges = np.searchsorted(part[order], np.arange(2 * graph.collectives.size + 2)).tolist()
+    long = np.flatnonzero(ends - begins >= shortest)
+    used = [np.logical_or.reduceat(on[order] != NOTHING, begins)[long] for on in graph.depends[1:]]
+    streaks = list(map(Streak, begins[long].tolist(), ends[long].tolist(), *(each.tolist() for each in used)))
+    of_part = np.searchsorted(part[order[begins[long]]], np.arange(2 * graph.collectives.size + 2)).tolist()
+    for number in range(0, 2 * graph.collectives.size + 1, 2):
+        yield Part(edges[number], edges[number + 1], tuple(streaks[of_part[number] : of_part[number + 1]]))

@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph
-from perfdoctor.replay.graph.order import Positions, SimulationOrder, Streak, order_of
+from perfdoctor.replay.graph.order import Positions, SimulationOrder, Streak, order_of, positions
 
 #: After so many repetitions the unchanged graph and most changed ones have their steady pace.
 REPETITIONS = 3
@@ -18,8 +18,6 @@ REPETITIONS = 3
 _SKIPPED, _SKIPS = 1_000, 3
 #: No node may fall behind the work by more than this share of the step.
 _STEADY = 1e-4
-#: Streaks of fewer nodes are quicker to simulate one by one.
-_FEW = 16
 #: Before everything; far enough from the end of the numbers that some can be added.
 _NEVER = -(1 << 62)
 
@@ -119,11 +117,9 @@ class _SimulatedRank:
 
     def _positions(self, graph: Graph, which: int) -> Positions:
         """Where in `times` is what each node depends on, in the order of simulation?"""
-        on = graph.depends[which][self.order.nodes]
-        positions: Positions = self.order.at[on]
-        positions[~graph.before[which][self.order.nodes]] += self.size
-        positions[on == NOTHING] = 2 * self.size
-        return positions
+        if graph.depends[which] is self.order.depends[which]:
+            return self.order.on[which]
+        return positions(graph.depends[which], graph.before[which], self.order.nodes, self.order.at)
 
     def _lags(self, graph: Graph, which: int, ahead: Ints) -> Ints:
         lags: Ints = graph.lag_ns[which][self.order.nodes]
@@ -132,16 +128,12 @@ class _SimulatedRank:
 
     def until(self, collective: int) -> None:
         """Simulate what comes before a collective, or after the last. Most of the runtime is spent here."""
-        streaks = self.order.until[collective]
-        done = streaks[0].begin if streaks else 0
+        done, end, streaks = self.order.until[collective]
         for streak in streaks:
-            begin, end, _, _ = streak
-            if end - begin >= _FEW:
-                self._one_by_one(done, begin)
-                self._at_once(streak)
-                done = end
-        if streaks:
-            self._one_by_one(done, streaks[-1].end)
+            self._one_by_one(done, streak.begin)
+            self._at_once(streak)
+            done = streak.end
+        self._one_by_one(done, end)
 
     def _one_by_one(self, begin: int, end: int) -> None:
         if begin == end:

@@ -5,7 +5,9 @@ unpacked("views").then((views) => {
   if (!views) return;
   startTables(views.tables);
   startIcicles(views.icicles);
-  if (!views.timeline) return;
-  startTimeline(views.timeline);
+});
+unpacked("drawn-timeline").then((timeline) => {
+  if (!timeline) return;
+  startTimeline(timeline);
   timelineIsThere(showOnTimeline);
 });

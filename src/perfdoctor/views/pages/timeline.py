@@ -38,16 +38,23 @@ _MOST_LETTERS = 1_000
 
 def view(run: Run, diagnosis: Diagnosis, most_bytes: int = MOST_BYTES) -> Iterator[TimelineView]:
     """One view of at most so many packed bytes; none for a recording without a timeline."""
+    drawn = timeline_of(run, diagnosis.findings, most_bytes)
+    if drawn:
+        yield drawn
+
+
+def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYTES) -> TimelineView | None:
+    """The same, with the moments of these findings whole: all that it needs of a diagnosis."""
     found = analysed_span(run)
     if found is None:
-        return
+        return None
     window = Window(*found)
     groups = list(_groups(run, window))
     lanes = [lane for _, of_group in groups for lane in of_group]
     if not lanes:
-        return
+        return None
     typical = typical_step(run, window)
-    drawn, whole = _fitting(lanes, typical, list(_around(diagnosis.findings, window)), most_bytes)
+    drawn, whole = _fitting(lanes, typical, list(_around(findings, window)), most_bytes)
     names = _Names()
     of_group = np.repeat(np.arange(len(groups)), [len(lanes) for _, lanes in groups]).tolist()
     launches = _launches(run.timeline, drawn, window)
@@ -55,7 +62,7 @@ def view(run: Run, diagnosis: Diagnosis, most_bytes: int = MOST_BYTES) -> Iterat
         _track(group, each, launch, names, window)
         for group, each, launch in zip(of_group, drawn, launches, strict=True)
     )
-    yield TimelineView(
+    return TimelineView(
         length_ns=window.length_ns,
         typical=typical,
         whole=tuple(whole),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.late import dataclass
-from perfdoctor.model.columns import Ints, Mask, Text, Whole
+from perfdoctor.model.columns import Ints, Mask, Text, Whole, firsts, numbered
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.views import Unit
 
@@ -185,11 +185,11 @@ def apart(columns: list[Ints]) -> tuple[list[tuple[int, ...]], Ints]:
     """The different combinations of these columns, and which of them each row is."""
     code = np.zeros(columns[0].size, np.int64)
     for column in columns:
-        values = np.unique(column)
+        values, of_row = numbered(column)
         if values.size > 1:
-            code = code * values.size + np.searchsorted(values, column)
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    return [tuple(int(column[row]) for column in columns) for row in first.tolist()], which
+            code = code * values.size + of_row
+    which = numbered(code)[1]
+    return [tuple(int(column[row]) for column in columns) for row in firsts(which).tolist()], which
 
 
 def split(frame: Frame, rows: Ints, *columns: str) -> Iterator[tuple[tuple[int, ...], Ints]]:
