@@ -95,7 +95,7 @@ def test_names_that_want_to_be_scripts_stay_text(written, open_page, kind):
         page.wait_for_timeout(50)
     assert page.locator("img").count() == 0
     assert "onerror" in page.locator("body").text_content()
-    assert page.locator("script").count() == {"report": 3, "comparison": 3}.get(kind, 0)  # two of data, and ours
+    assert page.locator("script").count() == {"report": 4, "comparison": 3}.get(kind, 0)  # of data, and ours
 
 
 @every_page
