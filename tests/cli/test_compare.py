@@ -136,3 +136,25 @@ def test_recordings_elsewhere_are_fetched(monkeypatch):
     done = call("memory://before/", "memory://after/", "--json", "-", "--no-html", "--jobs", "1")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["verdict"] == "faster"
+
+
+def test_a_page_that_nobody_asked_for_costs_a_line_where_it_cannot_be_written(monkeypatch):
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("perfdoctor.cli.report_files.write", denied)
+    done = call(SLOW, FAST)
+    assert (done.exit_code, done.stderr) == (0, "perfdoctor: no report written: comparison.html: Permission denied\n")
+    asked = call(SLOW, FAST, "--html", "mine.html")
+    assert asked.exit_code == 1
+    assert "--html mine.html cannot be written: Permission denied" in asked.stderr
+
+
+def test_one_recording_on_both_sides_is_said():
+    said = "".join(call(SLOW, SLOW, "--no-html").stdout.split())
+    assert f"Onbothsides:{SLOW}." in said
+    assert "another program" not in said
+
+
+def test_one_that_is_missing_is_said_in_the_singular():
+    assert "compare takes two recordings, 1 is given" in call(SLOW).stderr

@@ -22,6 +22,7 @@ from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.report import json_report
+from perfdoctor.report.comparison.words import interval
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -253,3 +254,21 @@ def test_ranks_read_by_their_summaries_compare_as_ranks_read_in_full():
     found = compare([full], [reduced])
     assert (found.difference_ns, found.step.change) == (0, 0)
     assert sum(each.delta_ns for each in found.work) + found.work_rest_ns == 0
+
+
+def test_a_loader_with_workers_is_matched_with_one_without():
+    loader = "enumerate(DataLoader)#_{}ProcessDataLoaderIter.__next__"
+    ours = [work(loader.format("Single"), 90, part="input_wait")]
+    theirs = [work(loader.format("Multi"), 10, part="input_wait")]
+    ((only,), rest, _) = changes(ours, theirs, (100, 20), 10)
+    assert (only.matched_by, only.fate, only.delta_ns, rest) == ("loader", "shrank", -80, 0)
+
+
+def test_two_programs_are_said_to_be_two():
+    steps = {"kernels": "#" * 9, "host": ["l"]}
+    one, other = (snapshot(draw_steps(**steps, kernel_names={"#": name})) for name in ("gemm_a", "layer_norm_b"))
+    found, same = compare([one], [other]), compare([one], [one])
+    assert (found.common_share, found.may_be_two_programs) == (0.0, True)
+    assert "Nothing of the compute time has names that both sides have" in next(iter(interval(found)))
+    assert (same.common_share, same.may_be_two_programs) == (1.0, False)
+    assert compare([replace(one, work=(), by_op=False)], [other]).common_share is None

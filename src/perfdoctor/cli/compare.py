@@ -211,7 +211,7 @@ def _sides(paths: Sequence[str], before: Sequence[str], after: Sequence[str]) ->
         return before, after
     if len(paths) != 2:
         raise UsageError(
-            f"compare takes two recordings, {len(paths)} are given",
+            f"compare takes two recordings, {len(paths)} {'is' if len(paths) == 1 else 'are'} given",
             do="Give BEFORE and AFTER; several runs of each with --before A B C --after D E F.",
         )
     return paths[:1], paths[1:]

@@ -51,8 +51,19 @@ class Shown:
 
             as_text(Terminal())
         if not self.no_html:
-            page = report_files.free_html(self.html or Path(default_page), local)
+            self._write_page(report_files.free_html(self.html or Path(default_page), local), as_html)
+
+    def _write_page(self, page: Path, as_html: Callable[[], str]) -> None:
+        """A page that nobody asked for costs a line where it cannot be written."""
+        try:
             written("--html", page, as_html, "Choose another file, or --no-html.")
+        except PerfdoctorError as error:
+            if self.html is not None or not isinstance(error.__cause__, OSError):
+                raise
+            typer.echo(
+                f"perfdoctor: no report written: {page}: {error.__cause__.strerror or error.__cause__}", err=True
+            )
+        else:
             print_page_path(page, on_error=self.output is not Format.TEXT)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from perfdoctor.comparison.common_work import in_common
 from perfdoctor.comparison.contributions import contributions
 from perfdoctor.comparison.matching import SAME_SHARE, changes, mean_of, merged
 from perfdoctor.comparison.promise import finding_changes, promises
@@ -40,6 +41,8 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         merged([each.work for each in before]), merged([each.work for each in after]), (before_ns, after_ns), MOST_WORK,
     )  # fmt: skip
     findings = finding_changes(before, after, causes)
+    if not any(each.label for each in work):  # nothing is known by name: the causes say it all
+        work, rest_ns = (), difference_ns
     ours, theirs = _items(before), _items(after)
     return Comparison(
         before=tuple(each.name for each in before),
@@ -65,6 +68,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         items_before=ours,
         items_after=theirs,
         item=_item(before, after, within),
+        common_share=_common_share(before[0], after[0]),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),
     )
@@ -75,6 +79,12 @@ def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
     if not all(each.by_kernel for each in runs):
         return [without_kernels(each) for each in runs]
     return list(runs) if all(each.by_op for each in runs) else [without_ops(each) for each in runs]
+
+
+def _common_share(one: Snapshot, other: Snapshot) -> float | None:
+    """Of the compute time; None where one of them knows nothing by name."""
+    has_names = (any(each.part == "compute" and (each.op or each.kernel) for each in run.work) for run in (one, other))
+    return min(in_common(one, other), 1.0) if all(has_names) else None
 
 
 def _item(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float) -> StepChange | None:
@@ -150,6 +160,8 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."
     if {each.settings.get("ranks", "") for each in before} != {each.settings.get("ranks", "") for each in after}:
         yield "The number of ranks differs: perfdoctor compare --scaling says what more of them bring."
+    if both := sorted({each.name for each in before} & {each.name for each in after}):
+        yield f"On both sides: {', '.join(both)}."
     common = set.intersection(*(set(each.notes) for each in (*before, *after)))
     for runs, name in ((before, "BEFORE"), (after, "AFTER")):
         for note in dict.fromkeys(note for each in runs for note in each.notes):

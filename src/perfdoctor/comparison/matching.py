@@ -13,6 +13,7 @@ import numpy as np
 
 from perfdoctor.comparison.records import Changed, Fate, Work
 from perfdoctor.late import dataclass
+from perfdoctor.vocabulary.names import loaders
 from perfdoctor.vocabulary.names.base_names import base_name
 
 #: Less than a thousandth of the step is as much as before.
@@ -22,6 +23,7 @@ _SAYS_NOTHING = ("", "kernel", "operator()")
 COMPUTE, COMMUNICATION = "compute", "exposed_communication"
 #: Of the optimizer's update, as `work.OPTIMIZER`.
 OPTIMIZER = "optimizer"
+LOADER = "the DataLoader's next batch"
 #: What is matched by it has many shapes.
 _NO_SHAPES = ("module", "range", "family", "optimizer")
 Key = tuple[str, ...]
@@ -50,6 +52,11 @@ def _by_op(work: Work) -> Key | None:
 
 def _by_name(work: Work) -> Key | None:
     return (work.part, work.kernel) if work.kernel else None
+
+
+def _by_loader(work: Work) -> Key | None:
+    """PyTorch's loader has one name with worker processes, and another without."""
+    return (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None
 
 
 def _by_module(work: Work) -> Key | None:
@@ -81,6 +88,7 @@ _RULES: Sequence[tuple[str, Callable[[Work], Key | None]]] = (
     ("op and shapes", _by_op_and_shape),
     ("op", _by_op),
     ("name", _by_name),
+    ("loader", _by_loader),
     ("module", _by_module),
     ("function of the kernel", _by_function),
     ("family", _by_family),
@@ -185,6 +193,8 @@ def _label(pair: _Pair, one: Work) -> str:
         return one.inside
     if pair.by == "optimizer":
         return "the update of the weights"
+    if pair.by == "loader":
+        return LOADER
     if pair.by == "family":
         return f"{one.group} kernels"
     if pair.by == "function of the kernel":

@@ -19,6 +19,11 @@ FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not check
 Kept = Literal["kept", "more", "less", "unknown"]
 
 
+#: Of 20 public recordings, those of one model share 0.84 and more of their compute time through other precisions,
+#: fusions and 1 to 4 GPUs; most of two models share less than a half.
+LEAST_IN_COMMON = 0.5
+
+
 @dataclass(frozen=True)
 class StepSample:
     """The steps of one run in ns, in order. `scale`: the unrecorded step over the recorded one; 1.0 if unknown.
@@ -269,7 +274,9 @@ class MemoryChange:
 class Comparison:
     """`causes` sum to `difference_ns` exactly, and so do `work` and `work_rest_ns`: both are the difference of the mean
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
-    `item`: where batches are known and differ, the same as `step` of the time that one item takes.
+    `item`: where batches are known and differ, the same as `step` of the time that one item takes. `common_share`: of
+    the compute time of the first runs, which has names that both have (0-1), on the side where it is less; None if
+    unknown.
     """
 
     before: tuple[str, ...]
@@ -293,8 +300,14 @@ class Comparison:
     items_before: float | None = None
     items_after: float | None = None
     item: StepChange | None = None
+    common_share: float | None = None
     lines: tuple[LineChange, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def may_be_two_programs(self) -> bool:
+        """Is so little of the work the same that another program, or other kernels throughout, were recorded?"""
+        return self.common_share is not None and self.common_share < LEAST_IN_COMMON
 
     @property
     def judged(self) -> StepChange:

@@ -12,7 +12,10 @@ def refuse(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
     """Raise PerfdoctorError where a difference of these would say nothing about a change of the program."""
     for each in (*before, *after):
         if not each.step_ns:
-            raise PerfdoctorError(f"{each.name} holds no work that could be compared", do="Record it again.")
+            raise PerfdoctorError(
+                f"{each.name} holds no work that could be compared",
+                do=f"To see what it lacks, and how to record that: perfdoctor analyze {each.name}",
+            )
     _same(before, after, lambda each: "on a CPU alone" if each.without_gpu else "on a GPU", "Record both on one.")
     _same(
         before, after, lambda each: f"in {each.basis}s" if each.basis else "without steps",

@@ -58,7 +58,7 @@ def _refuse_other_command(baseline: str, first: Row, name: str, row: Row, progra
         return
     raise PerfdoctorError(
         f"the baseline {baseline} is of another command: {_short(was)}; {name} is of {_short(now)}",
-        do="Pin a run of this command, or name what both have in common: --program train.py",
+        do="Pin a run of this command, or name what both have in common: --program TEXT",
     )
 
 

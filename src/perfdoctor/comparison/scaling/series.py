@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from perfdoctor.comparison.common_work import USUALLY_IN_COMMON, in_common
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between
 from perfdoctor.comparison.matching import changes, merged
 from perfdoctor.comparison.promise import finding_changes
@@ -14,7 +15,7 @@ from perfdoctor.comparison.scaling.forecast import Known, Throughput, forecasts
 from perfdoctor.comparison.scaling.growth import growth, share_of_first
 from perfdoctor.comparison.scaling.laws import karp_flatt, serial
 from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, Scaling, SettingOver
-from perfdoctor.comparison.scaling.refusal import USUALLY_IN_COMMON, in_common, refuse_series
+from perfdoctor.comparison.scaling.refusal import refuse_series
 from perfdoctor.comparison.scaling.work_size import items, kind_of
 from perfdoctor.comparison.settings import SETTINGS, same_clock
 from perfdoctor.records.real_time import MOSTLY_RECORDING

@@ -55,11 +55,7 @@ def _causes(comparison: Comparison) -> Iterator[str]:
         (each.label, duration(each.before_ns), duration(each.after_ns), words.delta(each.delta_ns))
         for each in comparison.causes[:_MOST]
     ]
-    if len(comparison.causes) > _MOST:
-        rest = sum(each.delta_ns for each in comparison.causes[_MOST:])
-        rows.append((words.rest_of_causes(len(comparison.causes) - _MOST), "", "", words.delta(rest)))
-    if comparison.recording_ns:
-        rows.append(("what recording added", "", "", words.delta(comparison.recording_ns)))
+    rows += [(label, was, now, words.delta(ns)) for label, was, now, ns in words.sums(comparison, _MOST)]
     total = comparison.difference_ns + comparison.recording_ns
     rows.append(("together", duration(step.before.mean_ns), duration(step.after.mean_ns), words.delta(total)))
     rows.insert(0, ("cause", "before", "after", "difference"))

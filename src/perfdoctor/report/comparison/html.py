@@ -64,11 +64,8 @@ def bars(comparison: Comparison) -> list[Bar]:
     """From the step before to the step after: each cause begins where the one above ended."""
     begin, end = round(comparison.step.before.mean_ns), round(comparison.step.after.mean_ns)
     changes = [(each.label, part_of(each.key), each.delta_ns, _times(each)) for each in comparison.causes[:_BARS]]
-    hidden = comparison.causes[_BARS:]
-    if hidden:
-        changes.append((words.rest_of_causes(len(hidden)), REST, sum(each.delta_ns for each in hidden), ""))
-    if left := end - begin - sum(delta for _, _, delta, _ in changes):
-        changes.append(("what recording added", "profiler", left, ""))
+    for label, was, now, delta in words.sums(comparison, _BARS):
+        changes.append((label, "profiler" if label == words.RECORDING else REST, delta, f"{was} → {now}"))
     levels = [begin]
     for _, _, delta, _ in changes:
         levels.append(levels[-1] + delta)

@@ -44,6 +44,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "predictions": [_fields(each) for each in comparison.promises],
         "lines": [_fields(each) for each in comparison.lines],
         "memory": [_fields(each) for each in comparison.memory],
+        "common_share": comparison.common_share,
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
         "notes": list(comparison.notes),
     }

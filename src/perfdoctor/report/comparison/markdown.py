@@ -46,11 +46,8 @@ def _causes(comparison: Comparison) -> Iterator[str]:
             f"| {escaped(each.label)} | {duration(each.before_ns)} | {duration(each.after_ns)} "
             f"| {words.delta(each.delta_ns)} |"
         )
-    rest = sum(each.delta_ns for each in comparison.causes[SHOWN:])
-    if len(comparison.causes) > SHOWN:
-        yield f"| {words.rest_of_causes(len(comparison.causes) - SHOWN)} | | | {words.delta(rest)} |"
-    if comparison.recording_ns:
-        yield f"| what recording added | | | {words.delta(comparison.recording_ns)} |"
+    for label, was, now, ns in words.sums(comparison, SHOWN):
+        yield f"| {label} | {was} | {now} | {words.delta(ns)} |"
     total = comparison.difference_ns + comparison.recording_ns
     step = comparison.step
     yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
@@ -62,9 +59,10 @@ def work_rows(comparison: Comparison | Scaling) -> Iterator[str]:
         return
     yield "| work | | difference |"
     yield "| --- | --- | --: |"
-    for each in comparison.work[:SHOWN]:
+    shown = comparison.work[:SHOWN]
+    for each, name in zip(shown, words.works(shown), strict=True):
         more = " · ".join(text for text in (words.FATES[each.fate], words.count(each), words.renamed(each)) if text)
-        yield f"| {escaped(words.work(each))} | {escaped(more)} | {words.delta(each.delta_ns)} |"
+        yield f"| {escaped(name)} | {escaped(more)} | {words.delta(each.delta_ns)} |"
     rest = comparison.work_rest_ns + sum(each.delta_ns for each in comparison.work[SHOWN:])
     yield f"| the rest | | {words.delta(rest)} |"
 

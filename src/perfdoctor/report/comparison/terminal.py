@@ -62,7 +62,7 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
     if comparison.unknown_settings:
         yield from text(f"Not recorded, so not compared: {', '.join(comparison.unknown_settings)}.", "dim")
     yield from section("Where the difference comes from", list(_causes(comparison, most)))
-    yield from section("Which work it is", list(work_rows(comparison, most, width)))
+    yield from section("Which work it is", list(work_rows(comparison, most, console, width)))
     predicted = [
         line for each in comparison.promises
         for line in text(f"{clean(each.title)}: {words.prediction(each)}.", "", "  ")
@@ -76,13 +76,11 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
 
 
 def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
-    step, hidden = comparison.step, comparison.causes[most:]
+    step = comparison.step
     rows = [tuple(Text(head, "dim") for head in ("", "before", "after", "difference", ""))]
     rows += [_cause(each) for each in comparison.causes[:most]]
-    if hidden:
-        rows.append(_sum(words.rest_of_causes(len(hidden)), sum(each.delta_ns for each in hidden)))
-    if comparison.recording_ns:
-        rows.append(_sum("what recording added", comparison.recording_ns))
+    for label, before, after, ns in words.sums(comparison, most):
+        rows.append((Text(label, "dim"), Text(before), Text(after), Text(words.delta(ns)), Text()))
     total = Text(words.delta(comparison.difference_ns + comparison.recording_ns), "bold")
     means = (Text(duration(side.mean_ns)) for side in (step.before, step.after))
     rows.append((Text("together", "bold"), *means, total, Text()))
@@ -94,27 +92,27 @@ def _cause(each: Contribution) -> tuple[Text, ...]:
     return (Text(each.label), *times, signed(each.delta_ns), Text(words.FATES[each.fate], "dim"))
 
 
-def _sum(label: str, delta_ns: int) -> tuple[Text, ...]:
-    return (Text(label, "dim"), Text(), Text(), Text(words.delta(delta_ns)), Text())
-
-
-def work_rows(comparison: Comparison | Scaling, most: int, width: int) -> Iterator[Text]:
+def work_rows(comparison: Comparison | Scaling, most: int, console: Console, width: int) -> Iterator[Text]:
     """The work that changed most, and the rest."""
     shown, hidden = comparison.work[:most], comparison.work[most:]
     if not shown:
         return
-    rows = [_changed(each, max(width - _NUMBERS, 24)) for each in shown]
+    names = words.works(shown, max(width - _NUMBERS, 24))
+    rows = [_changed(each, name) for each, name in zip(shown, names, strict=True)]
     rest = comparison.work_rest_ns + sum(each.delta_ns for each in hidden)
     count = counted(comparison.work_rest_count + len(hidden), "smaller change")
-    yield from columns([*rows, (Text(f"the rest: {count}", "dim"), Text(words.delta(rest)), Text())], words=(0, 2))
+    if rest:
+        rows.append((Text(f"the rest: {count}", "dim"), Text(words.delta(rest)), Text()))
+    yield from columns(rows, words=(0, 2))
     for each in shown:
         if renamed := words.renamed(each):
-            yield Text(f"  {clean_name(each.label, 40)}: {renamed}", "dim")
+            text = Text(f"{clean_name(each.label, 40)}: {renamed}", "dim")
+            yield from wrapped(text, console, width, "    ", "  ")
 
 
-def _changed(each: Changed, room: int) -> tuple[Text, ...]:
+def _changed(each: Changed, name: str) -> tuple[Text, ...]:
     more = " · ".join(part for part in (words.FATES[each.fate], words.count(each)) if part)
-    return Text(clean_name(words.work(each), room)), signed(each.delta_ns), Text(more, "dim")
+    return Text(name), signed(each.delta_ns), Text(more, "dim")
 
 
 def _findings(comparison: Comparison, most: int) -> Iterator[Text]:

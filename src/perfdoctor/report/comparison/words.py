@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from perfdoctor.comparison.records import (
     Changed,
@@ -17,7 +17,7 @@ from perfdoctor.comparison.records import (
 )
 from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.comparison.statistics import CONFIDENCE
-from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
 from perfdoctor.report.words.wording import counted, duration, share, size
 from perfdoctor.vocabulary.parts import PARTS
 
@@ -30,6 +30,7 @@ SPREAD_FROM = {
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
 #: Parts whose work says itself what it is.
 _NAMED_ALONE = ("compute", "exposed_copy")
+RECORDING = "less what recording added"
 KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
@@ -100,6 +101,12 @@ def per_item(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
     step = comparison.judged
+    if comparison.may_be_two_programs:
+        common = f"Only {share(comparison.common_share)}" if comparison.common_share else "Nothing"
+        yield (
+            f"{common} of the compute time has names that both sides have: another program, or one that was compiled "
+            "or runs other kernels throughout."
+        )
     if step.low is None:
         return
     kind = "unrecorded steps" if step.unrecorded else "recorded steps"
@@ -125,7 +132,8 @@ def interval(comparison: Comparison) -> Iterator[str]:
             f"{percent(step.median_high)}): a few long steps hide it in the mean."
         )
     elif step.verdict == "too noisy" and step.detectable is not None:
-        yield f"A change below {share(step.detectable)} cannot be seen here: give more steps, or several runs."
+        more = "" if step.contended else ": give more steps, or several runs"
+        yield f"A change below {share(step.detectable)} cannot be seen here{more}."
 
 
 def _sample(side: StepSide) -> str:
@@ -149,24 +157,36 @@ def cause(each: Contribution) -> str:
     return each.label
 
 
-def work(each: Changed) -> str:
-    """What it is called, and where it stands; of idle time, what the host did meanwhile."""
-    part = PARTS[each.part]
-    name = clean_name(each.label, 72) if each.label else "host work not recorded"
-    name = f"{name} ({clean(each.where, 60)})" if each.where else name
-    return name if each.part in _NAMED_ALONE and each.label else f"{part.short}: {name}"
+def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
+    """What each is called, and where it stands; of idle time, what the host did meanwhile. No two look alike that are
+    not.
+    """
+    return names_apart([_work(each) for each in rows], limit)
+
+
+def work_rows(found: Comparison | Scaling) -> list[tuple[Changed, str]]:
+    """All listed work, each with what it is called."""
+    return list(zip(found.work, works(found.work), strict=True))
+
+
+def _work(each: Changed) -> str:
+    name = clean_name(each.label, PROSE_LIMIT) if each.label else "host work not known"
+    name = f"{name} ({clean(each.where)})" if each.where else name
+    return name if each.part in _NAMED_ALONE and each.label else f"{PARTS[each.part].short}: {name}"
 
 
 def renamed(each: Changed, most: int = 2) -> str:
     """`a, b → c`: names on the device, where both sides have some and they differ; else ""."""
     if not each.was or not each.now:
         return ""
-    return f"{_names(each.was, most)} → {_names(each.now, most)}"
+    was, now = each.was[:most], each.now[:most]
+    names = names_apart([*was, *now], 48)
+    return f"{_listed(names[: len(was)], each.was)} → {_listed(names[len(was) :], each.now)}"
 
 
-def _names(names: tuple[str, ...], most: int) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(clean_name(name, 48) for name in names[:most]) + more
+def _listed(shown: Sequence[str], names: Sequence[str]) -> str:
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return ", ".join(dict.fromkeys(shown)) + more
 
 
 def count(each: Changed) -> str:
@@ -217,6 +237,23 @@ def lines_heading(comparison: Comparison) -> str:
 
 def rest_of_causes(many: int) -> str:
     return f"the rest: {counted(many, 'cause')}"
+
+
+def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int]]:
+    """Below the first causes, so that each column sums to its step: the other causes, and what recording added; each
+    with its time before and after, and their difference in ns.
+    """
+    hidden = comparison.causes[most:]
+    if hidden:
+        before, after = sum(each.before_ns for each in hidden), sum(each.after_ns for each in hidden)
+        yield rest_of_causes(len(hidden)), duration(before), duration(after), after - before
+    if comparison.recording_ns:
+        step = comparison.step
+        before, after = (
+            round(side.mean_ns) - ns
+            for side, ns in ((step.before, comparison.before_ns), (step.after, comparison.after_ns))
+        )
+        yield RECORDING, delta(before), delta(after), comparison.recording_ns
 
 
 def sides(comparison: Comparison) -> Iterator[str]:

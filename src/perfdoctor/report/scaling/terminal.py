@@ -64,7 +64,7 @@ def _lines(scaling: Scaling, console: Console, most: int) -> Iterator[Text]:
         listed([f"{words.ahead(scaling, each)}." for each in scaling.ahead]),
         listed(list(words.assumed(scaling)), "dim"),
     )
-    yield from section(words.work_heading(scaling), list(work_rows(scaling, most, width)))
+    yield from section(words.work_heading(scaling), list(work_rows(scaling, most, console, width)))
     yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
     yield from section("Notes", listed([clean(note) for note in scaling.notes], "dim"))
 

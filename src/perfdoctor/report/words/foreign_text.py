@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from os.path import commonprefix
 
 from perfdoctor.late import regex
 
@@ -41,3 +43,25 @@ def shorten(text: str, limit: int) -> str:
         return text
     head = (limit - 1) * 2 // 3
     return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def names_apart(texts: Sequence[str], limit: int) -> list[str]:
+    """Names as `clean_name` gives them; of those that would look alike, the part in which they differ is kept."""
+    full = [clean_name(text, PROSE_LIMIT * 10) for text in texts]
+    shown = [shorten(text, limit) for text in full]
+    alike: dict[str, set[str]] = {}
+    for text, short in zip(full, shown, strict=True):
+        alike.setdefault(short, set()).add(text)
+    return [
+        _around(text, len(commonprefix([*alike[short]])), limit) if len(alike[short]) > 1 else short  # noqa: RUF071
+        for text, short in zip(full, shown, strict=True)
+    ]
+
+
+def _around(text: str, at: int, limit: int) -> str:
+    """The begin of the text, and what stands around this position."""
+    head = limit // 3
+    room = limit - head - 2
+    begin = max(min(at - room // 4, len(text) - room), head)
+    end = begin + room
+    return f"{text[:head]}{'…' if begin > head else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
