@@ -197,6 +197,14 @@ def test_stacks_of_a_process_without_a_rank_are_left_out(tmp_path):
     assert not len(joined["stack_samples"])
 
 
+def test_samples_that_were_counted_are_not_derived_from_the_time_and_old_files_without_them_are_read(tmp_path):
+    content = document([[TRAIN], [TRAIN, GRAPH]], [(0, 80, 0), (80, 90, 1)], hertz=100)
+    old = sampled_stacks.read(written(tmp_path, content), {7: 0}, EPOCH)
+    assert old["samples"].tolist() == [8, 1]
+    content["samples"]["count"] = [1, 2]
+    assert sampled_stacks.read(written(tmp_path, content), {7: 0}, EPOCH)["samples"].tolist() == [1, 2]
+
+
 def test_instants_are_spread_over_the_time_that_a_row_stands_for(tmp_path):
     rows = sampled_stacks.read(written(tmp_path, document([[TRAIN]], [(0, 20, 0), (20, 21, 0)])), {7: 0}, EPOCH)
     row, at_ns = instants(rows)

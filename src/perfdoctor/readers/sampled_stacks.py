@@ -65,14 +65,15 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
     line = own_line_of_worker if document["is_worker"] is True else own_line
     is_own = _is_own(document)
     own = [line(stack, is_own) for stack in named]
-    columns = (samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack"))
-    for thread, start_ns, end_ns, stack in zip(*columns, strict=True):
+    columns = [samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack")]
+    counts = samples.get("count") or [0] * len(columns[0])
+    for thread, start_ns, end_ns, stack, count in zip(*columns, counts, strict=True):
         yield {
             "rank": ranks.get(training, UNKNOWN), "process": int(document["pid"]),
             "thread": int(threads[thread]["tid"]), "is_main": _is_main(threads[thread], document["pid"]),
             "start_ns": start_ns - epoch_ns, "end_ns": end_ns - epoch_ns, "name": own[stack], "stack": texts[stack],
             "training": training, "is_worker": document["is_worker"] is True, "is_on_clock": True,
-            "samples": max(1, round((end_ns - start_ns) * hertz / 1e9)),
+            "samples": int(count) or max(1, round((end_ns - start_ns) * hertz / 1e9)),
         }  # fmt: skip
 
 

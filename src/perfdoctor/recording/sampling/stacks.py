@@ -6,9 +6,10 @@ A file for each sampled process, `stacks/PASS-PID.json.gz`, columns of equal len
      "frames": ["train.py(12): forward", …], "stacks": [[0, 4, 7], …],     outermost frame first
      "own": [0, …],     frames of the user's own code; without it, names say which ones are
      "threads": [{"tid": 12, "name": "MainThread"}], "source": {"train.py(12)": ["loss = model(batch)"]},
-     "samples": {"thread": […], "start_unix_ns": […], "end_unix_ns": […], "stack": […]}}
+     "samples": {"thread": […], "start_unix_ns": […], "end_unix_ns": […], "stack": […], "count": […]}}
 
-From start to end a thread had the same stack in all samples. Only stacks: no arguments, no values, no command line.
+From start to end a thread had the same stack in all samples, `count` of them; 0, and older files without it,
+leave that open. Only stacks: no arguments, no values, no command line.
 Paths are cut at the working directory and at the folder of packages.
 """
 
@@ -24,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdoctor.late import dataclass
+from perfdoctor.recording.sampling.counts import matched
 from perfdoctor.recording.sampling.sampler import INDEX
 from perfdoctor.recording.tools import py_spy
 from perfdoctor.recording.tools.py_spy import ThreadSample
@@ -52,6 +54,7 @@ class Sampled:
     ready_unix_ns: int
     begin_unix_ns: int
     end_unix_ns: int
+    taken_unix_ns: Sequence[int] = ()
 
     def samples(self) -> list[ThreadSample]:
         """Those of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
@@ -62,17 +65,37 @@ class Sampled:
         found = list(py_spy.samples(self.file))
         first_ns = min((each.start_ns for each in found), default=0)
         zero_ns = max(self.spawned_unix_ns, self.ready_unix_ns - first_ns)
+        counted = _Counted(found, zero_ns, self.taken_unix_ns)
         return [
-            ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack)
+            ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count)
             for each in found
             for start_ns, end_ns in [self._within(each.start_ns + zero_ns, each.end_ns + zero_ns)]
-            if start_ns < end_ns
+            for count in [counted.samples(each, start_ns, end_ns)]
+            if start_ns < end_ns and (count or not counted.is_known)
         ]
 
     def _within(self, start_ns: int, end_ns: int) -> tuple[int, int]:
         if not self.end_unix_ns:  # the process ended in its recorded steps
             return start_ns, end_ns
         return max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+
+
+class _Counted:
+    """How many samples there are in each stretch of a stack, where that was counted."""
+
+    def __init__(self, found: Sequence[ThreadSample], zero_ns: int, taken_unix_ns: Sequence[int]) -> None:
+        changes = sorted({ns for each in found for ns in (each.start_ns, each.end_ns)})
+        self.taken = [ns - zero_ns for ns in taken_unix_ns]
+        self.number = dict(zip(changes, matched(changes, self.taken), strict=False))
+        self.is_known, self.zero_ns = bool(self.number), zero_ns
+
+    def samples(self, each: ThreadSample, start_unix_ns: int, end_unix_ns: int) -> int:
+        """Those of `each` in this part of its time; 0 if unknown. The first one is where it begins."""
+        if not self.is_known:
+            return 0
+        first, end = self.number[each.start_ns], self.number[each.end_ns]
+        at_ns = [each.start_ns, *self.taken[first + 1 : end]]
+        return sum(start_unix_ns <= ns + self.zero_ns < end_unix_ns for ns in at_ns)
 
 
 def sampled(folder: Path) -> Iterator[Sampled]:
@@ -93,7 +116,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     stacks: dict[tuple[int, ...], int] = {}
     threads: dict[tuple[int, str], int] = {}
     lines: dict[str, tuple[Path, int]] = {}
-    columns: dict[str, list[int]] = {"thread": [], "start_unix_ns": [], "end_unix_ns": [], "stack": []}
+    columns: dict[str, list[int]] = {"thread": [], "start_unix_ns": [], "end_unix_ns": [], "stack": [], "count": []}
     for sample in found:
         stack = []
         for function, file, line in sample.stack:
@@ -108,6 +131,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
         columns["start_unix_ns"].append(sample.start_ns)
         columns["end_unix_ns"].append(sample.end_ns)
         columns["stack"].append(stacks.setdefault(tuple(stack), len(stacks)))
+        columns["count"].append(sample.samples)
     return {
         "format": FORMAT, "tool": tool, "hertz": each.hertz, "pid": each.pid, "of": each.of,
         "is_worker": each.pid != each.of, "frames": list(frames), "own": sorted(own),

@@ -89,7 +89,7 @@ def explain(log: Path) -> str:
 class ThreadSample:
     """One thread had the same stack in all samples from `start_ns` to `end_ns`, since py-spy began. Outermost first.
 
-    A frame is (function, file, line). `thread`: the system's number, 0 if unknown.
+    A frame is (function, file, line). `thread`: the system's number, 0 if unknown; `samples`: how many, 0 if unknown.
     """
 
     thread: int
@@ -97,6 +97,7 @@ class ThreadSample:
     start_ns: int
     end_ns: int
     stack: tuple[tuple[str, str, int], ...]
+    samples: int = 0
 
 
 def samples(file: Path) -> Iterator[ThreadSample]:
