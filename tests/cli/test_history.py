@@ -20,6 +20,8 @@ from perfdoctor.cli.main import app
 from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, plain
 from perfdoctor.history.location import history_file
+from perfdoctor.report import history_terminal
+from perfdoctor.report.terminal_text import Terminal
 
 TRACE = str(FIXTURES / "input-bound-single-process" / "torch")
 SUBCOMMANDS = ("show", "trend", "pin", "tag", "note", "prune", "merge")
@@ -58,6 +60,30 @@ def test_the_list_is_newest_first_and_says_how_many_are_older(file):
     document = json.loads(ran("history", "--json", "--limit", "99").stdout)
     assert len(document["runs"]) == 12
     assert len(document["runs"][0]["step_times_ns"]) == 3
+
+
+def test_the_list_fits_into_a_terminal_of_80_columns_and_is_whole_where_it_is_piped(file):
+    with store.read(file) as db:
+        listed = runs.listed(db, limit=12)
+    screen = io.StringIO()
+    history_terminal.runs(listed, 12, Terminal(file=screen, width=80, force_terminal=True, color_system=None))
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line[:8] for line in lines[1:13]] == [row["id"][:8] for row in listed]
+    piped = ran("history", env={"COLUMNS": "80"}).stdout
+    assert all(row["id"] in piped for row in listed)
+
+
+def test_the_percentiles_of_recorded_steps_stand_behind_the_recorded_step(tmp_path, monkeypatch):
+    path = history(
+        tmp_path / "history.db",
+        [facts(1, step_ns=80_000_000, recorded_step_ns=100_000_000, p10_ns=90_000_000, p90_ns=110_000_000)],
+    )
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(path))
+    said = ran("history", "show", "last", env={"COLUMNS": "150"}).stdout
+    assert (
+        "80.0 ms without a recorder, 100 ms while recorded, 3 steps, 10th to 90th percentile 90.0 ms to 110 ms" in said
+    )
 
 
 def test_show_has_every_column_that_is_known(file):

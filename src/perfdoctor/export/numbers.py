@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.history.metrics import step_ns
 from perfdoctor.late import dataclass
 from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
@@ -124,8 +125,9 @@ def _of_the_run(run: Row) -> Iterator[Number]:
 
 
 def _steps(run: Row) -> Iterator[Number]:
+    yield from _known("step_seconds", step_ns(run), scale=_NS)
     columns = {
-        "step": "step_ns", "step_recorded": "recorded_step_ns", "step_median": "median_ns", "step_p10": "p10_ns",
+        "step_recorded": "recorded_step_ns", "step_median": "median_ns", "step_p10": "p10_ns",
         "step_p90": "p90_ns",
     }  # fmt: skip
     for name, column in columns.items():

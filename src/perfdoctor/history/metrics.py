@@ -11,6 +11,7 @@ from perfdoctor.history.facts import Row
 from perfdoctor.late import dataclass
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
+STEP = "step_ns"
 Better = Literal["lower", "higher"]
 
 
@@ -26,7 +27,10 @@ class Metric:
 
     def of(self, row: Row, parts: Mapping[str, int]) -> float | None:
         """Its value of one run; None where that is not known."""
-        if self.column:
+        value: float | None
+        if self.column == STEP:
+            value = step_ns(row)
+        elif self.column:
             value = row.get(self.column)
         elif self.name == "spread":
             value = _share(_difference(row, "p90_ns", "p10_ns"), row.get("median_ns"))
@@ -36,6 +40,22 @@ class Metric:
             step = row.get("recorded_step_ns")
             value = share * step if share is not None and isinstance(step, int) else None
         return float(value) if isinstance(value, int | float) else None
+
+
+def step_ns(row: Row) -> int | None:
+    """The mean step without a recorder wherever that is known, also where it differs little from the recorded one:
+    in a series of runs a step that is the one now and the other then would change by itself.
+    """
+    known = row.get("unrecorded_step_ns") or row.get(STEP)
+    return known if isinstance(known, int) else None
+
+
+def percentile_ns(row: Row, column: str) -> float | None:
+    """`p10_ns` or `p90_ns` of steps as long as `step_ns`: as far from it as the recorded ones are from theirs."""
+    value, step, recorded = row.get(column), step_ns(row), row.get("recorded_step_ns")
+    if not isinstance(value, int):
+        return None
+    return value * step / recorded if step and isinstance(recorded, int) and recorded > 0 else float(value)
 
 
 def _difference(row: Row, high: str, low: str) -> float | None:
@@ -48,7 +68,7 @@ def _share(part: float | None, whole: object) -> float | None:
 
 
 _OF_RUNS = (
-    Metric("step", "step time", "ns", "lower", "step_ns"),
+    Metric("step", "step time", "ns", "lower", STEP),
     Metric("median", "median step time", "ns", "lower", "median_ns"),
     Metric("p90", "90th percentile of the step times", "ns", "lower", "p90_ns"),
     Metric("spread", "spread of the step times (10th to 90th percentile, of the median)", "share", "lower"),

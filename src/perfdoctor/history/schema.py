@@ -85,9 +85,10 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 
 
 #: In their order: migration n makes version n of version n - 1.
-#: The fourth makes the views once more: in the third `partition` named a column that two tables have.
+#: The fourth makes the views once more: in the third `partition` named a column that two tables have. So does the
+#: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
-    _facts, _added_by_people, _views, _views, _for_comparisons,
+    _facts, _added_by_people, _views, _views, _for_comparisons, _views,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)
 
@@ -95,8 +96,9 @@ VERSION = len(MIGRATIONS)
 VIEWS: Mapping[str, str] = {
     "overview": """
 select runs.id, recorded_at, program, substr(git_commit, 1, 10) as commit_id, git_dirty as dirty, device, gpus,
-  world_size, round(step_ns / 1e6, 3) as step_ms, round(p10_ns / 1e6, 3) as p10_ms,
-  round(p90_ns / 1e6, 3) as p90_ms, steps,
+  world_size, round(coalesce(unrecorded_step_ns, step_ns) / 1e6, 3) as step_ms,
+  round(1.0 * p10_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p10_ms,
+  round(1.0 * p90_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p90_ms, steps,
   round(100.0 * mfu, 1) as mfu_percent, items, round(items_per_second, 1) as items_per_second,
   round(peak_memory_bytes / 1048576.0, 1) as peak_memory_mib,
   (select rule from findings where run_id = runs.id order by position limit 1) as first_finding,

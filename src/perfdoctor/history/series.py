@@ -11,7 +11,7 @@ from perfdoctor.history import schema
 from perfdoctor.history.changes import Change, MissingLibraryError, change_points
 from perfdoctor.history.checked import checked
 from perfdoctor.history.facts import Row
-from perfdoctor.history.metrics import Metric
+from perfdoctor.history.metrics import Metric, percentile_ns
 from perfdoctor.late import dataclass, regex
 from perfdoctor.system.checkout import commits_between
 
@@ -157,11 +157,14 @@ def _point(row: Row, metric: Metric) -> Point | None:
     value = metric.of(row, row["parts"])
     if value is None:
         return None
-    of_steps = metric.name in ("step", "median")
-    return Point(
-        row["id"], row["recorded_at"], row["git_commit"] or "", bool(row["git_dirty"]), value,
-        _number(row["p10_ns"]) if of_steps else None, _number(row["p90_ns"]) if of_steps else None, row,
-    )  # fmt: skip
+    low, high = (_percentile(row, metric, column) for column in ("p10_ns", "p90_ns"))
+    return Point(row["id"], row["recorded_at"], row["git_commit"] or "", bool(row["git_dirty"]), value, low, high, row)
+
+
+def _percentile(row: Row, metric: Metric, column: str) -> float | None:
+    if metric.name == "step":
+        return percentile_ns(row, column)
+    return _number(row[column]) if metric.name == "median" else None
 
 
 def _number(value: object) -> float | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, wrapped
+from perfdoctor.history.metrics import step_ns
+from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, width_of, wrapped
 from perfdoctor.report.words import trends, wording
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.vocabulary.parts import PARTS
@@ -20,17 +21,61 @@ if TYPE_CHECKING:
 
 _HEADER = ("run", "recorded", "commit", "program", "device", "step", "spread", "first finding", "")
 _LEFT = (0, 1, 2, 3, 4, 7, 8)
+_DEVICE = _HEADER.index("device")
+#: What of a column is left out where a terminal is too narrow, one after the other. An id is found by its begin.
+_SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
+    (_HEADER.index("commit"), lambda text: text[:7] + "+" * text.endswith("+")),
+    (_HEADER.index("recorded"), lambda text: text[len("2026-") :]),
+    (_HEADER.index("run"), lambda text: text[:8]),
+    (_HEADER.index("first finding"), lambda text: clean_name(text, 16)),
+    (_HEADER.index("program"), lambda text: clean_name(text, 14)),
+    (_DEVICE, lambda text: clean_name(text, 10)),
+)
 
 
 def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
     """The newest runs, of `number` in all."""
-    table = [[Text(word, style="dim") for word in _HEADER], *([Text(cell) for cell in _cells(row)] for row in rows)]
+    cells: Sequence[Sequence[str]] = [_cells(row) for row in rows]
+    device = ""
+    if console.is_terminal:
+        cells, device = _narrowed(cells, console.width)
+    table = _table(cells)
     used = [place for place in range(len(_HEADER)) if any(line[place].plain for line in table[1:])]
-    kept = [[line[place] for place in used] for line in table]
-    for line in columns(kept, words=[used.index(place) for place in _LEFT if place in used]):
+    for line in columns(_kept(table, used), words=[used.index(place) for place in _LEFT if place in used]):
         console.print(line, soft_wrap=True)
+    if device:
+        console.print(Text(f"all on: {device}", style="dim"), soft_wrap=True)
     if number > len(rows):
         console.print(Text(f"{wording.count(number - len(rows))} older ones: --limit", style="dim"), soft_wrap=True)
+
+
+def _table(cells: Sequence[Sequence[str]]) -> list[list[Text]]:
+    return [[Text(word, style="dim") for word in _HEADER], *([Text(cell) for cell in line] for line in cells)]
+
+
+def _kept(table: Sequence[Sequence[Text]], used: Sequence[int]) -> list[list[Text]]:
+    return [[line[place] for place in used] for line in table]
+
+
+def _narrowed(cells: Sequence[Sequence[str]], room: int) -> tuple[list[list[str]], str]:
+    """The same in so many columns, as far as is possible: what is missed least goes first. And the device, where it is
+    the same for all and said below instead.
+    """
+    lines, device = [list(line) for line in cells], ""
+    if not _fit(lines, room) and len({line[_DEVICE] for line in lines}) == 1:
+        device = lines[0][_DEVICE]
+        lines = [[*line[:_DEVICE], "", *line[_DEVICE + 1 :]] for line in lines]
+    for place, shorter in _SHORTER:
+        if _fit(lines, room):
+            break
+        for line in lines:
+            line[place] = shorter(line[place])
+    return lines, device
+
+
+def _fit(lines: Sequence[Sequence[str]], room: int) -> bool:
+    used = [place for place in range(len(_HEADER)) if any(line[place] for line in lines)]
+    return width_of(_kept(_table(lines), used)) <= room
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -47,7 +92,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         clean_name(row["id"]), trends.day(row["recorded_at"]),
         trends.short_commit(row["git_commit"] or "", dirty=bool(row["git_dirty"])),
         clean_name(row["program"] or row["files"] or "", 28), f"{gpus} × {device}" if gpus > 1 else device,
-        wording.duration(row["step_ns"]) if row["step_ns"] else "", spread,
+        wording.duration(step) if (step := step_ns(row)) else "", spread,
         clean_name(row["first_finding"] or "", 28), " ".join(marks),
     )  # fmt: skip
 
@@ -100,13 +145,16 @@ def _commit(facts: Row) -> str:
 
 
 def _step(facts: Row) -> str:
-    if not facts["step_ns"]:
+    step, recorded = step_ns(facts), facts["recorded_step_ns"]
+    if not step:
         return "no steps found"
-    text = f"{wording.duration(facts['step_ns'])}, {wording.counted(facts['steps'] or 0, 'step')}"
+    text = wording.duration(step)
+    if recorded not in (None, step):
+        text += f" without a recorder, {wording.duration(recorded)} while recorded"
+    text += f", {wording.counted(facts['steps'] or 0, 'step')}"
     if facts["p10_ns"] is not None and facts["p90_ns"] is not None:
         text += f", 10th to 90th percentile {wording.duration(facts['p10_ns'])} to {wording.duration(facts['p90_ns'])}"
-    stretched = facts["recorded_step_ns"] not in (None, facts["step_ns"])
-    return text + (f", {wording.duration(facts['recorded_step_ns'])} while recorded" if stretched else "")
+    return text
 
 
 def _predicted(facts: Row) -> str:
