@@ -2,7 +2,7 @@
 
 Of idle time by a cause it is the training thread's line at that moment; of a wait for data that of the loader's
 workers, which prepare the batch meanwhile; of ops that of the forward pass, from which those of the backward follow; of
-collectives of a training without a GPU that in which they are waited for.
+collectives of a training without a GPU that in which they are waited for; of waits for a late rank that rank's line.
 Where stacks were recorded and not sampled, it is the function instead.
 """
 
@@ -33,9 +33,10 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
 
 
 def _sampled(rule: Rule, finding: Finding, run: Run) -> list[SampledLine]:
-    if SHRINKS.get(rule.action) == "input_wait" and sampled_lines.has_workers(run.timeline):
+    waiting = [place for place in run.places if _cause(rule, finding, place) == "input_wait"]
+    if waiting and sampled_lines.has_workers(run.timeline):
         # Where few samples found a worker at work there is no line: that of the training thread only says "wait".
-        return sampled_lines.of_workers(run.timeline, ((place.rank, place.window) for place in run.places))
+        return sampled_lines.of_workers(run.timeline, ((place.rank, place.window) for place in waiting))
     is_of_ops = SHRINKS.get(rule.action) == "compute"
     lines_of = sampled_lines.of_ops if is_of_ops else sampled_lines.of_training
     return lines_of(run.timeline, _times(rule, finding, run))
@@ -76,5 +77,10 @@ def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
         return Intervals.of(calls.start_ns, calls.end_ns)
     if rule.action == "collectives" and place.device is None:  # its training thread waits for them itself
         return place.exposed_communication
-    cause = SHRINKS.get(rule.action)
+    cause = _cause(rule, finding, place)
     return place.idle_causes[cause] if cause in IDLE_CAUSES else None
+
+
+def _cause(rule: Rule, finding: Finding, place: Place) -> str:
+    """The idle cause, or another part of the step, in which the lines are; of a late rank that which makes it late."""
+    return dict(finding.lines_in).get(place.rank, "") if finding.lines_in else SHRINKS.get(rule.action, "")

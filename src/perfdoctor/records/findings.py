@@ -113,7 +113,9 @@ class Finding:
     formulas it is, if not that of its situation.
     `changes`: by (rank, device), what the fix does to each kernel, where that
     differs from one to the other; then `affected_ns` is the time of all that change. `if_longer`: the situation if the
-    step gets longer with the fix, as simulated. `stands_alone`: it is no symptom of what its rule's document names.
+    step gets longer with the fix, as simulated. `lines_in`: (rank, idle cause), where the lines of code behind it are,
+    if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
+    names.
     A finding equals itself alone.
     """
 
@@ -134,6 +136,7 @@ class Finding:
     formula: str = ""
     changes: Mapping[tuple[int, int], KernelChanges] = field(default_factory=dict)
     if_longer: str = ""
+    lines_in: tuple[tuple[int, str], ...] = ()
     stands_alone: bool = False
 
 

@@ -284,3 +284,11 @@ def test_where_other_programs_had_the_cores_nothing_is_said_about_workers():
     assert beside_others.situation == "other-programs"
     assert "what worker processes bring is not known" in summary(beside_others)
     assert alone.situation == "busy-cores"
+
+
+def test_cores_that_other_programs_use_are_not_the_trainings_own_although_it_waits_for_none():
+    """Workers that sleep leave a core of two, which others have; 0.4 cores of others leave none by themselves."""
+    fed = {"char": "i", "loader": ReportedLoader(10, 1, 2, 50_000), "threads": 2, "cores": 2}
+    others = only_finding("input-wait", on_a_processor(60, busy=0.8, others=1.2, cpu_ns=80 * MS, **fed))
+    own = only_finding("input-wait", on_a_processor(60, busy=1.6, others=0.4, cpu_ns=100 * MS, **fed))
+    assert (others.situation, own.situation) == ("other-programs", "busy-cores")

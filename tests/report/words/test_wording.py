@@ -70,6 +70,18 @@ def test_speedups_keep_the_digits_that_matter(number, words):
     assert wording.factor(number) == words
 
 
+@pytest.mark.parametrize(
+    ("speedups", "words"),
+    [
+        ((1.7, 4.3, 9.0), "4.3× (1.7–9.0)"),
+        ((1.7, 4.27, 999.99), "4.3× (1.7 or more)"),
+        ((200.0, 500.0, 1000.0), "500× (200–1000)"),
+    ],
+)
+def test_a_speedup_that_leaves_nothing_of_the_step_has_no_upper_end(speedups, words):
+    assert wording.speedup(speedups) == words
+
+
 def test_the_verdict_names_the_finding_and_the_step_after_the_fix():
     assert wording.verdict(INPUT_BOUND) == (
         "Training waits for data (input-bound). Fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."

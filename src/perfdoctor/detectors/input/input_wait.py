@@ -131,7 +131,7 @@ def _why_not(run: Run, kind: str, found: Idle, prospect: Prospect) -> str:
     """Why workers bring nothing: receiving costs as much as the wait, or no core is idle, or others had it."""
     if prospect.receive_ns >= found.ns or not prospect.crowded:
         return "cheap-batches" if kind == "single-process" else "handed-over"
-    return "other-programs" if cpu_use.others_had_the_cores(run) else "busy-cores"
+    return "other-programs" if cpu_use.others_use_the_rest(run) else "busy-cores"
 
 
 def _of_items(items: ItemFetch | None) -> Iterator[Evidence]:

@@ -176,6 +176,13 @@ def others_had_the_cores(run: Run) -> bool:
     return found is not None and found.waiting_share >= MOST_WAITING and found.by_others >= MOST_OF_IT
 
 
+def others_use_the_rest(run: Run) -> bool:
+    """Would a core be idle if no other program used any? Then it is not the training that leaves none."""
+    steal = steal_cores(run)
+    others = other_cores(run) + (0.0 if np.isnan(steal) else steal)
+    return others_had_the_cores(run) or (idle_cores(run) < 1 <= idle_cores(run) + others)
+
+
 def contended_share(run: Run) -> float:
     """The share of the steps in which it waited so; 0 where it did not, or nobody knows."""
     return float(np.nan_to_num(waiting_share(run))) if others_had_the_cores(run) else 0.0

@@ -19,6 +19,9 @@ from perfdoctor.vocabulary.names import python_code
 
 _PARTS = regex(r"^(.*)\((\d{1,9})\): (.*)$", 16)  # DOTALL: a function may have any name
 _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
+#: A function that is slow in several lines comes before a single line elsewhere if they cost twice as much together:
+#: a `main` that calls everything has many lines with few samples each, and none of them is what to look at.
+_TWO_LINES = 2
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def _samples(rows: Frame) -> _Samples:
 
 
 def of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
-    """Lines of the training thread in these times of each rank, costliest function first; empty without samples."""
+    """Lines of the training thread in these times of each rank, costliest first; empty without samples."""
     return _counted(((_of_training(timeline, rank), times) for rank, times in when), is_worker=False)
 
 
@@ -172,12 +175,17 @@ def _costliest(counts: Counter[str], *, is_worker: bool) -> list[SampledLine]:
     functions: Counter[str] = Counter()
     for name, count in counts.items():
         functions[_function(name)] += count
-    known = [(-functions[_function(name)], -count, name) for name, count in counts.items() if name]
-    return [SampledLine(name, -count, -count / counts.total(), is_worker) for _, count, name in sorted(known)]
+    together = {name: functions[_function(name)] for name in counts}
+    order = sorted(
+        (-max(count, together[name] / _TWO_LINES), -together[name], -count, name)
+        for name, count in counts.items()
+        if name
+    )
+    return [SampledLine(name, -count, -count / counts.total(), is_worker) for _, _, count, name in order]
 
 
 def _function(name: str) -> str:
-    """File and function of a line: one that is slow in several lines comes before one that is in a single one."""
+    """File and function of a line."""
     return _LINE_NUMBER.sub("", name, count=1)
 
 

@@ -135,6 +135,10 @@ def money(amount: float, currency: str = "") -> str:
     return f"{said} {currency}".rstrip()
 
 
+#: A hundredth of the step is less than any recording's steps differ by.
+_NEXT_TO_NOTHING = 100.0
+
+
 def factor(number: float) -> str:
     """A speedup without its sign: 1.05, 2.6, 12."""
     if not math.isfinite(number):
@@ -145,8 +149,12 @@ def factor(number: float) -> str:
 
 
 def speedup(low_likely_high: tuple[float, float, float]) -> str:
-    """`2.6× (1.9–2.7)`; without the range where all three round to the same."""
+    """`2.6× (1.9–2.7)`; without the range where all three round to the same. Next to nothing may be left of the step:
+    then `2.6× (1.9 or more)`, as how much that is, no range can say.
+    """
     low, likely, high = (factor(value) for value in low_likely_high)
+    if low_likely_high[2] >= _NEXT_TO_NOTHING > low_likely_high[1]:
+        return f"{likely}× ({low} or more)"
     return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
 
 

@@ -55,7 +55,7 @@ def _profile(run: Run) -> Iterator[Table]:
     """Samples of another tool, of which only the number is known."""
     explained = (
         "Samples that are not on this recording's clock, so they are of all the time that was sampled, its start "
-        "included; library code counts for the line that called it. Costliest function first."
+        "included; library code counts for the line that called it. Costliest line first."
     )
     for name, title, is_worker in (("profile", "Your code", False), ("worker-profile", "Your data", True)):
         lines = sampled_lines.of_profile(run.timeline, is_worker=is_worker)
@@ -70,7 +70,7 @@ def _on_clock(run: Run) -> Iterator[Table]:
     while_idle = {line.name: line.samples for line in sampled_lines.of_training(run.timeline, idle)}
     explained = (
         "The training thread's line at each sample of its stack; library code counts for the line that called it. "
-        f"Costliest function first. {basis(run)}"
+        f"Costliest line first. {basis(run)}"
     )
     yield from table("ops", "sampled", "Your code, line by line", explained, _lines(run, lines, while_idle))
     explained = "The same of the loader's workers, while they fetched samples; two of the workers are sampled."
@@ -80,6 +80,7 @@ def _on_clock(run: Run) -> Iterator[Table]:
 
 def _lines(run: Run, lines: Sequence[SampledLine], while_idle: Mapping[str, int] | None) -> list[TableColumn]:
     """`while_idle`: samples by name at which the device stood still; None where their time is no step's."""
+    lines = sorted(lines, key=lambda line: -line.samples)
     shares = np.array([line.share for line in lines])
     columns = [
         text("line", [f"{file}:{number}" for file, number, _ in (line.place for line in lines)]),

@@ -1,0 +1,89 @@
+"""Which sampled line is named first, and whose, where ranks wait for a late one?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from builders import draw, only_finding
+
+from perfdoctor.diagnosis.lines import code_lines
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.host.sampled_lines import of_training
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import merge
+from perfdoctor.readers import sampled_stacks
+from perfdoctor.vocabulary.rulebook import load_rules
+
+MS = 1_000_000
+#: Where drawn timelines begin.
+BEGIN = 10_000 * MS
+
+
+def with_samples(timeline, folder, by_rank):
+    """Each ms one sample of each of these ranks, of the line that its text of letters has there."""
+    files = []
+    for rank, (letters, names) in by_rank.items():
+        file = folder / f"torch-{rank}.json.gz"
+        frames = sorted(set(names.values()))
+        count = len(letters)
+        content = {
+            "format": 1, "hertz": 1000, "pid": 10 + rank, "of": 10 + rank, "is_worker": False, "frames": frames,
+            "stacks": [[number] for number in range(len(frames))], "threads": [{"tid": 10 + rank, "name": ""}],
+            "source": {}, "samples": {
+                "thread": [0] * count, "stack": [frames.index(names[letter]) for letter in letters],
+                "start_unix_ns": [MS * at for at in range(count)], "end_unix_ns": [MS * (at + 1) for at in range(count)],
+                "count": [1] * count,
+            },
+        }  # fmt: skip
+        file.write_bytes(gzip.compress(json.dumps(content).encode()))
+        files.append(file)
+    return sampled_stacks.join(timeline, files, {10 + rank: rank for rank in by_rank}, -BEGIN)
+
+
+def ranks():
+    """The third rank collects garbage for 16 of 40 ms, and the others wait for it in the step's collective."""
+    early = [
+        draw(kernels="#" * 20 + " " * 20, nccl=" " * 20 + "=" * 20, rank=n, repeat=6, launched_us_before=50, unit_us=1000)
+        for n in (0, 1)
+    ]  # fmt: skip
+    late = draw(
+        kernels="#" * 20 + " " * 20, nccl=" " * 36 + "=" * 4, host=[" " * 20 + "g" * 16 + " " * 4], rank=2, repeat=6,
+        launched_us_before=50, unit_us=1000,
+    )  # fmt: skip
+    return merge([*early, late])
+
+
+def test_ranks_that_wait_for_a_late_one_name_the_line_that_makes_it_late(tmp_path):
+    names = {"t": "train.py(9): step", "w": "train.py(12): average", "g": "log.py(5): collect"}
+    step = {0: "t" * 20 + "w" * 20, 1: "t" * 20 + "w" * 20, 2: "t" * 20 + "g" * 16 + "w" * 4}
+    drawn = with_samples(ranks(), tmp_path, {rank: (text * 6, names) for rank, text in step.items()})
+    run = prepare(drawn)
+    finding = only_finding("rank-skew", run)
+    assert finding.values["late_rank"] == 2
+    line, *others = code_lines(load_rules()["rank-skew"], finding, run)
+    assert (line.file, line.line, line.function) == ("log.py", 5, "collect")
+    assert line.share >= 0.9
+    assert all(each.share <= 0.1 for each in others)
+
+
+@pytest.mark.parametrize(
+    ("samples", "first"),
+    [
+        # A `main` that calls everything: ten samples in five lines, none of which is what costs.
+        ("1122334455" + "h" * 8, "log.py(5): histogram"),
+        # A function that is slow in five lines costs more than the costliest single line.
+        ("1111222233334444" + "h" * 6, "train.py(1): main"),
+        # Two lines alike: the one whose function costs more.
+        ("11222" + "hhh", "train.py(2): main"),
+    ],
+)
+def test_the_line_that_is_named_first_is_the_costliest_unless_a_functions_lines_cost_twice_as_much(
+    tmp_path, samples, first
+):
+    names = {"h": "log.py(5): histogram", **{str(n): f"train.py({n}): main" for n in range(1, 6)}}
+    drawn = with_samples(draw(kernels="####", repeat=6), tmp_path, {0: (samples, names)})
+    named = of_training(drawn, [(0, Intervals.single(BEGIN, BEGIN + 1000 * MS))])
+    assert named[0].name == first
+    assert sum(line.samples for line in named) == len(samples)
