@@ -140,6 +140,20 @@ def test_more_than_predicted_names_what_else_got_shorter_and_not_what_was_fixed(
     assert (part.kept, part.because) == ("kept", "")
 
 
+def test_a_small_change_is_no_reason_for_a_large_surprise():
+    """What else got shorter explains half of the surprise, or recording does, or nothing is said."""
+    before, after = snapshot(waiting(12, kernels="####")), snapshot(waiting(2, kernels="###"))
+    step, _ = compare([found_in(before, WAIT)], [found_in(after)]).promises
+    assert (step.kept, step.because) == ("more", "")
+    shorter = [
+        replace(each, unrecorded_ns=each.step_ns * scale, steps=replace(each.steps, scale=scale))
+        for each, scale in ((snapshot(waiting(6)), 1.0), (snapshot(waiting(2)), 0.4))
+    ]
+    step, part = compare([found_in(shorter[0], WAIT)], [found_in(shorter[1])]).promises
+    assert (step.kept, step.because) == ("more", "recording took another share of both sides")
+    assert part.kept == "kept"
+
+
 def test_what_a_longer_step_hides_is_not_fixed():
     before, after = snapshot(waiting(2)), snapshot(waiting(2, kernels="#" * 60))
     slight = replace(WAIT, low=1_000_000.0, likely=2_000_000.0, high=2_500_000.0)

@@ -44,6 +44,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
     if not any(each.label for each in work):  # nothing is known by name: the causes say it all
         work, rest_ns = (), difference_ns
     ours, theirs = _items(before), _items(after)
+    recording_ns = _recording_ns(step, difference_ns)
     return Comparison(
         before=tuple(each.name for each in before),
         after=tuple(each.name for each in after),
@@ -55,14 +56,20 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         before_ns=before_ns,
         after_ns=after_ns,
         difference_ns=difference_ns,
-        recording_ns=_recording_ns(step, difference_ns),
+        recording_ns=recording_ns,
         causes=causes,
         work=work,
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
         promises=promises(
-            before, findings, step, causes, settings, ours / theirs if ours and theirs and ours != theirs else None
+            before,
+            findings,
+            step,
+            causes,
+            settings,
+            recording_ns,
+            ours / theirs if ours and theirs and ours != theirs else None,
         ),
         memory=tuple(_memory(before, after)),
         items_before=ours,

@@ -5,7 +5,7 @@ A cause is a part of the step; compute is cut further, by the families of its ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from perfdoctor.comparison.matching import fate, whole_numbers
 from perfdoctor.comparison.records import Contribution
@@ -76,9 +76,3 @@ def cause_label(name: str, *, without_gpu: bool) -> str:
 def part_of(cause: str) -> str:
     """The part of the step that a cause belongs to."""
     return "compute" if cause.startswith(COMPUTE) else cause
-
-
-def largest_growth(causes: Sequence[Contribution]) -> Contribution | None:
-    """What got longer by most; None if nothing did."""
-    grown = [each for each in causes if each.delta_ns > 0 and each.fate in ("came", "grew")]
-    return max(grown, key=lambda each: each.delta_ns) if grown else None

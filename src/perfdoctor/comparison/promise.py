@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfdoctor.comparison.contributions import COMPUTE, largest_growth, part_of
+from perfdoctor.comparison.contributions import COMPUTE, part_of
 from perfdoctor.comparison.matching import SAME_SHARE
 from perfdoctor.comparison.records import (
     Contribution,
@@ -19,7 +19,8 @@ from perfdoctor.comparison.records import (
 )
 from perfdoctor.late import dataclass
 
-#: A finding whose part of the step shrank by half was worked on, even if some of it is left.
+#: A finding whose part of the step shrank by half was worked on, even if some of it is left; and a reason explains half
+#: of what a prediction missed by.
 _MOSTLY = 0.5
 #: Without a GPU the phases of the step are known, and these rules are about one of them.
 _PHASES = {"unfused-optimizer": f"{COMPUTE}optimizer", "zero-grad-fills": f"{COMPUTE}optimizer"}
@@ -69,11 +70,13 @@ def promises(
     step: StepChange,
     causes: Sequence[Contribution],
     settings: Sequence[Setting],
+    recording_ns: int,
     same_items: float | None = None,
 ) -> tuple[Promise, ...]:
     """What was predicted for the findings that are gone: for all together, then for each.
 
-    `same_items`: where batches differ, how many of AFTER's steps take as many items as a step of BEFORE.
+    `recording_ns`: as `Comparison` has it. `same_items`: where batches differ, how many of AFTER's steps take as many
+    items as a step of BEFORE.
     """
     savings = _findings(before)
     is_other_work = any(each.matters for each in settings)
@@ -81,7 +84,7 @@ def promises(
     worked_on = [each for each in fixed if each.likely]
     if not worked_on:
         return ()
-    seen = _Seen(causes, tuple(each.name for each in settings if each.matters), same_items or 1.0)
+    seen = _Seen(causes, tuple(each.name for each in settings if each.matters), same_items or 1.0, recording_ns)
     shown_ns = step.before.mean_ns - step.after.mean_ns * seen.steps_after
     low, likely, high = _together(worked_on, before[0].predictions, step.before.mean_ns)
     rules = tuple(each.rule for each in worked_on)
@@ -105,6 +108,7 @@ class _Seen:
     causes: Sequence[Contribution]
     differing: tuple[str, ...]
     steps_after: float
+    recording_ns: int
 
 
 def _own(saving: Saving, causes: Sequence[Contribution]) -> list[Contribution]:
@@ -196,12 +200,22 @@ def _of_step(
     if seen.differing:
         return word, _differs(seen)
     missed = shown_ns - high if word == "more" else low - shown_ns
-    noise = "runs differ by as much" if missed <= margin else ""
-    if word == "more":
-        others = [each for each in seen.causes if each.delta_ns < 0 and each not in own and each.fate != "same"]
-        return word, noise or (f"something else got shorter as well: {others[0].label}" if others else "")
-    grown = largest_growth(seen.causes)
-    if grown is not None and grown.delta_ns >= missed / 2:
-        taken = f"another cause took over: {grown.label}"
-        return word, f"{noise}; {taken}" if noise else taken
-    return word, noise or "the fix removed only part of it"
+    return word, "; ".join(_reasons(word, missed, margin, own, seen))
+
+
+def _reasons(word: Kept, missed: float, margin: float, own: Sequence[Contribution], seen: _Seen) -> list[str]:
+    """Why the prediction missed by so many ns: each explains half of it at least."""
+    reasons = ["runs differ by as much"] if missed <= margin else []
+    sign = -1 if word == "more" else 1
+    others = [each for each in seen.causes if each.fate != "same" and (word == "less" or each not in own)]
+    largest = max(others, key=lambda each: sign * each.delta_ns, default=None)
+    if largest is not None and sign * largest.delta_ns >= missed * _MOSTLY:
+        if word == "less":
+            reasons.append(f"another cause took over: {largest.label}")
+        elif not reasons:
+            reasons.append(f"something else got shorter as well: {largest.label}")
+    elif sign * seen.recording_ns >= missed * _MOSTLY and not reasons:
+        reasons.append("recording took another share of both sides")
+    if not reasons and word == "less":
+        reasons.append("the fix removed only part of it")
+    return reasons

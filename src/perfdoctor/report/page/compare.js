@@ -13,11 +13,15 @@ class LinkedTimeline extends Timeline {
   }
 }
 
+/** Both are seen at once in a usual window, with what stands around them. */
+const HEIGHT_PART_OF_TWO = 0.28;
+
 let timelinesShown = [];
 
 /** Fills the elements of both sides; a side without a recording has none. */
 function startTimelines(views) {
   const known = ["before", "after"].filter((side) => views[side]);
+  if (known.length > 1) timelineHeightPart = HEIGHT_PART_OF_TWO;
   const length = Math.max(...known.map((side) => views[side].length));
   timelinesShown = known.map((side) => {
     const element = document.getElementById(`timeline-${side}`);

@@ -5,8 +5,8 @@ const GUTTER_PX = 184;
 const NARROW_PX = 620;
 /** A higher resolution is not visible, and slower. */
 const MOST_PIXEL_RATIO = 2;
-/** The picture's height as a share of the window's: it leaves room for the panel. */
-const HEIGHT_PART = 0.62;
+/** The picture's height as a share of the window's: it leaves room for the panel, or for a second timeline. */
+let timelineHeightPart = 0.62;
 const LEAST_HEIGHT_PX = 240;
 const TIP_PX = 330;
 const TIMELINE_LABEL =
@@ -39,7 +39,7 @@ class TimelineStage {
 
   /** Sizes both canvases for tracks of a height, and sets the visible part in `view`. */
   fit(view, width, contentPx, paper) {
-    const room = paper ? paper.height : Math.max(Math.round(innerHeight * HEIGHT_PART), LEAST_HEIGHT_PX);
+    const room = paper ? paper.height : Math.max(Math.round(innerHeight * timelineHeightPart), LEAST_HEIGHT_PX);
     view.height = Math.min(contentPx, room);
     this.scroller.style.height = `${view.height}px`;
     view.width = paper ? width : this.scroller.clientWidth || width;
