@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import own_rule_files
 import pytest
 
 import perfdoctor
@@ -75,6 +76,16 @@ def test_rules_are_offered_where_a_rule_is_wanted(before, offered):
     assert offered(f"perfdoctor {before} host") == [name for name in RULES if name.startswith("host")]
 
 
+@pytest.mark.parametrize("named", ["--rules perf", "--config pyproject.toml", "--rules nowhere --rules perf"])
+def test_rules_of_ones_own_are_offered_where_the_line_names_them(named, offered, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own_rule_files.write(tmp_path / "perf", detector="raise SystemExit('this is code, and only looked at')")
+    (tmp_path / "pyproject.toml").write_text('[tool.perfdoctor]\nrules = ["perf", "package:none"]\n')
+    for before in ("analyze x {} --rule", "analyze x {} --what-if", "run {} --fail-on", "explain {}", "rules {}"):
+        assert offered(f"perfdoctor {before.format(named)} acme/s") == ["acme/slow-add"]
+    assert offered("perfdoctor analyze x --rule acme/s") == []
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -110,7 +121,7 @@ def test_each_shell_gets_a_script_that_calls_the_program(shell):
 
 
 def test_titles_read_by_line_are_those_of_the_rules():
-    titles = dict(completion.rules(""))
+    titles = dict(completion.rules(None, ""))
     assert titles == {name: rule.title.replace("'", "’") for name, rule in RULES.items()}
     assert [name for name, _, action in completion._rules() if action] == [
         n for n, rule in RULES.items() if rule.action
@@ -122,7 +133,7 @@ def test_every_offer_is_accepted():
     for name, full in completion.gpus(""):
         assert hardware_options._gpu(name) == hardware_options._gpu(name.lower()) == full
     assert [name.rstrip("=") for name, _ in completion.peaks("")] == list(SETTABLE)
-    for question, _ in completion.questions("") + completion.questions("input-wait, launch-bound=50%,"):
+    for question, _ in completion.questions(None, "") + completion.questions(None, "input-wait, launch-bound=50%,"):
         if question.rpartition(",")[2].strip() not in ("input-wait", "launch-bound") or "," not in question:
             assert questions(question, RULES)
     for passes, _ in completion.passes("") + completion.passes("nsys,"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 from perfdoctor.late import regex
 
 #: The environment variable with which the shell requests completions.
 VARIABLE = "_PERFDOCTOR_COMPLETE"
 _TITLE = regex(r'^title *= *"(.*)"$', re.MULTILINE)
+_ID = regex(r'^id *= *"([a-z][a-z0-9-]*/[a-z][a-z0-9-]*)"', re.MULTILINE)
 _ACTION = regex(r"^action *=", re.MULTILINE)
 _PASSES = {
     "auto": "what this machine supports",
@@ -22,21 +25,22 @@ _TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "Te
 Offer = tuple[str, str]
 
 
-def rules(incomplete: str) -> list[Offer]:
-    """Ids with their titles."""
-    return [(name, title) for name, title, _ in _rules() if name.startswith(incomplete)]
+def rules(ctx: Any, incomplete: str) -> list[Offer]:
+    """Ids with their titles: ours, and those of the folders that this line names."""
+    return [(name, title) for name, title, _ in (*_rules(), *_own(ctx)) if name.startswith(incomplete)]
 
 
-def conditions(incomplete: str) -> list[Offer]:
+def conditions(ctx: Any, incomplete: str) -> list[Offer]:
     """For `--fail-on`."""
-    return [*_fitting([("any", "any finding at all")], incomplete), *rules(incomplete)]
+    return [*_fitting([("any", "any finding at all")], incomplete), *rules(ctx, incomplete)]
 
 
-def questions(incomplete: str) -> list[Offer]:
+def questions(ctx: Any, incomplete: str) -> list[Offer]:
     """For `--what-if`: behind the last comma, what can be simulated."""
     sizes = [("batch=2x", "twice the batch"), ("ranks=8", "on eight ranks"), ("synthetic-data", "without a loader")]
     before, word = _last(incomplete)
-    offered = [*((name, title) for name, title, action in _rules() if action), *sizes]
+    known = (*_rules(), *_own(ctx))
+    offered = [*((name, title) for name, title, action in known if action), *sizes]
     return [(before + name, title) for name, title in _fitting(offered, word)]
 
 
@@ -97,6 +101,28 @@ def _rules() -> Iterator[tuple[str, str, bool]]:
     from perfdoctor.vocabulary.rulebook import rule_files
 
     for path in rule_files():
-        text = path.read_text("utf-8")
-        if title := _TITLE.search(text):
-            yield path.stem, title[1].replace("'", "’"), bool(_ACTION.search(text))
+        if found := _described(path):
+            yield found
+
+
+def _own(ctx: Any) -> Iterator[tuple[str, str, bool]]:
+    """The same of the folders behind `--rules` and in the config. Nothing of them is imported, and so no package."""
+    given = (ctx.params if ctx else {}).get
+    try:
+        places = [Path(place).expanduser() for place in given("own_rules") or () if not place.startswith("package:")]
+        if config := given("config"):
+            from perfdoctor.vocabulary.own_rules import PACKAGE, named_in
+
+            named = (place for place in named_in(Path(config)) if not place.startswith(PACKAGE))
+            places += [Path(config).parent / place for place in named]
+        for path in (path for place in places for path in sorted(place.glob("*.toml"))):
+            if (found := _described(path)) and (stated := _ID.search(path.read_text("utf-8"))):
+                yield stated[1], *found[1:]
+    except Exception:  # noqa: BLE001 a wrong line is completed as far as it is right
+        return
+
+
+def _described(path: Path) -> tuple[str, str, bool] | None:
+    text = path.read_text("utf-8")
+    title = _TITLE.search(text)
+    return (path.stem, title[1].replace("'", "’"), bool(_ACTION.search(text))) if title else None

@@ -42,7 +42,7 @@ class _Group(TyperGroup):
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         every = super().shell_complete(ctx, "")
         item = type(every[0])  # click's, or typer's own: later versions of typer do without click
-        found = [item(name, help=title) for name, title in completion.rules(incomplete)]
+        found = [item(name, help=title) for name, title in completion.rules(ctx, incomplete)]
         return [*found, *super().shell_complete(ctx, incomplete)]
 
 
