@@ -25,6 +25,7 @@ from perfdoctor.readers import (
     stack_files,
     tensorboard,
     text_rows,
+    unrelated,
 )
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable, unopened
@@ -137,8 +138,17 @@ def read(
     else:
         timelines = [_renumbered(each, only.ranks[file]) for file, each in found.items()]
     whole = merge(timelines) if timelines else Timeline.build({}, ())
+    whole = whole if only else _with_doubts(whole, found.values())
     older = (note for _, of_folder in listed for note in of_folder)
     return _with_profiles(whole.with_notes(*older, *notes), named, beside, progress)
+
+
+def _with_doubts(whole: Timeline, parts: Iterable[Timeline]) -> Timeline:
+    """In front of all other notes, whether its parts belong together at all."""
+    found = unrelated.notes([
+        unrelated.Known(each.sources, each.world_size, side_files.extent(each), each.epoch_ns) for each in parts
+    ])  # fmt: skip
+    return replace(whole, notes=(*found, *whole.notes)) if found else whole
 
 
 def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[Recording]:
@@ -160,7 +170,8 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
 
 def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None, only: Only | None) -> Timeline:
     if only is None:
-        return merge(_with_own_ranks([_of_run(run, runs, recorded_run.read(run, progress, process)) for run in runs]))
+        of_runs = [_of_run(run, runs, recorded_run.read(run, progress, process)) for run in runs]
+        return _with_doubts(merge(_with_own_ranks(of_runs)), of_runs)
     found = []
     for run in runs:
         numbers = {

@@ -13,6 +13,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
+from perfdoctor.readers import unrelated
 from perfdoctor.readers.leaving_out import left_out
 from perfdoctor.readers.open import Recording, own_ranks
 from perfdoctor.records.memory import MemoryUse
@@ -79,7 +80,7 @@ def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exc
         Frame.join(processors),
         _clocks(files, read),
         {number: files[number].name for number, summary in read.items() if summary.notes},
-        tuple(_of_errors(errors, len(files))),
+        (*_unrelated(read.values()), *_of_errors(errors, len(files))),
     )
 
 
@@ -94,6 +95,12 @@ def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timelin
         for place in unpack(each).places
     ]
     return tuple(sorted(found, key=lambda place: (place.rank, -1 if place.device is None else place.device)))
+
+
+def _unrelated(read: Iterable[FileHead]) -> list[str]:
+    return unrelated.notes([
+        unrelated.Known(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read
+    ])  # fmt: skip
 
 
 def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
