@@ -166,6 +166,16 @@ def test_what_a_longer_step_hides_is_not_fixed():
     assert (found.findings[0].fate, found.promises) == ("no longer found", ())
 
 
+def test_what_is_about_no_time_of_the_step_is_not_fixed_when_it_is_gone():
+    before, after = (found_in(snapshot(waiting(4))) for _ in range(2))
+    checked = frozenset({"busy-machine", "step-outliers"})
+    doubts = (Saving("busy-machine", "Other programs", 0.0, 0.0, 0.0), Saving("step-outliers", "Long", 1e5, 2e5, 3e5))
+    found = compare([replace(before, findings=doubts, checked=checked)], [replace(after, checked=checked)])
+    assert {each.rule: each.fate for each in found.findings} == {
+        "busy-machine": "no longer found", "step-outliers": "fixed",
+    }  # fmt: skip
+
+
 def test_with_another_batch_a_prediction_is_held_against_as_many_items():
     before, after = snapshot(waiting(6)), snapshot(waiting(2, kernels="########"))
     sides = [
