@@ -38,6 +38,8 @@ _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 _SAME_STEP_SHARE = 0.05
 #: Enough to recognise a side file.
 _SIDE_HEAD_BYTES = 65_536
+#: Of the time of steps that were only timed: where long ones take less, the recorded steps stand for all.
+_NOTABLE_SHARE = 0.1
 #: Fewer samples than this do not show whether memory rises steadily.
 _FEWEST_SAMPLES = 6
 
@@ -207,7 +209,9 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
     first = measured_rates.joined(first, rates)
     first = _as_reported(first, part, [each for each, _ in found])
     return first.with_notes(
-        *notes, *(note for each, other in others for note in _compared(part.tool, first, each.tool, other))
+        *notes,
+        *_long_steps(part.reports),
+        *(note for each, other in others for note in _compared(part.tool, first, each.tool, other)),
     )
 
 
@@ -553,6 +557,29 @@ def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator
                     f"Rank {report.rank}: {arrived:,} of {report.nvtx_ranges:,} ranges arrived in Nsight Systems: "
                     "this version of it loses NVTX ranges."
                 )
+
+
+def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
+    """What only some steps do, as an evaluation or a checkpoint, need not be in a window of few steps."""
+    timed = [(report.unwatched_long, report) for report in reports if report.is_training]
+    known = [(long, report) for long, report in timed if {"steps", "all_ns", "long", "long_ns", "apart"} <= long.keys()]
+    long, report = max(known, key=lambda each: each[0]["long_ns"], default=({}, None))
+    if report is None or long["apart"] <= report.steps_recorded:
+        return  # a window as long holds one
+    share = long["long_ns"] / max(long["all_ns"], 1)
+    if share >= _NOTABLE_SHARE:
+        yield (
+            f"{long['long']} of {long['steps']} steps that were only timed, after the recorded ones, took "
+            f"{_ms(long['long_ns'] / long['long'])} each ({100 * share:.0f} % of the time; usual: "
+            f"{_ms(report.unwatched_step_ns)}). An evaluation or a checkpoint may be in none of the recorded steps: "
+            f"--steps {long['apart'] + 1} records one."
+        )
+
+
+def _ms(ns: float) -> str:
+    """Three digits, and all that stand before the point."""
+    ms = ns / 1e6
+    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:

@@ -127,6 +127,8 @@ class ProcessReport:
     memory: ReportedMemory
     #: What it used of the processor in its recorded steps (agent/perfdoctor_agent/processor.py); empty if unknown.
     processor: Mapping[str, int] = field(default_factory=dict)
+    #: Of the steps that were only timed behind the recorded ones, those that took far longer (agent's pace.py).
+    unwatched_long: Mapping[str, int] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     process_name: str = ""
     job: str = ""
@@ -264,6 +266,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         notes=tuple(str(note) for note in _listed(document.get("notes"))),
         memory=_memory(document.get("memory")),
         processor=_processor(document.get("processor")),
+        unwatched_long=_sizes(document.get("unwatched_long")),
         command=tuple(str(word) for word in _listed(document.get("command"))),
         process_name=str(document.get("process_name", "")),
         job=str(document.get("job", "")),
@@ -274,11 +277,15 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
     )
 
 
-def _processor(document: object) -> dict[str, int]:
+def _sizes(document: object) -> dict[str, int]:
     """Empty where any part is not as the agent writes it."""
-    if not isinstance(document, dict) or not all(map(_is_size, document.values())):
-        return {}
-    return dict(document) if document.get("end_unix_ns", 0) > document.get("start_unix_ns", 0) > 0 else {}
+    is_whole = isinstance(document, dict) and all(map(_is_size, document.values()))
+    return dict(document) if isinstance(document, dict) and is_whole else {}
+
+
+def _processor(document: object) -> dict[str, int]:
+    found = _sizes(document)
+    return found if found.get("end_unix_ns", 0) > found.get("start_unix_ns", 0) > 0 else {}
 
 
 def _loaders(document: object) -> Iterator[ReportedLoader]:

@@ -31,6 +31,9 @@ _FEWEST = 2
 #: Beyond so many times the distance of the quartiles a step was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
+#: Steps that take at least so many times the undisturbed mean do something else besides: they are counted.
+_LONG = 2.0
+
 #: Pages that are touched to see what one costs; the least of so many turns counts.
 _PAGES, _TURNS = 256, 4
 
@@ -94,17 +97,37 @@ def unrecorded(before: StepEnds, behind: StepEnds | None = None) -> dict[str, An
     mean = _undisturbed_mean(steps) if len(steps) >= _FEWEST else 0
     if mean and clock == HOST and behind is not None and parts == [behind]:
         mean += _spared_ns(before.faults_per_step, behind)
-    return {"unwatched_step_ns": mean, "unwatched_steps": len(steps), "unwatched_clock": clock}
+    long = _long_steps(behind.steps_ns()[1], mean) if parts == [behind] else {}
+    return {"unwatched_step_ns": mean, "unwatched_steps": len(steps), "unwatched_clock": clock, "unwatched_long": long}
 
 
 def _undisturbed_mean(steps_ns: list[int]) -> int:
     """A median would take one kind of steps where two alternate. What disturbs a step makes it longer."""
+    most = _most_undisturbed_ns(steps_ns)
+    kept = [each for each in steps_ns if each <= most]
+    return round(sum(kept) / len(kept))
+
+
+def _most_undisturbed_ns(steps_ns: list[int]) -> float:
     ascending = sorted(steps_ns)
     last = len(ascending) - 1
     first_quartile, third_quartile = ascending[last // 4], ascending[(3 * last) // 4]
-    most = third_quartile + _FENCE * (third_quartile - first_quartile)
-    kept = [each for each in ascending if each <= most]
-    return round(sum(kept) / len(kept))
+    return third_quartile + _FENCE * (third_quartile - first_quartile)
+
+
+def _long_steps(steps_ns: list[int], mean_ns: int) -> dict[str, int]:
+    """An evaluation, a checkpoint, the start of an epoch: how many steps are that long, of how many; the time of both
+    in ns; and how far the long ones are apart at most, in steps, so that a longer window holds one. Empty: none is.
+    """
+    least = max(_most_undisturbed_ns(steps_ns), _LONG * mean_ns)
+    places = [place for place, step_ns in enumerate(steps_ns) if step_ns > least]
+    if not places or not mean_ns:
+        return {}
+    gaps = [after - before for before, after in zip([-1, *places], places)]
+    return {
+        "steps": len(steps_ns), "all_ns": sum(steps_ns), "long": len(places),
+        "long_ns": sum(steps_ns[place] for place in places), "apart": max(gaps),
+    }  # fmt: skip
 
 
 def _spared_ns(faults_before: int, behind: StepEnds) -> int:

@@ -38,6 +38,7 @@ class Report:
             "unwatched_step_ns": 0,
             "unwatched_steps": 0,
             "unwatched_clock": "",
+            "unwatched_long": {},
             "memory": {"kind": "", "device": -1, "samples": []},
             "processor": {},
             "loaders": [],
