@@ -235,6 +235,9 @@ def test_files_are_written_beside_what_is_printed(project):
     for name in ("json", "markdown", "sarif", "junit"):
         assert call("check", "ten", "--format", name).stdout == Path(files[name]).read_text("utf-8")
     assert "Regression" not in done.stderr
+    page = Path(files["html"]).read_text("utf-8")
+    assert "<title>Regression, above the limit of 3 %" in page
+    assert "Baseline (BEFORE): main, " in page
 
 
 def test_a_dash_is_standard_output(project):

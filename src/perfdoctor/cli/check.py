@@ -219,12 +219,13 @@ def _show(found: Check, output: Format, *, show_all: bool, quiet: bool) -> None:
 
 
 def _write_page(target: Path, found: Check, before: Side, after: Side, local: Sequence[Path]) -> None:
+    from perfdoctor.report.check import words
     from perfdoctor.report.comparison import html
 
     sides = (("before", before), ("after", after))
     timelines = {name: side.timeline for name, side in sides if side.timeline is not None}
     page = report_files.free_html(target, local)
-    written("--html", page, lambda: html.render(found.comparison, timelines))
+    written("--html", page, lambda: html.render(found.comparison, timelines, words.heading(found)))
 
 
 def _summarise(found: Check) -> None:

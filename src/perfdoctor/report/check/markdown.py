@@ -17,6 +17,6 @@ _SIGNS = {"error": "❌", "warning": "⚠️", "notice": "✅"}
 
 
 def render(check: Check) -> str:
-    said = [f"{_SIGNS[words.level(check)]} **{escaped(words.verdict(check))}**"]
-    said += [escaped(line) for line in (words.runs_needed(check), words.baseline(check)) if line]
+    first, *more = words.heading(check)
+    said = [f"{_SIGNS[words.level(check)]} **{escaped(first)}**", *(escaped(line) for line in more)]
     return f"{MARKER}\n{markdown.render(check.comparison, said)}"

@@ -53,8 +53,7 @@ def _rule(name: str, title: str, full: str, origin: str = "") -> dict[str, Any]:
 
 
 def _said(check: Check) -> str:
-    lines = (words.verdict(check), words.runs_needed(check), words.baseline(check))
-    return " ".join(line for line in lines if line)
+    return " ".join(words.heading(check))
 
 
 def _notifications(check: Check) -> dict[str, Any]:

@@ -90,6 +90,11 @@ def baseline(check: Check) -> str:
     )
 
 
+def heading(check: Check) -> list[str]:
+    """What stands above a comparison: the verdict, what would decide, and what it was held against."""
+    return [line for line in (verdict(check), runs_needed(check), baseline(check)) if line]
+
+
 def causes(check: Check) -> Iterator[str]:
     """What most of a sure difference is, largest first: `input wait +4.10 ms`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -39,14 +39,18 @@ class Bar:
     is_whole: bool = False
 
 
-def render(comparison: Comparison, timelines: Mapping[str, TimelineView]) -> str:
-    """The whole page. `timelines`: of the first run of each side that was recorded, by `before` and `after`."""
+def render(comparison: Comparison, timelines: Mapping[str, TimelineView], verdict: Sequence[str] = ()) -> str:
+    """The whole page. `timelines`: of the first run of each side that was recorded, by `before` and `after`.
+
+    `verdict`: a heading and paragraphs instead of the comparison's own.
+    """
     style = f"\n{part_colours.style_sheet()}{html.joined(STYLES)}"
     script = html.joined(SCRIPTS)
     without_gpu = comparison.without_gpu
     return html.environment().get_template("compare.html.j2").render(
         comparison=comparison,
         words=words,
+        verdict=list(verdict) or [words.verdict(comparison)],
         bars=bars(comparison),
         sides=tuple(timelines),
         style=Markup(style),  # noqa: S704 files of our own
