@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,15 +32,25 @@ class Culprit:
 @once_per_place
 def host_rows(place: Place, signals: tuple[str, ...]) -> Frame:
     """What the threads that drive this place did, several signals as one frame; not the steps' own marks."""
+    return _joined(place, {signal: place.timeline[signal].of(rank=place.rank) for signal in signals})
+
+
+def host_rows_within(place: Place, signals: tuple[str, ...], begin_ns: int, end_ns: int) -> Frame:
+    """Those of `host_rows` that overlap this time: of a long recording a small part, and only that is copied."""
+    frames = {signal: place.timeline[signal].of(rank=place.rank) for signal in signals}
+    near = {signal: (rows.start_ns < end_ns) & (rows.end_ns > begin_ns) for signal, rows in frames.items()}
+    return _joined(place, {signal: rows.take(near[signal]) for signal, rows in frames.items()})
+
+
+def _joined(place: Place, of_signals: Mapping[str, Frame]) -> Frame:
     marks = host_marks(place.timeline, place.rank)
     threads = driving_threads(place.timeline, place.rank)
     frames = []
-    for signal in signals:
-        rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(np.isin(rows["thread"], threads))
+    for signal, rows in of_signals.items():
+        own = rows.take(np.isin(rows["thread"], threads))
         if signal in ("ranges", "functions"):
-            rows = below_step(rows, marks)
-        frames.append(Frame({column: rows.columns[column] for column in _HOST}))
+            own = below_step(own, marks)
+        frames.append(Frame({column: own.columns[column] for column in _HOST}))
     return Frame.join(frames)
 
 

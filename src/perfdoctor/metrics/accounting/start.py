@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from perfdoctor.late import dataclass
-from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, host_rows_within
 from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
 from perfdoctor.metrics.accounting.selection import narrowed_to
@@ -144,11 +144,9 @@ def what(kind: str) -> str:
 
 def innermost(place: Place, pieces: Intervals) -> list[Culprit]:
     """What ran innermost on the host in these pieces, by name, the largest share first."""
-    rows = host_rows(place, ON_HOST)
     if not pieces:
         return []
-    near = (rows.start_ns < pieces.ends[-1]) & (rows.end_ns > pieces.starts[0])  # of a long recording only its start
-    return culprits(pieces, rows.take(near))
+    return culprits(pieces, host_rows_within(place, ON_HOST, int(pieces.starts[0]), int(pieces.ends[-1])))
 
 
 def before_first_step(run: Run) -> Run | None:

@@ -15,6 +15,8 @@ from perfdoctor.records.views import Unit
 
 #: What `order` can sort at once, in linear time.
 _MOST_SHORT = np.iinfo(np.uint16).max
+#: Rows of a track are few, and there may be ten million pieces in them.
+_ROW, _MOST_ROWS = np.int16, np.iinfo(np.int16).max
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: Window) -> 
     """These rows of a signal as a track; `rows` ascend."""
     rows = rows[_outer_first(frame.start_ns[rows], frame.end_ns[rows])]
     start, duration = window.inside(frame.start_ns[rows], frame.end_ns[rows])
-    return Lane(kind, title, OfSignal(frame, short(rows), window), short(depths(start, start + duration)))
+    row = depths(start, start + duration)
+    return Lane(kind, title, OfSignal(frame, short(rows), window), row.astype(_ROW) if row.max() < _MOST_ROWS else row)
 
 
 def short(numbers: Ints) -> Whole:

@@ -115,8 +115,9 @@ def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lan
 
 
 def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: Window) -> Iterator[Lane]:
-    """Each value holds until the next; the last one before the window holds at its start."""
-    known = ~np.isnan(values)
+    """Each value holds until another one comes; the last one before the window holds at its start."""
+    known = np.flatnonzero(~np.isnan(values))
+    known = known[np.append(True, values[known[1:]] != values[known[:-1]])[: known.size]]
     at_ns, values = at_ns[known], values[known]
     until = np.append(at_ns[1:], window.end_ns)[: at_ns.size]
     holds = np.flatnonzero((until > window.start_ns) & (at_ns < window.end_ns) & (until > at_ns))

@@ -96,6 +96,6 @@ def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: 
     lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
     below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])
     at = np.argsort(np.concatenate([lane.start_ns for lane in lanes]), kind="stable")
-    row = np.concatenate([lane.row + base for lane, base in zip(lanes, below[:-1].tolist(), strict=True)])[at]
+    row = np.concatenate([lane.row.astype(np.int64) + base for lane, base in zip(lanes, below, strict=False)])[at]
     rows = np.concatenate([lane.pieces.rows for lane in lanes if isinstance(lane.pieces, OfSignal)])[at]
     return Lane(kind, title, OfSignal(frame, rows, window), row)

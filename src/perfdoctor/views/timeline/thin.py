@@ -3,8 +3,8 @@
 In the typical step and around the moments of findings nothing is merged. Elsewhere time is divided into cells of length
 t: neighbours in one row that start in the same cell and are shorter than t (and so less than t apart) become one piece
 with their number and summed duration. Nothing is dropped: counts and durations add up to those of all events. t is as
-short as the budget allows, and the same for all tracks, so that all are equally detailed at any zoom. If the typical
-step alone exceeds the budget, it has a shorter t of its own.
+short as the budget allows, and the same for all tracks, so that all are equally detailed at any zoom. What is longer
+than 4 s is never merged. If the typical step alone exceeds the budget, it has a shorter t of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints, Mask, Whole
@@ -22,7 +23,8 @@ TimeSpan = tuple[int, int]
 
 #: So many pieces are compared together.
 _BLOCK = 1 << 18
-_NEVER = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.uint32).max
+_MOST_SHORT_LINES = np.iinfo(np.int16).max
 
 #: The packed size of one event, as measured on the recordings with the least regular times; and of merged events, which
 #: also have a count and a duration.
@@ -57,27 +59,36 @@ class Thinned:
 class _Pieces:
     """All pieces of all lanes, by lane and row, then by start. `line` numbers the rows of all lanes.
 
+    Held in few bytes, for there may be ten million: `duration` is uint32 where none is longer than 4 s.
     `edges` has the index of each lane's first piece, and the end of the last lane.
     """
 
     line: Whole
     start: Ints
-    end: Ints
+    duration: Whole
     edges: Ints
 
     def __len__(self) -> int:
         return int(self.start.size)
 
+    @property
+    def last(self) -> int:
+        """When the last one ends; 0 where there are none."""
+        blocks = (self.some(*block) for block in _blocks(len(self)))
+        return max((int((some.start + some.duration).max()) for some in blocks), default=0)
+
     def overlapping(self, span: TimeSpan) -> Mask:
-        found: Mask = (self.start < span[1]) & (self.end > span[0])
+        found = self.start < span[1]
+        for begin, end in _blocks(len(self)):
+            found[begin:end] &= self.start[begin:end] + self.duration[begin:end] > span[0]
         return found
 
     def some(self, begin: int, end: int) -> _Pieces:
         """Those from one index to another."""
-        return _Pieces(self.line[begin:end], self.start[begin:end], self.end[begin:end], self.edges)
+        return _Pieces(self.line[begin:end], self.start[begin:end], self.duration[begin:end], self.edges)
 
     def take(self, rows: Ints) -> _Pieces:
-        return _Pieces(self.line[rows], self.start[rows], self.end[rows], self.edges)
+        return _Pieces(self.line[rows], self.start[rows], self.duration[rows], self.edges)
 
 
 def _blocks(count: int) -> Iterator[tuple[int, int]]:
@@ -94,13 +105,14 @@ class _Pairs:
     """
 
     start: Ints
-    above_ns: Ints
+    above_ns: npt.NDArray[np.uint32]
 
     def joined(self, cell_ns: int) -> Mask:
         """One bool a piece: is it merged with the one before?"""
         joined = np.zeros(self.start.size, dtype=bool)
+        above_ns = min(cell_ns, _NEVER)
         for begin, end in _blocks(self.above_ns.size):
-            at = np.flatnonzero(self.above_ns[begin:end] < cell_ns) + begin
+            at = np.flatnonzero(self.above_ns[begin:end] < above_ns) + begin
             first, second = self.start[at], self.start[at + 1]
             if cell_ns & (cell_ns - 1) == 0:  # a shift is several times as fast as a division
                 shift = cell_ns.bit_length() - 1
@@ -120,7 +132,7 @@ def thinned(
     """
     pieces = _all_of(lanes)
     if len(pieces) * LONE_BYTES <= budget_bytes:
-        last = max(int(pieces.end.max(initial=0)), typical[1], 1)
+        last = max(pieces.last, typical[1], 1)
         return _apart(lanes, pieces, np.arange(len(pieces))), Intervals.single(0, last)
     for_whole = int(_WHOLE_SHARE * budget_bytes)
     whole, held = _whole(pieces, [typical, *moments], for_whole // LONE_BYTES)
@@ -163,15 +175,19 @@ def _shortest(pairs: _Pairs, fits: Callable[[Mask], bool]) -> Mask:
 def _all_of(lanes: Sequence[Lane]) -> _Pieces:
     """The pieces of all lanes in one array."""
     edges = np.cumsum([0, *(len(lane) for lane in lanes)])
-    start, end = np.empty(edges[-1], np.int64), np.empty(edges[-1], np.int64)
-    line, lines = np.empty(edges[-1], np.int32), 0
-    for lane, first, last in zip(lanes, edges.tolist(), edges[1:].tolist(), strict=False):
+    below = np.cumsum([0, *(int(lane.row.max(initial=-1)) + 1 for lane in lanes)])
+    line = np.empty(edges[-1], np.int16 if below[-1] <= _MOST_SHORT_LINES else np.int32)
+    start, duration = np.empty(edges[-1], np.int64), np.empty(edges[-1], np.uint32)
+    for lane, first, last, lines in zip(lanes, edges.tolist(), edges[1:].tolist(), below.tolist(), strict=False):
         at = order(lane.row)
         start[first:last] = lane.start_ns[at]
-        end[first:last] = start[first:last] + lane.duration_ns[at]
-        line[first:last] = lane.row[at] + lines
-        lines += int(lane.row.max(initial=-1)) + 1
-    return _Pieces(line, start, end, edges)
+        took = lane.duration_ns
+        if took.max(initial=0) >= np.iinfo(duration.dtype).max:
+            duration = duration.astype(np.int64)
+        duration[first:last] = took[at]
+        line[first:last] = lane.row[at]
+        line[first:last] += lines
+    return _Pieces(line, start, duration, edges)
 
 
 def _whole(pieces: _Pieces, wanted: Sequence[TimeSpan], room: int) -> tuple[Intervals, Mask]:
@@ -189,7 +205,7 @@ def _pairs(pieces: _Pieces, whole: Intervals, typical: TimeSpan, may_be: Mask) -
 
     `may_be`: one bool a pair.
     """
-    above = np.full(max(len(pieces) - 1, 0), _NEVER)
+    above = np.full(max(len(pieces) - 1, 0), _NEVER, np.uint32)
     sides = np.sort(np.append(whole.starts, typical[0]))
     for begin, end in _blocks(above.size):
         some = pieces.some(begin, end + 1)
@@ -199,8 +215,8 @@ def _pairs(pieces: _Pieces, whole: Intervals, typical: TimeSpan, may_be: Mask) -
         between = np.searchsorted(sides, some.start, side="right")
         same = (some.line[1:] == some.line[:-1]) & (between[1:] == between[:-1]) & may_be[begin:end]
         same &= free[1:] & free[:-1]
-        duration = some.end - some.start
-        above[begin:end][same] = np.maximum(duration[1:], duration[:-1])[same]
+        longer = np.maximum(some.duration[1:], some.duration[:-1])
+        above[begin:end][same] = np.minimum(longer, _NEVER)[same]
     return _Pairs(pieces.start, above)
 
 
@@ -213,12 +229,12 @@ def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned
         own = begins[edges[number] : edges[number + 1]] - first
         some = pieces.some(first, last)
         count = np.diff(np.append(own, len(some)))
-        duration = some.end - some.start
-        start, end = some.start[own], some.end[own + count - 1]
-        busy = np.add.reduceat(duration, own) if own.size else own
+        start, final = some.start[own], own + count - 1
+        end = some.start[final] + some.duration[final]
+        busy = np.add.reduceat(some.duration, own, dtype=np.int64) if own.size else own
         at = np.argsort(start, kind="stable")
         of_lane = order(lane.row)
-        piece = of_lane[_longest(duration, own, count)[at]]
+        piece = of_lane[_longest(some.duration, own, count)[at]]
         values = _highest(lane.values[of_lane] if lane.values.size else lane.values, own)
         found.append(
             Thinned(
@@ -235,7 +251,7 @@ def _highest(values: Floats, begins: Ints) -> Floats:
     return highest
 
 
-def _longest(duration: Ints, begins: Ints, count: Ints) -> Ints:
+def _longest(duration: Whole, begins: Ints, count: Ints) -> Ints:
     """The index of the longest piece of each group."""
     if begins.size == duration.size:
         return begins
