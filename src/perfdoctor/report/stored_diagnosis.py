@@ -124,6 +124,9 @@ class _Run(msgspec.Struct):
     work: _Work
     basis: Basis
     gpu_not_recorded: bool
+    #: Documents that were written before these were known lack them.
+    items_per_step: float | None = None
+    contended_share: float = 0.0
 
 
 class _Scaling(msgspec.Struct):
@@ -218,7 +221,7 @@ def _diagnosis(of: _Document) -> Diagnosis:
         framework=run.work.framework, critical_path=of.critical_path, efficiency=efficiency,
         gpu_not_recorded=run.gpu_not_recorded, memory=of.memory, processes=run.processes,
         real_time=_real_time(msgspec.json.decode(run.steps, type=_Steps)), job=of.job, cost=_cost(of.cost),
-        modules=of.modules,
+        modules=of.modules, items_per_step=run.items_per_step, contended_share=run.contended_share,
     )  # fmt: skip
 
 
