@@ -114,6 +114,8 @@ class _TotalArgs(msgspec.Struct, gc=False, frozen=True):
 _NO_ARGS = Args()
 #: What torch.profiler calls the rows of the synchronizations in which a stream waits; others are calls as well.
 _STREAM_WAIT = "Stream Wait Event"
+#: A change of memory. Of a GPU's it carries the allocator's totals; that of the host has no reserved bytes.
+_TOTALS = "[memory]"
 #: c10::DeviceType::CUDA, which ROCm's builds use too.
 _GPU = 1
 #: So many batches are joined to one piece of each column, which then takes less memory.
@@ -248,12 +250,6 @@ def _total_rows(events: Events, args: Events, convert: Convert) -> Numbers:
         "allocated_bytes": convert([arg.allocated for arg in args]),
         "reserved_bytes": convert([arg.reserved for arg in args]),
     }
-
-
-def _is_total(event: Any) -> bool:
-    """Is it a change of a GPU's memory that carries the allocator's totals? Host memory has no reserved bytes."""
-    args = event.args
-    return event.name == "[memory]" and args is not None and args.device_type == _GPU and bool(args.reserved)
 
 
 def _call_rows(events: Events, args: Events, convert: Convert) -> Numbers:
@@ -459,7 +455,11 @@ class Columns:
     def _put(self, of_groups: dict[str, list[Any]], way: _Times, convert: Convert) -> None:
         """Add the rows of all groups, or raise before anything is added."""
         of_groups["kernels"], of_groups["collectives"] = self._split_kernels(of_groups["kernels"])
-        of_groups["totals"] = list(filter(_is_total, of_groups["totals"]))
+        of_groups["totals"] = [
+            each
+            for each in of_groups["totals"]
+            if each.name == _TOTALS and (args := each.args) and args.device_type == _GPU and args.reserved
+        ]
         of_groups["stream_waits"] = [each for each in of_groups["stream_waits"] if each.name == _STREAM_WAIT]
         filled = [(name, kind, rows) for name, kind in _KINDS.items() if (rows := of_groups[name])]
         found = []
