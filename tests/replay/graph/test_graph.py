@@ -106,6 +106,19 @@ def test_a_program_without_calls_has_work_only():
     assert abs(error(of)) < 1e-3
 
 
+@pytest.mark.parametrize("once", [5, 9, 14])
+def test_work_that_comes_once_on_a_stream_of_its_own_does_not_keep_the_recorded_pace(once):
+    """Nobody recorded its launch: it waits for other streams, in front of the period's first work for the last one."""
+    steps = only_place(draw(kernels="##   ", host="l    ", repeat=5)).steps
+    other = " " * once + "e" + " " * (24 - once)
+    of = graph_of(replace(only_place(draw(kernels=["##   " * 5, other], mark=None)), steps=steps))
+    assert of is not None
+    assert np.unique(of.place.work.stream[of.work_row]).size == 2
+    assert abs(error(of)) < 1e-3
+    faster = replace(of, duration_ns=of.duration_ns // 2)
+    assert simulate([faster]).step_ns <= 0.85 * of.step_ns
+
+
 def test_no_steps_no_graph():
     assert graph_of(only_place(draw(kernels=" ##++  ", host="l  l   ", mark=None))) is None
 

@@ -115,10 +115,27 @@ def _launches(draft: Draft) -> None:
 def _other_streams(draft: Draft) -> None:
     """Work that starts late for stream and launch, or behind a wait for an event, waits for another stream."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
-    asked = (start - draft.explained(nodes) > _UNEXPLAINED_NS) | _behind_event(draft)
+    explained = draft.explained(nodes)
+    # Numbers wrap around: what nothing explains is not far behind it.
+    asked = (explained == _NEVER) | (start - explained > _UNEXPLAINED_NS) | _behind_event(draft)
     last = _last_of_others(draft, start + _DEVICE_SLACK_NS, draft.streams, start)
     use = asked & (last >= 0)
     draft.tie(2, nodes[use], nodes[last[use]], lag_ns=np.minimum(start[use] - end[last[use]], 0))
+    draft.inferred += int(use.sum())
+    _behind_the_period_before(draft, asked & (last < 0) & (draft.launch < 0))
+
+
+def _behind_the_period_before(draft: Draft, asked: Mask) -> None:
+    """Work whose launch is not known, and before which nothing else ended: it waits for what ended last in the
+    repetition before. If it only came after its own stream, a stream that is used once would keep the recorded pace.
+    """
+    if not asked.any():
+        return
+    again = draft.work_start + draft.period.duration_ns
+    last = _last_of_others(draft, again + _DEVICE_SLACK_NS, draft.streams, again)
+    use = asked & (last >= 0)
+    lag = np.minimum(again[use] - draft.work_end[last[use]], 0)
+    draft.tie(2, draft.work_nodes[use], draft.work_nodes[last[use]], lag_ns=lag, before=True)
     draft.inferred += int(use.sum())
 
 
