@@ -290,6 +290,15 @@ def test_a_detector_has_a_name_that_the_engine_finds(rule_id):
     assert ast.get_docstring(tree(rule_id))
 
 
+@every_rule
+def test_a_finding_that_names_its_work_is_replayed(rule_id):
+    """As `perfdoctor rules check` asks of others: without an action no replay limits its saving."""
+    names_work = any(isinstance(node, ast.keyword) and node.arg == "work" for node in ast.walk(tree(rule_id))) or any(
+        isinstance(node, ast.Attribute) and node.attr == "finding" for node in ast.walk(tree(rule_id))
+    )
+    assert "action" in DOCUMENTS[rule_id] or not names_work
+
+
 def test_the_program_loads_the_rules_of_this_checkout():
     assert rules_folder() == ROOT / "rules"
     assert list(load_rules()) == sorted(DOCUMENTS)

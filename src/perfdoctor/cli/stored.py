@@ -18,6 +18,8 @@ def diagnosis_of(paths: Sequence[Path | RemoteFile], options: Mapping[str, objec
     """None where it is a recording. Raises UsageError where options were given that ask more than a diagnosis holds."""
     if len(paths) != 1 or not isinstance(paths[0], Path):
         return None
+    if paths[0].suffix != ".json" and not (paths[0] / "diagnosis.json").is_file():  # nearly all
+        return None
     from perfdoctor.report import json_document
 
     if json_document.file_of(paths[0]) is None:

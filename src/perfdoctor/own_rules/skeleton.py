@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import regex
 from perfdoctor.own_rules.skeletons import DOCUMENT, SKELETONS
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.own_rules import is_id
 from perfdoctor.vocabulary.rulebook import known
+
+#: A field with a remark behind it.
+_REMARK = regex(r"^(\w+ = .*?) {2,}# (.*)$", re.MULTILINE)
 
 
 def write(rule_id: str, folder: Path, category: str) -> list[Path]:
@@ -33,12 +38,16 @@ def write(rule_id: str, folder: Path, category: str) -> list[Path]:
         for file, text in zip(files, texts.values(), strict=True):
             for mark, word in words.items():
                 text = text.replace(mark, word)  # noqa: PLW2901
-            file.write_text(text, "utf-8")
+            file.write_text(_REMARK.sub(_aligned, text) if file.suffix == ".toml" else text, "utf-8")
     except OSError as error:
         raise PerfdoctorError(
             f"{folder} cannot be written to: {error.strerror or error}", do="Name another folder with --into."
         ) from error
     return files
+
+
+def _aligned(field: re.Match[str]) -> str:
+    return f"{field[1]:<42} # {field[2]}"
 
 
 def finds(category: str) -> str:

@@ -6,7 +6,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,6 @@ from perfdoctor.readers import (
     stack_files,
     tensorboard,
     text_rows,
-    unrelated,
 )
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable, unopened
@@ -143,8 +142,12 @@ def read(
     return _with_profiles(whole.with_notes(*older, *notes), named, beside, progress)
 
 
-def _with_doubts(whole: Timeline, parts: Iterable[Timeline]) -> Timeline:
+def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
     """In front of all other notes, whether its parts belong together at all."""
+    if len(parts) < 2:
+        return whole
+    from perfdoctor.readers import unrelated  # noqa: PLC0415 most recordings are alone
+
     found = unrelated.notes([
         unrelated.Known(each.sources, each.world_size, side_files.extent(each), each.epoch_ns) for each in parts
     ])  # fmt: skip

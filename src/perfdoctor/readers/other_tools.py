@@ -88,7 +88,8 @@ OTHER_TOOLS = (
     _tool(
         rb'\A\{\s*"format"\s*:\s*\d+,\s*"perfdoctor"\s*:',
         "a result that perfdoctor wrote",
-        "pass the recording that it was made of; `analyze` prints a diagnosis.json again, `compare` takes it as well",
+        "pass the recording that it was made of; the command `perfdoctor analyze` prints a diagnosis.json again, and "
+        "`compare` takes it as well",
     ),
     _tool(rb"(?i)\A\s*(<!doctype html|<html)", "a web page", "pass the recording that it was made of"),
 )
