@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.model.columns import Text
+from perfdoctor.views.timeline import thin
 from perfdoctor.views.timeline.lanes import Drawn, Lane
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, thinned
 
@@ -72,6 +74,25 @@ def test_nothing_is_lost(given_lanes, typical, moments, budget):
             assert (own[0][1], own[-1][2]) == (start, end)
             assert sum(b - a for _, a, b in own) == busy
         assert not any(by_row.values())
+
+
+lengths = st.one_of(st.integers(0, 40), st.integers(0, 2**33), st.just(2**32 - 1))
+
+
+@given(st.lists(st.tuples(lengths, lengths, st.booleans()), min_size=1, max_size=30))
+def test_the_sizes_of_all_powers_of_two_are_those_of_each(given_pairs):
+    starts = np.cumsum([0, *(apart for apart, _, _ in given_pairs)])
+    above = [length if may_be else 2**32 - 1 for _, length, may_be in given_pairs]
+    pairs = thin._Pairs(starts, np.minimum(above, 2**32 - 1).astype(np.uint32))
+    found = list(zip(*(each.tolist() for each in pairs.sizes()), strict=True))
+    for power in range(63):
+        cells = (starts >> power).tolist()
+        ones = [False] + [
+            longest < min(2**power, 2**32 - 1) and cells[at] == cells[at + 1] for at, longest in enumerate(above)
+        ]
+        groups = sum(now and not before for before, now in pairwise(ones))
+        assert found[power] == (sum(ones), groups)
+        assert pairs.joined(2**power).tolist() == ones
 
 
 @given(lanes(), stretches, st.lists(stretches, max_size=3), st.integers(0, 4_000))

@@ -9,7 +9,7 @@ than 4 s is never merged. If the typical step alone exceeds the budget, it has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ JOINED_BYTES = 17
 _WHOLE_SHARE = 0.6
 #: Candidates for t in ns: powers of two, which are fast to try, and some between each and the next for a closer fit.
 _BETWEEN = 4
+#: No t is longer: of a pair that is never merged.
+_ANY_POWER = 64
 _CELLS = tuple(round(2 ** (n / _BETWEEN)) for n in range(_BETWEEN * 62 + 1))
 
 
@@ -107,6 +109,24 @@ class _Pairs:
     start: Ints
     above_ns: npt.NDArray[np.uint32]
 
+    def sizes(self) -> tuple[Ints, Ints]:
+        """For t = 1, 2, 4, 8 … ns: how many pieces are merged with the one before, and into how many groups.
+
+        Two that start in the same cell of 2^k differ in their last k bits alone: the least k of each pair is the length
+        of the number in which their starts differ, or of the longer duration. So all t are answered at once.
+        """
+        least = np.full(self.above_ns.size, _ANY_POWER, np.int8)
+        for begin, end in _blocks(least.size):
+            free = np.flatnonzero(self.above_ns[begin:end] < _NEVER) + begin
+            differing = self.start[free] ^ self.start[free + 1]
+            least[free] = np.frexp(np.maximum(differing, self.above_ns[free]).astype(float))[1]
+        joined = np.bincount(least, minlength=_ANY_POWER + 1)
+        before = np.append(np.int8(_ANY_POWER), least[:-1])[: least.size]
+        opens = least < before  # a group begins with a pair as long as the one before it is not merged
+        groups = np.bincount(least[opens], minlength=_ANY_POWER + 1)
+        groups -= np.bincount(before[opens], minlength=_ANY_POWER + 1)
+        return np.cumsum(joined), np.cumsum(groups)
+
     def joined(self, cell_ns: int) -> Mask:
         """One bool a piece: is it merged with the one before?"""
         joined = np.zeros(self.start.size, dtype=bool)
@@ -146,30 +166,35 @@ def thinned(
         room -= int((held & ~is_fine).sum()) * LONE_BYTES
         rows = np.flatnonzero(is_fine)
         fine = _pairs(pieces.take(rows), whole, typical, np.diff(rows) == 1)
-        joined[rows] = _shortest(fine, lambda ones: _bytes(of_typical, ones) <= room)
+        joined[rows] = _shortest(fine, of_typical, room)
     room = budget_bytes - _bytes(of_typical, joined)
     coarse = _pairs(pieces, whole, typical, ~(is_fine[1:] | is_fine[:-1]))
-    others = _shortest(coarse, lambda ones: _bytes(len(pieces) - of_typical, ones) <= room)
+    others = _shortest(coarse, len(pieces) - of_typical, room)
     return _apart(lanes, pieces, np.flatnonzero(~(joined | others))), whole
 
 
 def _bytes(pieces: int, joined: Mask) -> int:
     """The packed size of so many pieces if these are merged with the one before."""
     groups = np.count_nonzero(joined[1:] & ~joined[:-1]) + int(joined[:1].any())
-    return int((pieces - np.count_nonzero(joined) - groups) * LONE_BYTES + groups * JOINED_BYTES)
+    return _packed_bytes(pieces, int(np.count_nonzero(joined)), groups)
 
 
-def _shortest(pairs: _Pairs, fits: Callable[[Mask], bool]) -> Mask:
-    """Which pieces to merge with the one before, with the shortest t that fits; with the longest t if none fits."""
-    low, high = 0, len(_CELLS) // _BETWEEN
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(pairs.joined(_CELLS[middle * _BETWEEN])) else (middle + 1, high)
-    for finer in range(max(low - 1, 0) * _BETWEEN + 1, low * _BETWEEN):
+def _packed_bytes(pieces: int, joined: int, groups: int) -> int:
+    return int((pieces - joined - groups) * LONE_BYTES + groups * JOINED_BYTES)
+
+
+def _shortest(pairs: _Pairs, pieces: int, room: int) -> Mask:
+    """Which of so many pieces to merge with the one before, with the shortest t that fits into so many bytes; with the
+    longest t if none fits.
+    """
+    last = len(_CELLS) // _BETWEEN
+    sizes = zip(*(each[: last + 1].tolist() for each in pairs.sizes()), strict=True)
+    power = next((power for power, size in enumerate(sizes) if _packed_bytes(pieces, *size) <= room), last)
+    for finer in range(max(power - 1, 0) * _BETWEEN + 1, power * _BETWEEN):
         joined = pairs.joined(_CELLS[finer])
-        if fits(joined):
+        if _bytes(pieces, joined) <= room:
             return joined
-    return pairs.joined(_CELLS[low * _BETWEEN])
+    return pairs.joined(_CELLS[power * _BETWEEN])
 
 
 def _all_of(lanes: Sequence[Lane]) -> _Pieces:
