@@ -52,6 +52,17 @@ def test_rules_named_at_the_start_are_in_every_answer(root, rules, monkeypatch):
         assert client.ask("compare", before=".", after=".")["verdict"] == "no change"
 
 
+def test_a_rule_that_is_written_meanwhile_is_used_as_it_is_now(root, rules):
+    with assistant(root, "--rules", str(rules)) as client:
+        saved = found(client)["acme/slow-add"]
+        text = (rules / "slow-add.toml").read_text("utf-8")
+        halved = 'value = 0.25\nunit = "share of the adds"\nwhy = "Half'
+        (rules / "slow-add.toml").write_text(
+            text.replace('value = 0.5\nunit = "share of the adds"\nwhy = "Half', halved)
+        )
+        assert found(client)["acme/slow-add"] == pytest.approx(saved / 2, rel=0.01)
+
+
 def test_a_config_brings_rules_and_thresholds(root, rules):
     config = rules.parent / "pyproject.toml"
     config.write_text(

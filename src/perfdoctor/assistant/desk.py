@@ -19,7 +19,7 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
-from perfdoctor.vocabulary.own_rules import all_rules
+from perfdoctor.vocabulary.own_rules import PACKAGE, all_rules, named_in
 from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides, with_thresholds
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _Seen = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class _Key:
+    """`seen`: of the recording's files and of those that say how it is judged."""
+
     path: str
     seen: _Seen
     part: Selection
@@ -86,7 +88,7 @@ class Desk:
             with self.at_hand(text) as paths:
                 return self._read(paths, part)
         path = self.root.recording(text)
-        key = _Key(str(path), _seen(path), part)
+        key = _Key(str(path), (*_seen(path), *self._judging()), part)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -115,6 +117,15 @@ class Desk:
 
     def _read(self, paths: list[Path | RemoteFile], part: Selection) -> Examination:
         return examine(read_run(paths, silent, selection=part), self.rules)
+
+    def _judging(self) -> _Seen:
+        """Of the files of rules and thresholds: whoever writes a rule asks again what it finds."""
+        config = self._named.config or self.root.folder / "pyproject.toml"
+        of_config = named_in(config) if self._named.config else ()
+        places = (*self._named.rules, *of_config)
+        folders = [config.parent / place for place in places if not place.startswith(PACKAGE)]
+        files = [file for folder in folders for file in folder.glob("*.*") if file.suffix in (".toml", ".py")]
+        return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 
     def _forget(self) -> None:
         """The longest unused, until the others are few and small enough."""
