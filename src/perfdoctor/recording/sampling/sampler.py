@@ -29,11 +29,11 @@ import time
 from pathlib import Path
 
 from perfdoctor.recording.launch.processes import end_with_parent
-from perfdoctor.recording.sampling.counts import READ_S, SampleClock
+from perfdoctor.recording.sampling.counts import READ_S, SampleClock, cores_used
 
-#: Processor time of one sample: py-spy took 0.2 to 0.3 ms for a plain loop with one to three threads, 0.3 to 0.5 ms for
-#: transformers' Trainer, whose stacks are deep, on an EPYC at 2.2 GHz.
-SAMPLE_S = 0.000_4
+#: Processor time of one sample: py-spy took 0.22 to 0.28 ms for a plain loop, 0.40 to 0.56 ms for Lightning's and
+#: transformers' trainers, whose stacks are deep, on a busy machine (EPYC at 2.2 GHz).
+SAMPLE_S = 0.000_5
 #: More often than this brings nothing: shares of a step of some ms are known to a few per cent by then.
 MOST_HERTZ, LEAST_HERTZ = 200, 10
 #: A window that is still open then is no window of some steps.
@@ -52,7 +52,9 @@ def ready_file(folder: Path, pid: int) -> Path:
 
 def hertz(budget: float, processes: int) -> int:
     """How often each of so many processes is sampled, so that all take at most `budget` cores."""
-    return int(min(max(budget / SAMPLE_S / max(processes, 1), LEAST_HERTZ), MOST_HERTZ))
+    processes = max(processes, 1)
+    left = budget - cores_used(processes)
+    return int(min(max(left / SAMPLE_S / processes, LEAST_HERTZ), MOST_HERTZ))
 
 
 class _Sampled:
