@@ -18,6 +18,8 @@ REPETITIONS = 3
 _SKIPPED, _SKIPS = 1_000, 3
 #: No node may fall behind the work by more than this share of the step.
 _STEADY = 1e-4
+#: So many nodes are asked before all are.
+_SOME = 16
 #: Before everything; far enough from the end of the numbers that some can be added.
 _NEVER = -(1 << 62)
 
@@ -46,8 +48,12 @@ def simulate(
     known = [own if own.fits(graph) else order_of(graph) for own, graph in zip(orders, graphs, strict=False)]
     known += [order_of(graph) for graph in graphs[len(known) :]]
     ranks = [_SimulatedRank(graph, own, begin_ns) for graph, own in zip(graphs, known, strict=True)]
-    for _ in range(repetitions):
+    for left in reversed(range(repetitions)):
         _together(ranks)
+        if left and _is_shifted(ranks):
+            for rank in ranks:
+                rank.shift(left)
+            break
     for _ in range(_SKIPS):
         if all(rank.is_steady() for rank in ranks):
             break
@@ -75,6 +81,14 @@ def _together(ranks: Sequence[_SimulatedRank]) -> None:
             rank.times[rank.size + rank.collectives[number]] = over
     for rank in ranks:
         rank.until(rank.collectives.size)
+
+
+def _is_shifted(ranks: Sequence[_SimulatedRank]) -> bool:
+    """Is this repetition the one before, all nodes of all ranks equally later? Then each further one is too, exactly:
+    nodes end at a maximum of sums of other ends and what stays as it is.
+    """
+    by = ranks[0].first_gain
+    return all(rank.first_gain == by and rank.gains_alike() for rank in ranks)
 
 
 class _SimulatedRank:
@@ -199,6 +213,21 @@ class _SimulatedRank:
         """Does no node fall further behind the work with each repetition? Such a node delays it eventually."""
         took = self.took
         return bool((self._ends - self.times[: self.size]).max() <= took + _STEADY * abs(took))
+
+    @property
+    def first_gain(self) -> int:
+        """By how much the first node ends later than in the repetition before."""
+        return int(self.times[self.size] - self.times[0])
+
+    def gains_alike(self) -> bool:
+        """Does every node end later by the same time? Some are asked first, as mostly one of these already does not."""
+        before, now = self.times[: self.size], self._ends
+        few = slice(None, None, max(self.size // _SOME, 1))
+        return all(bool((now[of] - before[of] == self.first_gain).all()) for of in (few, slice(None)))
+
+    def shift(self, repetitions: int) -> None:
+        """Go on by some repetitions that are like this one."""
+        self.times[:-1] += repetitions * self.first_gain
 
     def skip(self, repetitions: int) -> None:
         """Each node goes on at its own pace for some repetitions."""
