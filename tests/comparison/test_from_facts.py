@@ -67,3 +67,8 @@ def test_a_part_that_only_a_later_perfdoctor_knows_is_idle_time_of_unknown_cause
     stored = of_row(later)
     assert set(stored.parts) == {"compute", "input_wait", "unknown"}
     assert sum(stored.parts.values()) == pytest.approx(stored.step_ns)
+
+
+def test_a_stored_program_that_failed_is_said_in_the_notes():
+    failed = compare([of_row(made(), exit_code=3)], [of_row(made(), exit_code=0)])
+    assert "BEFORE: stored ended with exit code 3." in failed.notes

@@ -58,6 +58,7 @@ def of_facts(
         without_gpu=not row["gpus"],
         unrecorded_ns=unrecorded,
         items_per_step=row["items_per_step"],
+        notes=(f"{name} ended with exit code {row['exit_code']}.",) if row["exit_code"] else (),
     )
 
 

@@ -20,6 +20,7 @@ from perfdoctor.readers import (
     other_tools,
     plain_pickle,
     recorded_run,
+    several_runs,
     side_files,
     stack_clock,
     stack_files,
@@ -168,7 +169,10 @@ def recordings(paths: Sequence[Path], progress: Progress, process: int | None = 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:
     """The folders of perfdoctor run where all of the paths are such: of several machines each has its own."""
     runs = [run for path in paths if (run := RunFolder.open(path))]
-    return runs if len(runs) == len(paths) else []
+    if len(runs) != len(paths):
+        return []
+    several_runs.refuse(runs)
+    return runs
 
 
 def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None, only: Only | None) -> Timeline:
@@ -289,6 +293,7 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
         raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
     if not path.is_dir():
         return [path], []
+    several_runs.refuse_below(path)
     kinds = _recognised(file for file in sorted(path.rglob("*")) if file.is_file() or _is_gone(file))
     found = list(kinds)
     # A report that lies beside its own export is one recording, not two.
