@@ -216,6 +216,44 @@ def test_the_rate_keeps_to_the_budget(budget, processes, rate):
     assert rate * processes * sampler.SAMPLE_S + cores_used(processes) <= budget or rate == sampler.LEAST_HERTZ
 
 
+CELL = "rows = [\n    slow(\n        n) for n in x]\nlogin('hf_abcdefghijklmnopqrstuvwxyz0123456789')\n"
+NOTEBOOK = """
+    import json, linecache, os, sys, types
+    sys.path.insert(0, {agent!r})
+    from perfdoctor_agent.sampling import Sampling
+
+    name = "/tmp/ipykernel_1/99.py"
+    linecache.cache[name] = (0, None, {text!r}.splitlines(True), name)
+    shell = types.SimpleNamespace(compile=types.SimpleNamespace({numbers}))
+    sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+    sampling = Sampling({settings!r})
+    sampling.begin(10_000_000, 1)
+    sampling.steps_begin()
+    while not os.path.exists(os.path.join({settings!r}["ready"], "enough")):
+        exec(compile("import time\\ntime.sleep(0.01)", name, "exec"))
+    sampling.end()
+"""
+
+
+@pytest.mark.parametrize("numbers", ["_filename_map={name: 3}", "other=0", "_filename_map={name: 'x'}"])
+@pytest.mark.parametrize("with_source", [True, False])
+def test_cells_of_a_notebook_have_their_number_and_text(tool, tmp_path, numbers, with_source):
+    text = NOTEBOOK.format(agent=str(AGENT), settings=tool.settings, text=CELL, numbers=numbers)
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(text), "utf-8")
+    program = subprocess.Popen([sys.executable, "kernel.py"], cwd=tmp_path)
+    wait_for((tool.folder / f"ready-{program.pid}").exists)
+    time.sleep(0.3)
+    (tool.folder / "enough").touch()
+    assert program.wait(60) == 0
+    (document,) = kept(tool, tmp_path, with_source=with_source)
+    is_known = "3}" in numbers
+    assert any(frame.startswith("Cell In[3](2): ") for frame in document["frames"]) == is_known
+    assert any("ipykernel_1" in frame for frame in document["frames"]) != is_known
+    shown = {"Cell In[3](2)": ["rows = [", "    slow(", "        n) for n in x]"]}
+    assert {k: v for k, v in document["source"].items() if "Cell" in k} == (shown if is_known and with_source else {})
+    assert not [text for lines in document["source"].values() for text in lines if "abcdefghijkl" in text]
+
+
 def place_of(file: str, project: Path) -> tuple[str, bool, bool]:
     found = stacks.place_of(file, project)
     return found.path, found.is_inside, found.is_own

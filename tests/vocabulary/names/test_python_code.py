@@ -10,7 +10,7 @@ from perfdoctor.vocabulary.names.python_code import is_library, is_user_function
 
 @pytest.mark.parametrize("name", [
         "train.py(12): step", "src/model/attention.py(3): forward", "<ipython-input-3-1f>(2): f", "<stdin>(1): <module>",
-        "lightning_modules/model.py(3): forward",
+        "lightning_modules/model.py(3): forward", "Cell In[3](2): prepare",
     ],
 )  # fmt: skip
 def test_a_line_in_a_file_of_no_library_is_the_users(name):

@@ -10,7 +10,8 @@ A file for each sampled process, `stacks/PASS-PID.json.gz`, columns of equal len
 
 From start to end a thread had the same stack in all samples, `count` of them; 0, and older files without it,
 leave that open. Only stacks: no arguments, no values, no command line.
-Paths are cut at the working directory and at the folder of packages.
+Paths are cut at the working directory and at the folder of packages; cells of a notebook are called as in IPython's
+tracebacks, `Cell In[3]`.
 """
 
 from __future__ import annotations
@@ -116,16 +117,20 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     stacks: dict[tuple[int, ...], int] = {}
     threads: dict[tuple[int, str], int] = {}
     lines: dict[str, tuple[Path, int]] = {}
+    cells, of_cells = _cells(each), dict[str, list[str]]()
     columns: dict[str, list[int]] = {"thread": [], "start_unix_ns": [], "end_unix_ns": [], "stack": [], "count": []}
     for sample in found:
         stack = []
         for function, file, line in sample.stack:
-            place = place_of(file, project)
+            cell = cells.get(file)
+            place = cell.place if cell else place_of(file, project)
             number = frames.setdefault(f"{place.path}({line}): {function}", len(frames))
             if place.is_own:
                 own.add(number)
             if place.is_own and place.is_inside:
                 lines.setdefault(f"{place.path}({line})", (project / place.path, line))
+            if cell and f"{place.path}({line})" not in of_cells:
+                of_cells.update(cell.source(line))
             stack.append(number)
         columns["thread"].append(threads.setdefault((sample.thread, sample.thread_name), len(threads)))
         columns["start_unix_ns"].append(sample.start_ns)
@@ -137,7 +142,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
         "is_worker": each.pid != each.of, "frames": list(frames), "own": sorted(own),
         "stacks": [list(stack) for stack in stacks],
         "threads": [{"tid": number, "name": name} for number, name in threads],
-        "source": source(lines, each.spawned_unix_ns) if with_source else {}, "samples": columns,
+        "source": {**source(lines, each.spawned_unix_ns), **of_cells} if with_source else {}, "samples": columns,
     }  # fmt: skip
 
 
@@ -148,6 +153,32 @@ class Place:
     path: str
     is_inside: bool
     is_own: bool
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell of a notebook, whose code is in no file."""
+
+    number: int
+    text: str
+
+    @property
+    def place(self) -> Place:
+        return Place(f"Cell In[{self.number}]", False, True)
+
+    def source(self, line: int) -> dict[str, list[str]]:
+        name = f"{self.place.path}({line})"
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return dict(_shown(self.text, {name: line}))
+        return {}
+
+
+def _cells(each: Sampled) -> dict[str, _Cell]:
+    """By the name of its code, as the agent wrote them (its sampling.py); none without a notebook."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        found = json.loads((each.file.parent / f"cells-{each.of}.json").read_text("utf-8"))
+        return {str(name): _Cell(int(cell["number"]), str(cell["text"])) for name, cell in found.items()}
+    return {}
 
 
 @lru_cache(maxsize=10_000)
@@ -196,11 +227,14 @@ def _read(file: Path, wanted: Mapping[str, int], before_unix_ns: int) -> Iterato
         facts = file.stat()
         if facts.st_mtime_ns > before_unix_ns or facts.st_size > _LARGEST_SOURCE_BYTES:
             return
-        text = file.read_text("utf-8")
-        statements = _statements(ast.parse(text))
+        yield from _shown(file.read_text("utf-8"), wanted)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # gone, or no Python of this version
         return
-    numbered = text.split("\n")
+
+
+def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str]]]:
+    """The statements of these lines. Raises where the text is no Python of this version."""
+    statements, numbered = _statements(ast.parse(text)), text.split("\n")
     for name, line in wanted.items():
         begin, end = next(((a, b) for a, b in statements if a <= line <= b), (line, line))
         shown = numbered[begin - 1 : min(end, begin + _MOST_LINES - 1)]

@@ -12,7 +12,7 @@ from perfdoctor.late import regex
 
 #: The folder of Python's own library, also of 64-bit Fedora and of Python without a GIL.
 _PYTHON = r"lib(?:64|32)?/python[\d.]+t?/"
-_LINE = regex(r"\.py\(\d+\): |^<(?:ipython-input[^>]*|stdin)>\(\d+\): ")
+_LINE = regex(r"\.py\(\d+\): |^<(?:ipython-input[^>]*|stdin)>\(\d+\): |^Cell In\[\d+\]\(\d+\): ")
 _LIBRARY = regex(
     rf"site-packages|dist-packages|(^|/){_PYTHON}|perfdoctor_agent/|^nn\.Module|^<(?!ipython-input|stdin>)"
     r"|(^|/)(torch|numpy|triton|transformers|accelerate|(pytorch_)?lightning(_fabric)?)/"

@@ -7,6 +7,7 @@ other, to read its memory, only while it samples. Nothing in here reads a stack.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import sys
 import time
@@ -17,6 +18,8 @@ _SET_PTRACER = 0x59616D61  # prctl(2): PR_SET_PTRACER; EINVAL where Yama is not 
 _MOST_WORKERS = 2
 #: py-spy is ready 20 to 60 ms after it was asked, when short steps would be over: it is awaited once, so long at most.
 _READY_S, _POLL_S = 0.3, 0.002
+#: Of a notebook's cells. More was not written by hand.
+_MOST_TEXT = 1_000_000
 
 
 class Sampling:
@@ -50,6 +53,7 @@ class Sampling:
     def end(self) -> None:
         """Behind the recorded steps."""
         if self.is_on:
+            self._write_cells()
             self._ask("end", os.getpid(), self.began_unix_ns, time.time_ns())
             self.is_on = False
             _permit(0)
@@ -68,11 +72,36 @@ class Sampling:
             os.close(target)
         return True
 
+    def _write_cells(self) -> None:
+        """The code of a notebook's cells is in no file: its names, numbers and lines, beside what is sampled."""
+        try:
+            cells = _cells()
+            if cells:
+                with open(os.path.join(self.settings["ready"], f"cells-{os.getpid()}.json"), "x") as file:
+                    json.dump(cells, file)
+        except Exception:  # IPython keeps them as it likes, and the program goes on
+            pass
+
     def _wait_until_ready(self) -> None:
         file = os.path.join(self.settings["ready"], f"ready-{os.getpid()}")
         end = time.monotonic() + _READY_S
         while time.monotonic() < end and not os.path.exists(file):
             time.sleep(_POLL_S)
+
+
+def _cells() -> dict[str, Any]:
+    """By the name of its code, {"number": n, "text": …} of each cell that IPython has run."""
+    ipython, linecache = sys.modules.get("IPython"), sys.modules.get("linecache")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or linecache is None:
+        return {}
+    numbers = shell.compile._filename_map
+    cells = {
+        name: {"number": int(number), "text": "".join(linecache.cache[name][2])}
+        for name, number in list(numbers.items())
+        if name in linecache.cache
+    }
+    return cells if sum(len(each["text"]) for each in cells.values()) <= _MOST_TEXT else {}
 
 
 def _permit(pid: int) -> None:
