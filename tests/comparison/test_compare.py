@@ -213,6 +213,8 @@ def test_another_gpu_is_the_reason_before_any_other():
     found = compare([before], [after])
     assert (found.promises[0].kept, found.promises[0].because) == ("less", "GPU differs as well")
     assert [(each.name, each.matters) for each in found.settings] == [("GPU", True)]
+    sides = [replace(each, settings={"ranks": ranks}) for each, ranks in ((before, "1"), (after, "2"))]
+    assert compare(sides[:1], sides[1:]).promises[0].because == "ranks differ as well"
 
 
 def test_a_rule_that_could_not_be_checked_is_not_fixed():

@@ -101,7 +101,7 @@ def test_each_column_of_the_causes_sums_to_its_step(poisoned):
         assert sum(each.delta_ns for each in shown) + sum(ns for *_, ns in below) == (
             found.step.after.mean_ns - found.step.before.mean_ns
         )
-    assert below == [("less what recording added", "−500 µs", "0", 500_000)]
+    assert below == [("what recording added, taken off", "−500 µs", "0", 500_000)]
     rows = [line for line in markdown.render(found).splitlines() if line.startswith("| ")]
     columns = [[_ns(cell) for cell in row.split("|")[2:4]] for row in rows[2 : len(found.causes) + 4]]
     assert np.sum(columns[:-1], axis=0).tolist() == columns[-1]

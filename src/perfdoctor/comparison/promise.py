@@ -190,7 +190,8 @@ def _word(low: float, high: float, shown_ns: float) -> Kept:
 
 def _differs(seen: _Seen) -> str:
     names = " and ".join(seen.differing)
-    return f"{names} {'differs' if len(seen.differing) == 1 else 'differ'} as well" if names else ""
+    is_one = len(seen.differing) == 1 and names != "ranks"
+    return f"{names} {'differs' if is_one else 'differ'} as well" if names else ""
 
 
 def _of_step(

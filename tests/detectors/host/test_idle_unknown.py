@@ -9,6 +9,7 @@ import pytest
 from builders import draw, findings, frame, of_step, only_finding, summary
 
 from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def gap(width: int, *, of: int = 40, **more):
@@ -158,3 +159,9 @@ def test_which_stream_waits_for_which_is_said_where_a_tool_recorded_it(waits, be
     frames = {**drawn.frames, "calls": calls, "stream_waits": frame("stream_waits", rows)}
     finding = only_finding("idle-unknown", type(drawn).build(frames, drawn.recorded | {"stream_waits"}))
     assert f"it waits on stream 8{behind} for up to 31.0 ms" in summary(finding)
+
+
+def test_without_a_gpu_its_title_speaks_of_none():
+    rule = load_rules()["idle-unknown"]
+    assert "GPU" in rule.in_words_of(frozenset(), without_gpu=False).title
+    assert "GPU" not in rule.in_words_of(frozenset(), without_gpu=True).title

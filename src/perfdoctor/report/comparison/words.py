@@ -30,7 +30,7 @@ SPREAD_FROM = {
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
 #: Parts whose work says itself what it is.
 _NAMED_ALONE = ("compute", "exposed_copy")
-RECORDING = "less what recording added"
+RECORDING = "what recording added, taken off"
 KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
