@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: `src/train.py(42)` as torch writes a line of code, `src/train.py:42` as Python does.
 SOURCE_LINE = regex(r"(?P<file>[\w./+-]{1,240}\.py)(?:\((?P<torch>\d{1,7})\)|:(?P<python>\d{1,7}))(?!\w)")
 _LONGEST_LINE = 160
+#: Of fewer samples a share would look surer than it is.
+_FEW = 10
 
 
 def place(line: CodeLine) -> str:
@@ -34,6 +36,9 @@ def weight(line: CodeLine) -> str:
     if line.is_function:
         return f"the function begins there; {wording.duration(line.time_ns)}, {wording.share(line.share)} of that time"
     whose = " of the loader's workers" if line.is_worker else ""
+    known = round(line.samples / line.share) if line.share > 0 else line.samples
+    if known < _FEW:
+        return f"{line.samples} of {wording.counted(known, 'sample')}{whose} in that time"
     return f"{wording.counted(line.samples, 'sample')}, {wording.share(line.share)} of those{whose} in that time"
 
 
