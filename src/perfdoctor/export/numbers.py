@@ -56,7 +56,10 @@ def _metrics() -> Iterator[Metric]:
         return Metric(f"{name}_ratio", about, "ratio", labels)
 
     yield Metric("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
-    yield timed("recorded_timestamp", "When the recording began, in seconds since 1970.")
+    yield timed(
+        "recorded_timestamp",
+        "When the recording began, in seconds since 1970; where nothing says that, when its file was written.",
+    )
     yield Metric("exit_code", "Exit code of the recorded program.")
     yield timed("step", "Mean step; without a recorder, where that is known.")
     yield timed("step_recorded", "Mean step as it was recorded.")

@@ -67,12 +67,13 @@ def heading(trend: Trend) -> str:
 def facts(trend: Trend) -> list[str]:
     first, last = trend.points[0], trend.points[-1]
     ranks = int(trend.what["ranks"]) if trend.what.get("ranks", "").isdigit() else 0
+    when = dict.fromkeys(day(each.recorded_at) for each in (first, last))
     return [
         clean(trend.what.get("program", ""), 160),
         clean_name(trend.what.get("device", ""), 60),
         *([wording.counted(ranks, "rank")] if ranks > 1 else []),
         *([clean_name(trend.what["part"])] if "part" in trend.what else []),
-        f"{wording.counted(len(trend.points), 'run')}, {day(first.recorded_at)} to {day(last.recorded_at)}",
+        f"{wording.counted(len(trend.points), 'run')}, {' to '.join(when)}",
     ]
 
 
