@@ -96,6 +96,18 @@ def test_backward_passes_and_waits_that_both_recorded_put_the_samples_on_the_clo
     assert found.inside == 1
 
 
+def test_a_training_in_a_thread_of_its_own_is_not_the_main_thread_that_waits_for_it(tmp_path):
+    content = document([["train.py(31): <module>"], ["train.py(11): summary"]], [(0, 160, 0)] * 2, hertz=1000)
+    content["threads"].append({"tid": 9, "name": "Thread-1"})
+    content["samples"].update(thread=[0, 1], stack=[0, 1])
+    drawn = steps()
+    in_thread = drawn.with_frame("ranges", drawn.ranges.with_columns(thread=np.full(len(drawn.ranges), 9)))
+    for recorded, name in ((drawn, "train.py(31): <module>"), (in_thread, "train.py(11): summary")):
+        joined = sampled_stacks.join(recorded, [written(tmp_path, content)], {7: 0}, EPOCH)
+        (line,) = of_ops(joined, [(0, Intervals.single(0, 160 * MS))])
+        assert (line.name, line.share) == (name, 1.0)
+
+
 def test_too_few_samples_to_tell_leave_the_clock_as_it_is(tmp_path):
     file = written(tmp_path, document([[TRAIN, GRAPH]], [(5, 6, 0)], hertz=1000))
     assert sampled_stacks.alignment(sampled_stacks.read(file, {7: 0}, EPOCH), steps().ranges).shift_ns == 0

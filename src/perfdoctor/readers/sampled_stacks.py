@@ -142,6 +142,21 @@ def aligned(samples: Frame, timeline: Timeline, rank: int) -> tuple[Frame, Align
     return shifted, found
 
 
+def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
+    """The same, and main is the thread that trains: that of most backward passes, updates and waits for batches.
+
+    A program may train in a thread that it has started, while its main thread waits for that one to end.
+    """
+    marked = np.logical_or.reduce([ranges.name.matches(name) for _, name in ANCHORS])
+    of_training = ~samples["is_worker"]
+    threads = ranges["thread"][marked & np.isin(ranges["thread"], samples["thread"][of_training])]
+    if not threads.size:
+        return samples
+    numbers, counts = np.unique(threads, return_counts=True)
+    trains = samples["thread"] == numbers[counts.argmax()]
+    return samples.with_columns(is_main=np.where(of_training, trains, samples["is_main"]))
+
+
 def alignment(samples: Frame, ranges: Frame) -> Alignment:
     """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
     anchors = [
@@ -175,7 +190,10 @@ def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], ep
             continue
         for rank in set(rows["rank"].tolist()) & set(timeline.ranks):
             frames.setdefault(rank, []).append(rows)
-    found = [aligned(Frame.join(each), timeline, rank)[0] for rank, each in frames.items()]
+    found = [
+        aligned(of_training_thread(Frame.join(each), timeline.ranges.of(rank=rank)), timeline, rank)[0]
+        for rank, each in frames.items()
+    ]
     if found:
         timeline = timeline.with_frame("stack_samples", Frame.join(found))
         timeline = replace(timeline, code={line: text for file in files for line, text in source(file).items()})
