@@ -87,3 +87,27 @@ def test_the_line_that_is_named_first_is_the_costliest_unless_a_functions_lines_
     named = of_training(drawn, [(0, Intervals.single(BEGIN, BEGIN + 1000 * MS))])
     assert named[0].name == first
     assert sum(line.samples for line in named) == len(samples)
+
+
+@pytest.mark.parametrize(("more", "first"), [((), "data.py(13): load"), ((30,), "train.py(30): fetch")])
+def test_a_training_that_waits_for_a_thread_of_its_own_names_that_ones_line(tmp_path, more, first):
+    """Of two other threads, `more`, none is known to be the one that is waited for."""
+    frames = ["train.py(30): fetch", "lib/python3.11/queue.py(171): Queue.get", "threading.py(327): Condition.wait"]
+    frames += ["train.py(9): step", "data.py(13): load", "monitor.py(5): watch"]
+    threads = [10, 20, *more]
+    content = {
+        "format": 1, "hertz": 1000, "pid": 10, "of": 10, "is_worker": False, "frames": frames,
+        "stacks": [[0, 1, 2], [3], [4], [5]], "threads": [{"tid": tid, "name": ""} for tid in threads],
+        "source": {}, "samples": {
+            # The main thread waits for 8 ms, and computes for 2; meanwhile the other thread loads.
+            "thread": [0, 0, *range(1, len(threads))], "stack": [0, 1, *range(2, len(threads) + 1)],
+            "start_unix_ns": [0, 8 * MS, *[0] * (len(threads) - 1)],
+            "end_unix_ns": [8 * MS, 10 * MS, *[10 * MS] * (len(threads) - 1)],
+            "count": [8, 2, *[10] * (len(threads) - 1)],
+        },
+    }  # fmt: skip
+    file = tmp_path / "torch-10.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(content).encode()))
+    joined = sampled_stacks.join(draw(kernels="####", repeat=6), [file], {10: 0}, -BEGIN)
+    named = of_training(joined, [(0, Intervals.single(BEGIN, BEGIN + 1000 * MS))])
+    assert [(line.name, line.samples) for line in named] == [(first, 8), ("train.py(9): step", 2)]

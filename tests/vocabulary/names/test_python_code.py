@@ -31,6 +31,26 @@ def test_lines_of_libraries_are_not(name):
     assert not is_user_function(name)
 
 
+@pytest.mark.parametrize(
+    ("below", "waits"),
+    [
+        (["lib/python3.11/queue.py(171): Queue.get", "lib/python3.11/threading.py(327): Condition.wait"], True),
+        (["queue.py(171): get", "threading.py(327): wait"], True),
+        (["lib/python3.13/threading.py(1094): Thread.join"], True),
+        (["lib/python3.11/concurrent/futures/_base.py(451): Future.result", "threading.py(327): Condition.wait"], True),
+        (
+            ["site-packages/torch/utils/data/dataloader.py(725): __next__", "lib/python3.11/queue.py(171): Queue.get"],
+            False,
+        ),
+        (["lib/python3.11/json/__init__.py(231): dumps"], False),
+        ([], False),
+    ],
+)
+def test_the_programs_own_wait_for_a_thread_is_not_that_of_a_library(below, waits):
+    stack = "\n".join(["train.py(40): <module>", "train.py(30): fetch", *below])
+    assert python_code.waits_for_thread(stack) == waits
+
+
 def test_what_is_no_line_is_nobodys():
     assert not is_user_function("aten::add")
 

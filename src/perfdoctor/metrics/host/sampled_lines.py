@@ -70,9 +70,36 @@ class _Samples:
 
 @once_per_timeline
 def _of_training(timeline: Timeline, rank: int) -> _Samples:
-    """Of the thread that trains: Python's main thread."""
+    """Of the thread that trains. Where its own code waits for another thread, as of a loader of its own, that one's
+    line stands for it, below its stack.
+    """
     rows = timeline["stack_samples"].of(rank=rank)
-    return _samples(rows.take(~rows["is_worker"] & rows["is_main"] & rows["is_on_clock"]))
+    rows = rows.take(~rows["is_worker"] & rows["is_on_clock"])
+    others = rows.take(
+        ~rows["is_main"] & ~rows.name.equals("") & ~rows.text("stack").where(python_code.waits_for_thread)
+    )
+    samples = _samples(rows.take(rows["is_main"]))
+    return _with_waited_for(samples, others) if len(others) else samples
+
+
+def _with_waited_for(samples: _Samples, others: Frame) -> _Samples:
+    """`others`: rows of other threads with own code that do not wait themselves. Of several at once none is known to be
+    the one that is waited for.
+    """
+    waits = np.flatnonzero(samples.stack.where(python_code.waits_for_thread))
+    at_ns = samples.at_ns[waits]
+    found, threads = np.full(waits.size, -1), np.zeros(waits.size, np.int64)
+    for thread in np.unique(others["thread"]).tolist():
+        rows = np.flatnonzero(others["thread"] == thread)
+        rows = rows[np.argsort(others.start_ns[rows], kind="stable")]
+        row = rows[np.maximum(np.searchsorted(others.start_ns[rows], at_ns, "right") - 1, 0)]
+        covers = (others.start_ns[row] <= at_ns) & (at_ns < others.end_ns[row])
+        found, threads = np.where(covers, row, found), threads + covers
+    lines, stacks = list(samples.line), list(samples.stack)
+    for sample, row in zip(waits[threads == 1].tolist(), found[threads == 1].tolist(), strict=True):
+        lines[sample] = others.name[row]
+        stacks[sample] += "\n" + others.text("stack")[row]
+    return _Samples(samples.at_ns, Text.of(lines), Text.of(stacks))
 
 
 @once_per_timeline

@@ -69,8 +69,8 @@ def _on_clock(run: Run) -> Iterator[Table]:
     lines = sampled_lines.of_training(run.timeline, windows)
     while_idle = {line.name: line.samples for line in sampled_lines.of_training(run.timeline, idle)}
     explained = (
-        "The training thread's line at each sample of its stack; library code counts for the line that called it. "
-        f"Costliest line first. {basis(run)}"
+        "The training thread's line at each sample of its stack; library code counts for the line that called it, and "
+        f"where it waits for another thread of yours, that one's line. Costliest line first. {basis(run)}"
     )
     yield from table("ops", "sampled", "Your code, line by line", explained, _lines(run, lines, while_idle))
     explained = "The same of the loader's workers, while they fetched samples; two of the workers are sampled."

@@ -39,6 +39,9 @@ PROFILER_STOP = regex(r"/torch/profiler/profiler\.py\(\d+\): (?:\w+\.)?stop_trac
 BACKWARD = regex(r"/torch/autograd/graph\.py\(\d+\): _engine_run_backward$", re.MULTILINE)
 UPDATE = regex(r"/torch/optim/\w+\.py\(\d+\): (?:\w+\.)?step$", re.MULTILINE)
 NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$", re.MULTILINE)
+#: What waits for another thread, and where it ends.
+_THREADS = regex(rf"^(?:(?:.*/)?{_PYTHON})?(?:queue|threading|concurrent/futures/\w+)\.py\(\d+\): ")
+_WAIT = regex(r"\.py\(\d+\): (?:\w+\.)?(?:wait|get|join|_wait_for_tstate_lock)$")
 #: Not named by the program: it stands in the function around it.
 COMPREHENSION = regex(r"<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>$")
 
@@ -65,6 +68,15 @@ WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasL
 def is_user_function(name: str) -> bool:
     """A function of the user's own: a line in a file that belongs to no library."""
     return _LINE.search(name) is not None and not is_library(name)
+
+
+def waits_for_thread(stack: str) -> bool:
+    """Does a line of the user's own wait for another thread, without a library in between? `stack`: a line a frame."""
+    frames = stack.split("\n")
+    if not _WAIT.search(frames[-1]):
+        return False
+    caller = next((frame for frame in reversed(frames) if not _THREADS.search(frame)), "")
+    return caller != frames[-1] and is_user_function(caller)
 
 
 def package(file: str) -> str:
