@@ -165,6 +165,19 @@ def test_it_tells_what_the_late_rank_did_instead(before, host, situation, share)
     assert sum(row[1] for row in doing.rows) == pytest.approx(16 * MS * 4 / 5)
 
 
+@pytest.mark.parametrize(
+    ("before", "host", "lines_in"),
+    [
+        (" " * 16, " " * 20 + "g" * 16 + " " * 4, ((2, "garbage_collection"),)),
+        (" " * 16, " " * 20 + "i" * 16 + " " * 4, ((2, "input_wait"),)),
+        (" " * 16, "", ()),  # nobody knows why
+        ("#" * 16, "", ()),
+    ],
+)
+def test_only_of_known_idle_time_is_a_line_of_the_late_rank_the_reason(before, host, lines_in):
+    assert only_finding("rank-skew", late(before, host=host)).lines_in == lines_in
+
+
 WAITS = "s" * 30
 
 

@@ -24,10 +24,13 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
-from perfdoctor.vocabulary.parts import IDLE_CAUSES, IDLE_PARTS
+from perfdoctor.vocabulary.parts import IDLE_PARTS
 
 #: Causes of idle in which the host ran something else: one remedy, one word.
 _HOST = tuple(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "host")
+
+#: Of these a line of the program's own code is the reason; of an unknown cause it is only where it was then.
+_OF_CODE = (*_HOST, *(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "loader"))
 
 #: So many ranks are shown.
 _MOST_ROWS = 16
@@ -89,7 +92,7 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
         situation="node" if node else situation,
         explains=_symptoms(main, late, others, at) if seen.is_clear else (),
         # Where no rank is the clear culprit it is unknown what one in time would change.
-        lines_in=((late.rank, main),) if seen.is_clear and is_clear and main in IDLE_CAUSES else (),
+        lines_in=((late.rank, main),) if seen.is_clear and is_clear and main in _OF_CODE else (),
         work={late.rank_and_device: np.ones(len(whole.kernels), dtype=bool)} if seen.is_clear and whole else {},
         affected_ns=seen.likely_ns,
     )
