@@ -57,6 +57,12 @@ class Place(ABC):
         """As findings name it; device 0 where the training thread plays the device."""
         return self.rank, self.device or 0
 
+    def forget(self) -> None:
+        """Drop all that is worked out again when it is asked for."""
+        self.kept.next_round(1)
+        for name in [name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)]:
+            del vars(self)[name]
+
     @property
     def window_ns(self) -> int:
         """How long the window is, in ns: all steps that are analysed."""

@@ -65,6 +65,8 @@ class Run:
         """What follows asks for other results: of a long recording, drop all."""
         if self.is_long:
             self.kept.next_round(1)
+            for place in self.places:
+                place.forget()
             self.next_round(1)
 
     @property
