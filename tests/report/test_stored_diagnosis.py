@@ -38,34 +38,36 @@ def test_what_was_stored_is_printed_as_when_it_was_made(made, tmp_path):
         assert markdown.render(read) == markdown.render(made)
 
 
-def keys(document, path=()):
-    for name, value in document.items():
+def places(value, path=()):
+    """Where each value of the document is."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inside:
         yield (*path, name)
-        if isinstance(value, dict):
-            yield from keys(value, (*path, name))
+        yield from places(each, (*path, name))
 
 
-def test_damaged_documents_are_an_error_of_one_line(tmp_path):
-    """Each field of the whole document gone, and each of another type."""
-    text = json_report.render(INPUT_BOUND)
+WRONG = (None, -5, 0, 10**25, "\x1b[31m</script>", [], {"\x1b[31m": 1})
+
+
+@pytest.mark.parametrize("made", ["input_bound", "asked", "larger"])
+def test_whatever_a_stranger_wrote_into_it_is_an_error_of_one_line_or_harmless(made, tmp_path):
+    """Every third value of the whole document, in turn with each wrong one."""
+    text = json_report.render(SAMPLES[made])
     file = tmp_path / "any.json"
-    for path in keys(json.loads(text)):
-        for wrong in (None, 17, "text", [{}]):
-            document = json.loads(text)
-            inner = document
-            for name in path[:-1]:
-                inner = inner[name]
-            if wrong is None:
-                del inner[path[-1]]
-            else:
-                inner[path[-1]] = wrong
-            file.write_text(json.dumps(document))
-            try:
-                read = stored("any.json", file)
-                if read is not None:
-                    brief.render(read)
-            except PerfdoctorError as error:
-                assert "any.json" in error.what
+    for number, path in enumerate([*places(json.loads(text))][::3]):
+        document = json.loads(text)
+        inner = document
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = WRONG[number % len(WRONG)]
+        file.write_text(json.dumps(document))
+        try:
+            read = stored("any.json", file)
+        except PerfdoctorError as error:
+            assert "any.json" in error.what
+            continue
+        if read is not None:
+            assert "\x1b" not in brief.render(read) + markdown.render(read)
 
 
 def test_one_of_an_earlier_version_is_called_so(tmp_path):

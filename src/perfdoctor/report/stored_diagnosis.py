@@ -26,7 +26,9 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import JobTime, KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, Roofline
 from perfdoctor.report import json_document
+from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.vocabulary.basis import Basis
+from perfdoctor.vocabulary.derivations import SOURCES
 
 #: Of a number that is not known JSON says null.
 _Known = int | float | str | None
@@ -205,20 +207,36 @@ def stored(name: str, path: Path) -> Diagnosis | None:
         ) from error
 
 
+def _check(of: _Document) -> None:
+    """Raises ValueError for what no diagnosis has, and its reports rely on."""
+    for finding in of.findings:
+        for rows in (each for each in finding.evidence if isinstance(each, _Rows)):
+            if {len(rows.units), *map(len, rows.rows)} != {len(rows.columns)}:
+                raise ValueError("a row of evidence has not its columns")
+        if finding.derivation and not all(each.source in SOURCES for each in finding.derivation.inputs):
+            raise ValueError("a number of a formula is from nowhere")
+    if any(split.window_ns <= 0 for split in (*of.time, *of.recording)):
+        raise ValueError("a window has no length")
+    if of.prediction and any(step.samples <= 0 for step in of.prediction.steps):
+        raise ValueError("a predicted step has no samples")
+
+
 def _diagnosis(of: _Document) -> Diagnosis:
+    _check(of)
     run, efficiency = of.run, of.efficiency
     if efficiency is not None and of.roofline is not None:
         efficiency = replace(efficiency, roofline=of.roofline)
     findings, behind = _tree(of.findings, None, 0)
     if behind < len(of.findings):
         raise ValueError("a symptom does not stand behind its cause")
+    basis = replace(run.basis, noun=clean(run.basis.noun), of=clean(run.basis.of))
     return Diagnosis(
         sources=run.sources, gpus=run.gpus, world_size=run.world_size,
         steps=msgspec.json.decode(run.steps, type=StepStats),
         time=of.time, recording=of.recording, kernels=of.kernels, outcomes=of.outcomes,
         findings=findings, prediction=_prediction(of.prediction), notes=of.notes,
-        base_ns=of.base_ns, basis=run.basis, kind_of_work=run.work.kind, server=run.work.server,
-        framework=run.work.framework, critical_path=of.critical_path, efficiency=efficiency,
+        base_ns=of.base_ns, basis=basis, kind_of_work=run.work.kind, server=run.work.server,
+        framework=run.work.framework, critical_path=_path(of.critical_path), efficiency=efficiency,
         gpu_not_recorded=run.gpu_not_recorded, memory=of.memory, processes=run.processes,
         real_time=_real_time(msgspec.json.decode(run.steps, type=_Steps)), job=of.job, cost=_cost(of.cost),
         modules=of.modules, items_per_step=run.items_per_step, contended_share=run.contended_share,
@@ -266,6 +284,10 @@ def _prediction(of: _Prediction | None) -> Prediction | None:
         of.fixed, (of.step_ns.low, of.step_ns.likely, of.step_ns.high), of.speedup.cases, of.recorded_step_ns, of.steps,
         of.replay_error, of.asked, of.samples, _scaling(of.scaling), of.unrecorded_step_ns,
     )  # fmt: skip
+
+
+def _path(of: CriticalPath | None) -> CriticalPath | None:
+    return None if of is None else replace(of, share={clean(kind): part for kind, part in of.share.items()})
 
 
 def _scaling(of: _Scaling | None) -> Scaling | None:
