@@ -288,7 +288,7 @@ def _marked(text: str) -> str:
 
 
 def _types() -> Iterator[str]:
-    yield "Names in the signatures above, for type checkers and readers: those above are in `perfdoctor.types`.\n"
+    yield "Names in the signatures above, for type checkers and readers: those above are in `perfdoctor.aliases`.\n"
     yield "| name | means |\n| --- | --- |"
     yield from (f"| `{name}` | {_code(meaning.replace('typing.', ''))} |" for name, meaning in ALIASES.items())
     yield ""

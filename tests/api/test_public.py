@@ -15,7 +15,7 @@ from public_api import ALIASES, lines, members
 from tables import of_each
 
 import perfdoctor
-from perfdoctor import api, rule_api, types
+from perfdoctor import aliases, api, rule_api
 
 #: Names of Python's, numpy's and pandas' in types.
 ELSEWHERE = """
@@ -86,8 +86,8 @@ def test_types_that_are_named_in_the_api_can_be_imported() -> None:
     """Those that are named only in what rules import are there in the same way."""
     shown = [line for line in lines() if not line.startswith(("type ", *OTHERS))]
     named = {name for name in ALIASES if any(re.search(rf"\b{name}\b", line) for line in shown)}
-    assert named == set(types.__all__)
-    assert set(ALIASES) >= set(types.__all__)
+    assert named == set(aliases.__all__)
+    assert set(ALIASES) >= set(aliases.__all__)
 
 
 def test_another_name_is_an_attribute_error_that_loads_nothing() -> None:

@@ -15,7 +15,7 @@ import pytest
 from perfdoctor.recording.tools import nvml as device
 from perfdoctor.recording.tools.nvml import Devices, DeviceSampler, Gpu
 
-SRC = Path(device.__file__).parents[2]
+SRC = Path(device.__file__).parents[3]
 
 #: Two GPUs: the first has all values, the second only those of every GPU. `queried` counts the queries of each.
 STAND_IN = """

@@ -1,6 +1,6 @@
 """What are the types in signatures and fields called that have no class of their own? For annotations alone.
 
-`from perfdoctor.types import Confidence, Ints`. Public as `perfdoctor.api` is.
+`from perfdoctor.aliases import Confidence, Ints`. Public as `perfdoctor.api` is.
 """
 
 from __future__ import annotations
