@@ -30,7 +30,8 @@ def views(run: Run, diagnosis: Diagnosis, timeline: Callable[[], Page] | None = 
     `timeline`: what waits for the page of the timeline, where another process makes it already.
     """
     run.next_phase()
-    longest_first = sorted({*PAGES} - ({_LONGEST} if timeline else set()), key=lambda name: name != _LONGEST)
+    here = [name for name in PAGES if not (timeline and name == _LONGEST)]
+    longest_first = sorted(here, key=lambda name: name != _LONGEST)
     functions = [partial(_page, name, run, diagnosis) for name in longest_first]
     pages = dict(zip(longest_first, by_several.each(functions, run, busy=1 if timeline else 0), strict=True))
     if timeline:

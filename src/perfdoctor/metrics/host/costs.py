@@ -8,7 +8,7 @@ counts, on all devices of the process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from perfdoctor.metrics.accounting.driving_threads import below_step
 from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
+from perfdoctor.model.columns import Whole
 from perfdoctor.model.host_rows import Nested, nested, nested_rows
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import Launches, launches
@@ -114,13 +115,12 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
         return None
     ranks = list(_ranks(run))
     parts = [(rank, rows_of(rank.places[0].rank)) for rank in ranks]
-    codes = [np.concatenate([_column(rows.rows, key) for _, rows in parts]) for key in keys] if parts else []
-    if not codes or not codes[0].size:
+    if not any(len(rows.rows) for _, rows in parts):
         return None
-    group, first = grouping.combined(*codes)
+    group, named = _groups([rows.rows for _, rows in parts], keys)
     edges = np.cumsum([0, *(len(rows.rows) for _, rows in parts)])
     measured = [
-        _measured(rank, rows, group[begin:end], first.size, signal)
+        _measured(rank, rows, group[begin:end], named[0].size, signal)
         for (rank, rows), begin, end in zip(parts, edges[:-1], edges[1:], strict=True)
     ]
     count = np.sum([each[0] for each in measured], axis=0)
@@ -132,7 +132,7 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
     values = [parts[0][1].rows.text(key).values for key in keys]
     return HostCosts(
         tuple(
-            tuple(texts[int(code[first[at]])] for texts, code in zip(values, codes, strict=True))
+            tuple(texts[int(code[at])] for texts, code in zip(values, named, strict=True))
             for at in used.tolist()
         ),
         count[used].astype(np.int64),
@@ -140,8 +140,11 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
     )
 
 
-def _column(rows: Frame, key: str) -> Ints:
-    return rows.text(key).codes.astype(np.int64)
+def _groups(frames: Sequence[Frame], keys: Sequence[str]) -> tuple[Ints, list[Whole]]:
+    """The group of each row of all frames, by the texts of these columns; and for each column the code of each group."""
+    codes = [np.concatenate([rows.text(key).codes for rows in frames]) for key in keys]
+    group, first = grouping.combined(*codes)
+    return group, [code[first] for code in codes]
 
 
 def _ranks(run: Run) -> Iterator[_Rank]:

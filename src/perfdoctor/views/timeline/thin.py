@@ -115,17 +115,24 @@ class _Pairs:
         Two that start in the same cell of 2^k differ in their last k bits alone: the least k of each pair is the length
         of the number in which their starts differ, or of the longer duration. So all t are answered at once.
         """
-        least = np.full(self.above_ns.size, _ANY_POWER, np.int8)
-        for begin, end in _blocks(least.size):
-            free = np.flatnonzero(self.above_ns[begin:end] < _NEVER) + begin
-            differing = self.start[free] ^ self.start[free + 1]
-            least[free] = np.frexp(np.maximum(differing, self.above_ns[free]).astype(float))[1]
-        joined = np.bincount(least, minlength=_ANY_POWER + 1)
-        before = np.append(np.int8(_ANY_POWER), least[:-1])[: least.size]
-        opens = least < before  # a group begins with a pair as long as the one before it is not merged
-        groups = np.bincount(least[opens], minlength=_ANY_POWER + 1)
-        groups -= np.bincount(before[opens], minlength=_ANY_POWER + 1)
+        joined, groups = np.zeros(_ANY_POWER + 1, np.int64), np.zeros(_ANY_POWER + 1, np.int64)
+        last = _ANY_POWER
+        for begin, end in _blocks(self.above_ns.size):
+            least = self._least_powers(begin, end)
+            before = np.append(last, least[:-1])
+            opens = least < before  # a group begins with a pair as long as the one before it is not merged
+            joined += np.bincount(least, minlength=joined.size)
+            groups += np.bincount(least[opens], minlength=groups.size)
+            groups -= np.bincount(before[opens], minlength=groups.size)
+            last = int(least[-1])
         return np.cumsum(joined), np.cumsum(groups)
+
+    def _least_powers(self, begin: int, end: int) -> Whole:
+        least = np.full(end - begin, _ANY_POWER, np.int32)
+        free = np.flatnonzero(self.above_ns[begin:end] < _NEVER)
+        differing = self.start[begin + free] ^ self.start[begin + free + 1]
+        least[free] = np.frexp(np.maximum(differing, self.above_ns[begin + free]).astype(float))[1]
+        return least
 
     def joined(self, cell_ns: int) -> Mask:
         """One bool a piece: is it merged with the one before?"""
