@@ -131,17 +131,14 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
     used = np.flatnonzero((count > 0) | (np.nan_to_num(per_step[3]) > 0))
     values = [parts[0][1].rows.text(key).values for key in keys]
     return HostCosts(
-        tuple(
-            tuple(texts[int(code[at])] for texts, code in zip(values, named, strict=True))
-            for at in used.tolist()
-        ),
+        tuple(tuple(texts[int(code[at])] for texts, code in zip(values, named, strict=True)) for at in used.tolist()),
         count[used].astype(np.int64),
         *(column[used] for column in per_step),
     )
 
 
 def _groups(frames: Sequence[Frame], keys: Sequence[str]) -> tuple[Ints, list[Whole]]:
-    """The group of each row of all frames, by the texts of these columns; and for each column the code of each group."""
+    """The group of each row of all frames, by the texts of these columns; and each column's code of each group."""
     codes = [np.concatenate([rows.text(key).codes for rows in frames]) for key in keys]
     group, first = grouping.combined(*codes)
     return group, [code[first] for code in codes]
