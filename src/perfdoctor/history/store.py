@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.history import location, schema
+from perfdoctor.system.sqlite_database import database
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -63,7 +63,7 @@ def open_to_read(file: Path, *, in_place: bool = True) -> Database:
         copy = sqlite3.connect(":memory:")
         db.conn.backup(copy)
         db.close()
-        return _migrated(_database(copy))
+        return _migrated(database(copy))
 
 
 def write(db: Database, work: Callable[[Database], Result]) -> Result:
@@ -116,7 +116,7 @@ def _opened(file: Path) -> Database:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        return _migrated(_database(connection))
+        return _migrated(database(connection))
     except BaseException:
         connection.close()
         raise
@@ -130,25 +130,12 @@ def _opened_to_read(file: Path, *, in_place: bool = True) -> Database:
         connection = sqlite3.connect(f"{address}?{options}", uri=True, timeout=_BUSY_S)
         try:
             _check_ours(connection, file)
-            return _database(connection)
+            return database(connection)
         except BaseException as error:
             connection.close()
             if not any(text in str(error) for text in _NO_ROOM_BESIDE) or "immutable" in options:
                 raise
     raise AssertionError
-
-
-def _database(connection: sqlite3.Connection) -> Database:
-    """sqlite-utils loads pandas where it is installed, which takes a second and is not needed."""
-    hidden = "pandas" not in sys.modules
-    if hidden:
-        sys.modules["pandas"] = None  # type: ignore[assignment]
-    try:
-        from sqlite_utils.db import Database  # noqa: PLC0415
-    finally:
-        if hidden:
-            del sys.modules["pandas"]
-    return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
 def _check_ours(connection: sqlite3.Connection, file: Path) -> None:

@@ -9,7 +9,6 @@ has numbers of texts, with `texts`.
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.export.tables.batches import Field, Texts, batches
 from perfdoctor.export.tables.contents import FORMAT, Contents, is_missing
 from perfdoctor.model.columns import Text
+from perfdoctor.system.sqlite_database import database
 from perfdoctor.vocabulary.tables import Table, tables, views
 
 if TYPE_CHECKING:
@@ -84,19 +84,11 @@ def create(file: Path) -> None:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Database]:
-    """The file to change its tables. sqlite-utils loads pandas where it is installed, which takes a second."""
-    hidden = "pandas" not in sys.modules
-    if hidden:
-        sys.modules["pandas"] = None  # type: ignore[assignment]
-    try:
-        from sqlite_utils.db import Database  # noqa: PLC0415
-    finally:
-        if hidden:
-            del sys.modules["pandas"]
+    """The file to change its tables."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
-        yield Database(connection, recursive_triggers=False, execute_plugins=False)
+        yield database(connection)
 
 
 def _referred_first() -> Iterator[Table]:
