@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from folders import FIXTURES
@@ -103,6 +104,15 @@ def test_it_is_printed_in_every_format_and_by_its_folder_alone(folder):
         assert run("run", *words).stdout == fresh.stdout
     assert [each.name for each in folder.iterdir()] == ["diagnosis.json"]
     assert run("run", "--quiet", "--fail-on", "unfused-optimizer").exit_code == 3
+
+
+def test_what_is_not_ours_is_not_written_over(folder):
+    Path("notes.json").write_text("mine", "utf-8")
+    done = run("run", "--json", "notes.json")
+    assert (done.exit_code, Path("notes.json").read_text("utf-8")) == (1, "mine")
+    assert run("run/diagnosis.json", "--json", "run/diagnosis.json").exit_code == 1
+    assert run("run/diagnosis.json", "--json", "again.json").exit_code == 0
+    assert Path("again.json").read_bytes() == Path("run/diagnosis.json").read_bytes()
 
 
 def test_what_needs_the_recording_says_so(folder):

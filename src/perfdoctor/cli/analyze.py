@@ -166,15 +166,24 @@ def analyze(
         "--gpu-hour-price": gpu_hour_price, "--cost": cost,
     }  # fmt: skip
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
+        here = [path for path in paths if isinstance(path, Path)]
+        if files.json:
+            report_files.check_json(files.json, here)
         if (kept := stored.diagnosis_of(paths, of_recordings)) is not None:
-            if files.json:
-                write_json(files.json, kept)
-            show(kept, output, show_all=show_all, quiet=quiet)
-            raise typer.Exit(CONDITION_MET if is_met(asked.conditions, kept) else 0)
+            _print_again(kept, asked, output, files, show_all=show_all, quiet=quiet)
+            return
         _analyze(
             paths, asked, output, files,
             cross_check=cross_check, save=save, outside=outside, show_all=show_all, quiet=quiet, verbose=verbose,
         )  # fmt: skip
+
+
+def _print_again(kept: Diagnosis, asked: Asked, output: Format, files: Files, *, show_all: bool, quiet: bool) -> None:
+    if files.json:
+        write_json(files.json, kept)
+    show(kept, output, show_all=show_all, quiet=quiet)
+    if is_met(asked.conditions, kept):
+        raise typer.Exit(CONDITION_MET)
 
 
 def _analyze(
@@ -182,8 +191,6 @@ def _analyze(
     cross_check: bool, save: bool, outside: outside_options.Outside, show_all: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     here = [path for path in paths if isinstance(path, Path)]
-    if files.json:
-        report_files.check_json(files.json, here)
     if cross_check:
         cross_checking.check(here)
     with TimelineAhead() as timeline:
