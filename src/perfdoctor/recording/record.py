@@ -142,7 +142,7 @@ class Session:
             yield None
             return
         try:
-            sampler = Sampler(py_spy)
+            sampler = Sampler(py_spy, with_source=self.window.source)
         except OSError as error:  # no space, no more processes: the training runs without it
             record.notes.append(f"stacks were not sampled: {error.strerror or error}")
             yield None
@@ -151,9 +151,7 @@ class Session:
             yield sampler
         finally:
             sampler.end()
-            record.notes += sampler.keep(
-                self.folder.path / "stacks", record.name, Path.cwd(), with_source=self.window.source
-            )
+            record.notes += sampler.keep(self.folder.path / "stacks", record.name, Path.cwd())
             record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
             sampler.close()
 

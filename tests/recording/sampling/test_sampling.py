@@ -79,7 +79,8 @@ def tool():
 
 def kept(tool: Sampler, folder: Path, *, with_source: bool = True, notes: int = 0) -> list[dict]:
     tool.end()
-    assert len(list(tool.keep(folder / "stacks", "torch", folder, with_source=with_source))) == notes
+    tool.with_source = with_source
+    assert len(list(tool.keep(folder / "stacks", "torch", folder))) == notes
     return [json.loads(gzip.decompress(file.read_bytes())) for file in sorted((folder / "stacks").iterdir())]
 
 
@@ -197,7 +198,7 @@ def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):
         os.close(target)
     assert started(tmp_path, tool).wait(60) == 0
     tool.end()
-    (note,) = tool.keep(tmp_path / "stacks", "torch", tmp_path, with_source=True)
+    (note,) = tool.keep(tmp_path / "stacks", "torch", tmp_path)
     assert "process 999999999" in note
     (document,) = kept(tool, tmp_path, notes=1)
     assert lines_of(document)["costly"] > 0
@@ -238,6 +239,7 @@ NOTEBOOK = """
 @pytest.mark.parametrize("numbers", ["_filename_map={name: 3}", "other=0", "_filename_map={name: 'x'}"])
 @pytest.mark.parametrize("with_source", [True, False])
 def test_cells_of_a_notebook_have_their_number_and_text(tool, tmp_path, numbers, with_source):
+    tool.with_source = with_source
     text = NOTEBOOK.format(agent=str(AGENT), settings=tool.settings, text=CELL, numbers=numbers)
     (tmp_path / "kernel.py").write_text(textwrap.dedent(text), "utf-8")
     program = subprocess.Popen([sys.executable, "kernel.py"], cwd=tmp_path)
@@ -245,6 +247,8 @@ def test_cells_of_a_notebook_have_their_number_and_text(tool, tmp_path, numbers,
     time.sleep(0.3)
     (tool.folder / "enough").touch()
     assert program.wait(60) == 0
+    written = [file.read_text("utf-8") for file in tool.folder.glob("cells-*.json")]
+    assert any("slow(" in each for each in written) == ("3}" in numbers and with_source)
     (document,) = kept(tool, tmp_path, with_source=with_source)
     is_known = "3}" in numbers
     assert any(frame.startswith("Cell In[3](2): ") for frame in document["frames"]) == is_known

@@ -31,7 +31,7 @@ LIMIT, SECONDS = 1_000, 60.0
 _HEAP_BYTES, _ANSWER_BYTES = 1 << 30, 64 << 20
 #: Of one text or blob, of the question, and of a LIKE pattern, whose cost may grow with its square.
 _TEXT_BYTES, _SQL_BYTES, _PATTERN_BYTES = 16 << 20, 100_000, 1_000
-#: So many instructions of SQLite take about a millisecond; then the time is looked at.
+#: So many instructions of SQLite take about a millisecond; then the time that is left is checked.
 _INSTRUCTIONS = 20_000
 
 #: What a question may do: read, compute, recurse. All other actions are refused.

@@ -16,17 +16,20 @@ from perfdoctor.recording.sampling.sampler import ENOUGH
 from perfdoctor.recording.tools.py_spy import PySpy, explain
 from perfdoctor.system.processors import own_cores
 
-#: What all samples of a machine may take of its cores that are ours: then no training is slower by more, even if it
-#: keeps all of them busy.
+#: What all samples of a machine may take of its cores that are ours. A training that leaves a core free is not slower
+#: by more. One that keeps all busy waits for the thread that was held up: 3 to 5 % on two cores (docs/recording.md).
 BUDGET_SHARE = 0.02
 _ENDING_S = 15.0
 
 
 class Sampler:
-    """Used as a context: the sampler waits for requests in it. What it wrote is there until `close`."""
+    """Used as a context: the sampler waits for requests in it. What it wrote is there until `close`.
 
-    def __init__(self, tool: PySpy) -> None:
-        self.tool = tool
+    `with_source`: the text of the lines is kept, too. Without it a notebook's code is not written anywhere.
+    """
+
+    def __init__(self, tool: PySpy, *, with_source: bool = True) -> None:
+        self.tool, self.with_source = tool, with_source
         # Not in the run folder: py-spy's files are larger than what is kept, and the FIFO is nobody else's.
         self.folder = Path(tempfile.mkdtemp(prefix="perfdoctor-sampling-"))
         self.requests = self.folder / "requests"
@@ -47,7 +50,10 @@ class Sampler:
     @property
     def settings(self) -> dict[str, object]:
         """For the agent, see agent/perfdoctor_agent/sampling.py."""
-        return {"sampler": self.process.pid, "requests": str(self.requests), "ready": str(self.folder)}
+        return {
+            "sampler": self.process.pid, "requests": str(self.requests), "ready": str(self.folder),
+            "source": self.with_source,
+        }  # fmt: skip
 
     def end(self) -> None:
         """Behind the program: what is still sampled ends. May be called again."""
@@ -65,13 +71,13 @@ class Sampler:
             self.process.kill()
             self.process.wait()
 
-    def keep(self, target: Path, pass_name: str, project: Path, *, with_source: bool) -> Iterator[str]:
+    def keep(self, target: Path, pass_name: str, project: Path) -> Iterator[str]:
         """Store what was sampled in the run folder. Yields notes on what was not."""
         tool = f"py-spy {self.tool.version}"
         for each in stacks.sampled(self.folder):
             name = f"{pass_name}-{each.pid}" if each.pid == each.of else f"{pass_name}-{each.of}-worker-{each.pid}"
             try:
-                content = stacks.document(each, tool, project, with_source=with_source)
+                content = stacks.document(each, tool, project, with_source=self.with_source)
                 if content is not None:
                     stacks.write(target, name, content)
             except (OSError, ValueError) as error:

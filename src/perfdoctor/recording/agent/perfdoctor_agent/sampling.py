@@ -23,7 +23,9 @@ _MOST_TEXT = 1_000_000
 
 
 class Sampling:
-    """`settings`: {"sampler": its pid, "requests": the FIFO, "ready": a folder}; None where nothing is sampled."""
+    """`settings`: {"sampler": its pid, "requests": the FIFO, "ready": a folder, "source": is the text of lines kept};
+    None where nothing is sampled.
+    """
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -75,7 +77,7 @@ class Sampling:
     def _write_cells(self) -> None:
         """The code of a notebook's cells is in no file: its names, numbers and lines, beside what is sampled."""
         try:
-            cells = _cells()
+            cells = _cells(bool(self.settings["source"]))
             if cells:
                 with open(os.path.join(self.settings["ready"], f"cells-{os.getpid()}.json"), "x") as file:
                     json.dump(cells, file)
@@ -89,7 +91,7 @@ class Sampling:
             time.sleep(_POLL_S)
 
 
-def _cells() -> dict[str, Any]:
+def _cells(with_text: bool) -> dict[str, Any]:
     """By the name of its code, {"number": n, "text": …} of each cell that IPython has run."""
     ipython, linecache = sys.modules.get("IPython"), sys.modules.get("linecache")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -97,7 +99,7 @@ def _cells() -> dict[str, Any]:
         return {}
     numbers = shell.compile._filename_map
     cells = {
-        name: {"number": int(number), "text": "".join(linecache.cache[name][2])}
+        name: {"number": int(number), "text": "".join(linecache.cache[name][2]) if with_text else ""}
         for name, number in list(numbers.items())
         if name in linecache.cache
     }
