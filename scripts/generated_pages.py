@@ -5,7 +5,6 @@ A hook of MkDocs: the pages exist only while the site is built, so none of them 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import sys
@@ -204,7 +203,7 @@ def _rule_api() -> str:
     parts.append(f"As in `perfdoctor` itself: {links}.\n")
     for name in sorted(set(rule_api.__all__) - set(api.__all__)):
         found = getattr(rule_api, name)
-        if (is_class(found) and dataclasses.is_dataclass(found)) or name in rule_api.MEMBERS:
+        if (is_class(found) and hasattr(found, "__struct_fields__")) or name in rule_api.MEMBERS:
             parts += [f"## {name}\n", *_api_class(found)]
         elif inspect.isfunction(found):
             parts += [f"## {name}\n", *_api_function(name, found)]

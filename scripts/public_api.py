@@ -5,7 +5,6 @@ Printed one line a name: `python scripts/public_api.py > tests/public_api.txt` a
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import types
 from collections.abc import Iterator
@@ -88,7 +87,7 @@ class _Plain:
 
 def members(cls: type) -> Iterator[Member]:
     """The public ones: as `MEMBERS` lists them, else fields, properties and methods without an underscore."""
-    fields = {each.name: str(each.type) for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    fields = _fields(cls)
     listed = api.MEMBERS.get(cls.__name__) or rule_api.MEMBERS.get(cls.__name__)
     found = listed or [*fields, *(name for name in vars(cls) if not name.startswith("_") and name not in fields)]
     for name in found:
@@ -99,6 +98,14 @@ def members(cls: type) -> Iterator[Member]:
             yield Member(name, f": {declared}")
         else:
             yield _of_code(name, inspect.getattr_static(cls, name))
+
+
+def _fields(cls: type) -> dict[str, str]:
+    """Return the type of each field of a Struct, as it is written; {} for any other class."""
+    written = {
+        name: kind for each in reversed(cls.__mro__) for name, kind in vars(each).get("__annotations__", {}).items()
+    }
+    return {name: str(written[name]) for name in getattr(cls, "__struct_fields__", ())}
 
 
 #: Types of attributes that a class only assigns.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from builders import frame
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Device, Frame, Timeline
 

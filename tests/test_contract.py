@@ -13,11 +13,11 @@ import string
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 from folders import ROOT
 from formulas import is_of_each, names_in
@@ -222,7 +222,7 @@ THRESHOLDS = {
     for rule_id, document in DOCUMENTS.items()
     for name, entry in document.get("thresholds", {}).items()
     if not isinstance(entry, str)
-} | {name: (name, asdict(entry)) for name, entry in shared_thresholds().items()}
+} | {name: (name, msgspec.structs.asdict(entry)) for name, entry in shared_thresholds().items()}
 
 
 def planted() -> set[str]:

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import FIXTURES
+from msgspec.structs import replace
 from own_rule_files import write
 from recorded import recording
 from report.samples import SAMPLES

@@ -7,13 +7,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from comparison import scaled
 from folders import FIXTURES, ROOT
 from history.histories import STEP_NS, facts, history
+from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.scaling.series import scaling

@@ -7,10 +7,10 @@ import io
 import json
 import math
 import random
-from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec.structs import replace
 from report.samples import COMMUNICATION, POISON
 
 from perfdoctor.records.views import Table, TableColumn, Views

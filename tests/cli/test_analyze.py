@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import types
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from report.samples import HEALTHY, INPUT_BOUND, POISONED
 from typer.testing import CliRunner
 

@@ -7,9 +7,9 @@ import io
 import json
 import re
 import textwrap
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 from tables import of_each

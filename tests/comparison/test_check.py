@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import draw_steps
 from comparison import simulated
 from comparison.test_compare import snapshot, waiting
+from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.check import LIMIT, MOST_RUNS, BaselineRun, check, runs_needed

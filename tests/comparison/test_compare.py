@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_builders import on_cores
+from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.matching import changes, pairs, whole_numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from comparison import scaled
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.comparison.records import StepSample
 from perfdoctor.comparison.scaling.fits import error_at, line, through_origin

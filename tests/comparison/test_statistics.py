@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparison.simulated import pair
+from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.records import StepSample

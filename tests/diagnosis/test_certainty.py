@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.metrics.accounting.prepare import prepare

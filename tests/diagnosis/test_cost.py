@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from folders import FIXTURES
+from msgspec.structs import replace
 from report.samples import ASKED, HEALTHY, INPUT_BOUND, LARGER, NO_STEPS, NOTHING
 from typer.testing import CliRunner
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw_steps
 from formulas import missed, value_of
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.derivations import derivation
 from perfdoctor.diagnosis.records import Found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import pytest
 from builders import ELEMENTWISE, SGEMM, draw, draw_steps, findings, timeline
@@ -11,6 +10,7 @@ from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_builders import H100, matmuls, measurement, with_rates
+from msgspec.structs import replace
 from recorded import of_recordings, recording
 
 import perfdoctor.detectors.copies.exposed_copies

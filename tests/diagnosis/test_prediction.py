@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from builders import draw, findings
 from graphs import EVERYTHING, MS, faulty
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted

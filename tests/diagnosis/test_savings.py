@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from builders import draw
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis import savings
 from perfdoctor.diagnosis.calibration import Spread

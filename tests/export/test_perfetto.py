@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import perfetto_file
 import pytest
 from builders import draw, timeline
 from labels import recordings
+from msgspec.structs import replace
 from recorded import of_recordings, recording
 from report.samples import POISON
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 from builders import draw
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.cache import once_per_place, once_per_run

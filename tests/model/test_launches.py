@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import draw, only_place, timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.intervals import Intervals

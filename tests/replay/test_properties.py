@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from builders import draw
 from graphs import HOST, NOTHING, WAIT_END, WORK, random_graphs
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.intervals import Intervals

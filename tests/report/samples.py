@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.hardware.prices import Price
 from perfdoctor.records.cost import Cost, FindingCost

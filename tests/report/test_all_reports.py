@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
 from rich.console import Console
 from tables import of_each

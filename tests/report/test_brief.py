@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from report.samples import COMMUNICATION, INPUT_BOUND, POISON, POISONED, SAMPLES, advice
 from tables import of_each
 

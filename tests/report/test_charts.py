@@ -6,11 +6,11 @@ import math
 import re
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from report.samples import POISON
 from tables import of_each
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -15,6 +14,7 @@ import junitparser
 import pytest
 from builders import draw_steps
 from folders import ROOT
+from msgspec.structs import replace
 from rich.console import Console
 
 from perfdoctor.comparison.check import LIMIT, BaselineRun, check

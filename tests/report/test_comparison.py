@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import draw_steps
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from perfdoctor.comparison.compare import compare

@@ -8,10 +8,10 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
 
 from perfdoctor.records.views import Table, TableColumn, Views

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from report.samples import INPUT_BOUND, LARGER, NO_STEPS, NOTHING, POISONED, SAMPLES
 
 from perfdoctor import __version__

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 from report.samples import ASKED, COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, SAMPLES
 from rich.cells import cell_len
 from rich.console import Console

@@ -11,10 +11,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection, steps_named
 from perfdoctor.model.timeline import Timeline, UserValues
+from perfdoctor.patterns import regex
 from perfdoctor.system.local_paths import is_plain
 from perfdoctor.system.progress import silent
 
@@ -42,8 +44,7 @@ _PATHS = "Give a run folder, a folder of traces, or files, by their paths."
 _PATTERN = regex(r"[*?\[]")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is diagnosed by which rules, of all that are `known`, and what is asked of it."""
 
     rules: Sequence[Rule]

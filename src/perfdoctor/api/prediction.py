@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from perfdoctor.records import predictions
 
 
-class Prediction(predictions.Prediction):
+class Prediction(predictions.Prediction, frozen=True):
     __doc__ = predictions.Prediction.__doc__
 
     @classmethod
     def of(cls, found: predictions.Prediction) -> Prediction:
         """The same, as other programs see it."""
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+        return cls(**{name: getattr(found, name) for name in found.__struct_fields__})
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the step after each fix, and the range of the last. It loads nothing."""

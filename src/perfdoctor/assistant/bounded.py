@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.report.json_report import plain
 from perfdoctor.report.words.foreign_text import clean_block, clean_name, shorten
 
@@ -23,8 +23,7 @@ MOST_BYTES = 48_000
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """`text`: a few lines. `data`: the same and more, in fields."""
 
     text: str

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from perfdoctor.api.arguments import selection
 from perfdoctor.assistant.root import Root
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
@@ -36,8 +37,7 @@ MOST_KEPT, MOST_ROWS_KEPT = 8, 20_000_000
 _Seen = tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True)
-class _Key:
+class _Key(Struct, frozen=True):
     """`seen`: of the recording's files and of those that say how it is judged."""
 
     path: str
@@ -45,8 +45,7 @@ class _Key:
     part: Selection
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(Struct, frozen=True):
     """The rules beside ours, which are code: named when the server was started, and never by a call."""
 
     rules: tuple[str, ...] = ()

@@ -7,8 +7,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass
 from perfdoctor.system.run_folder import RunFolder
 
 #: A folder of more entries is no recording: to look through it takes too long.
@@ -16,8 +17,7 @@ MOST_ENTRIES = 200_000
 _BELOW = "Name a file or a folder below the server's root, relative to it; recordings lists what is there."
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(Struct, frozen=True):
     """`folder`: resolved. `remote`: beginnings of addresses that may be read as well, each ending with a slash."""
 
     folder: Path

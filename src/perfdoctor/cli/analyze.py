@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli import (
     cross_check as cross_checking,
@@ -26,7 +27,6 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
 from perfdoctor.cli.timeline_ahead import TimelineAhead
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,8 +79,7 @@ CrossCheck = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command.
 
     `cluster`: which Dask cluster reads the files.
@@ -103,8 +102,7 @@ class Asked:
         return {**load_rules(), **{rule.id: rule for rule in self.rules}}
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Struct, frozen=True):
     """What is written where. `html`: None is a place that depends on what is read."""
 
     json: Path | None

@@ -152,7 +152,7 @@ def _outputs(given: Format | None, named: Mapping[Format, Path | None]) -> tuple
 
 
 def _checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from perfdoctor.comparison import check as checking
     from perfdoctor.history import comparable

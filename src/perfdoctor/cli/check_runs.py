@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from perfdoctor.cli.analyze import Asked, diagnosed
 from perfdoctor.cli.compare import timeline_of
 from perfdoctor.cli.compare_inputs import Given
 from perfdoctor.cli.history import history_of
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from perfdoctor.history.runs import StoredRun
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """Runs of one side: what is compared of each, and by what it is known to be of the same series."""
 
     snapshots: list[Snapshot]

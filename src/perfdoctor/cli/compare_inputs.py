@@ -6,8 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from perfdoctor.cli import scale_options
-from perfdoctor.late import dataclass
 from perfdoctor.report.json_document import document
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """One run, as it was named, without passwords. `paths`: its files or its folder."""
 
     name: str

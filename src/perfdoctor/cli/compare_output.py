@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import Format, print_page_path
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """What was asked for. `html`: None is the default page here."""
 
     output: Format

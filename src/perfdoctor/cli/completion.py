@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: The environment variable with which the shell requests completions.
 VARIABLE = "_PERFDOCTOR_COMPLETE"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine
@@ -24,8 +24,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """One thing that was checked. `do` is empty where nothing is missing."""
 
     name: str

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli import report_files
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,7 @@ def is_exported(path: Path) -> bool:
     return head.startswith(_SQLITE) and int.from_bytes(head[_APPLICATION_ID], "big") == APPLICATION_ID
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """What to write: paths, or None. `only`: these tables, () for all."""
 
     sqlite: Path | None

@@ -9,7 +9,7 @@ import typer
 
 from perfdoctor.cli import completion
 from perfdoctor.errors import UsageError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

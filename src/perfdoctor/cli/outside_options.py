@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli import completion
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,24 +43,21 @@ TRACKERS = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboard"}
 _PRICE = regex(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([A-Za-z]{3}|[€$£¥₹])?")
 
 
-@dataclass(frozen=True)
-class Tracker:
+class Tracker(Struct, frozen=True):
     """`folder`: where the files of TensorBoard go; None for where they usually go."""
 
     name: str
     folder: Path | None = None
 
 
-@dataclass(frozen=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """What goes to other tools."""
 
     metrics: Path | None = None
     trackers: tuple[Tracker, ...] = ()
 
 
-@dataclass(frozen=True)
-class Pricing:
+class Pricing(Struct, frozen=True):
     """Costs are shown. `price`: the user's own; None for the list price of the GPU."""
 
     price: Price | None = None

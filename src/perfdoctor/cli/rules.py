@@ -159,9 +159,9 @@ def _print_json(rules: Sequence[Rule]) -> None:
 
 def _as_json(rule: Rule) -> dict[str, Any]:
     """All fields; of a rule that is not ours also where it lies, and why it cannot be used if so."""
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
-    document = asdict(rule)
+    document = to_builtins(rule)
     del document["origin"], document["broken"]
     if rule.origin:
         document["origin"] = rule.origin.name

@@ -8,11 +8,12 @@ import select
 import signal
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from perfdoctor.cli import (
     analyze,
@@ -27,7 +28,6 @@ from perfdoctor.cli.analyze import Format
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.timeline_ahead import TimelineAhead
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,8 +119,7 @@ def run(
     _leave(ended)
 
 
-@dataclass(frozen=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     """What is written and printed of the diagnosis, and where."""
 
     format: Format | None
@@ -183,7 +182,7 @@ def _folder(where: Path, command: Sequence[str], environment: dict[str, str], pl
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
         started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),
-        checkout=asdict(commit) if commit else {},
+        checkout=to_builtins(commit) if commit else {},
     )  # fmt: skip
     return RunFolder.create(where, manifest)
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import diagnosed
 from perfdoctor.diagnosis.questions import RATES
 from perfdoctor.errors import UsageError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +45,14 @@ Network = Annotated[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """A recording of the series. `ranks`: as the user says; 0 where they do not."""
 
     path: str
     ranks: int = 0
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     given: Sequence[Stated]
     kind: Kind = ""
     network: float = 0.0

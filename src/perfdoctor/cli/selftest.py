@@ -9,16 +9,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct, field
 
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ def _machine(python: str) -> tuple[Machine, dict[str, str]]:
     return machine, environment
 
 
-@dataclass
-class _Shown:
+class _Shown(Struct):
     """The checks that have ended: printed and written one by one, since the self-test may be killed."""
 
     machine: Machine

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.compare import are_unrecorded, compare, samples, usual_spread
 from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, Verdict
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 Decision = Literal["regression", "improvement", "no change", "too noisy"]
 _DECISIONS: Mapping[Verdict, Decision] = {
@@ -31,8 +31,7 @@ _POWER = 0.8
 MOST_RUNS = 100
 
 
-@dataclass(frozen=True)
-class BaselineRun:
+class BaselineRun(Struct, frozen=True):
     """`name`: its id in the history, or its path. `by_recording`: was its recording read, or is only known what the
     history stored? Texts are "" where they are not known.
     """
@@ -44,8 +43,7 @@ class BaselineRun:
     dirty: bool = False
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """`limit`: the change that fails, as a share. `runs_needed`: on each side, to see a change of so much or none;
     None where it is decided, or no number of runs would do. `sources`: file and line in the checkout of own lines, by
     their text, and of the program, by "".

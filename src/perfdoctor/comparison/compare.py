@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.comparison.common_work import in_common
 from perfdoctor.comparison.contributions import contributions

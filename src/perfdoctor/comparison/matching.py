@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.comparison.records import Changed, Fate, Work
-from perfdoctor.late import dataclass
 from perfdoctor.vocabulary.names import loaders
 from perfdoctor.vocabulary.names.base_names import base_name
 
@@ -29,8 +29,7 @@ _NO_SHAPES = ("module", "range", "family", "optimizer")
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """Work that both sides, or one, have; `by`: what they have in common."""
 
     by: str

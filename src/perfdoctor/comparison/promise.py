@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from perfdoctor.comparison.contributions import COMPUTE, part_of
 from perfdoctor.comparison.matching import SAME_SHARE
 from perfdoctor.comparison.records import (
@@ -17,7 +19,6 @@ from perfdoctor.comparison.records import (
     Snapshot,
     StepChange,
 )
-from perfdoctor.late import dataclass
 
 #: A finding whose part of the step shrank by half was worked on, even if some of it is left; and a reason explains half
 #: of what a prediction missed by.
@@ -102,8 +103,7 @@ def promises(
     return (whole, *(each for saving in worked_on for each in _alone(saving, worked_on, seen)))
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What AFTER shows. `differing`: the settings that matter and differ. `steps_after`: so many of AFTER's steps do
     the work of one of BEFORE.
     """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.model.columns import Floats
 
 Verdict = Literal["slower", "faster", "no change", "too noisy"]
@@ -24,8 +24,7 @@ Kept = Literal["kept", "more", "less", "unknown"]
 LEAST_IN_COMMON = 0.5
 
 
-@dataclass(frozen=True)
-class StepSample:
+class StepSample(Struct, frozen=True):
     """The steps of one run in ns, in order. `scale`: the unrecorded step over the recorded one; 1.0 if unknown.
 
     `contended`: the share of the steps in which other programs had the cores that the thread that trains waited for.
@@ -36,8 +35,7 @@ class StepSample:
     contended: float = 0.0
 
 
-@dataclass(frozen=True)
-class StepSide:
+class StepSide(Struct, frozen=True):
     """What is known of the step of one side. `spread`: the standard deviation of the mean step from run to run, as a
     share of it. `blocks`: how many consecutive steps are drawn together, a number a run.
     """
@@ -51,8 +49,7 @@ class StepSide:
     spread_from: SpreadFrom
 
 
-@dataclass(frozen=True)
-class StepChange:
+class StepChange(Struct, frozen=True):
     """How the mean step changed. `change`, `low`, `high`: AFTER over BEFORE, less 1, with its 95 % interval.
 
     `low` and `high` are None where a side has a single step. `median_low`, `median_high`: the same of the median step.
@@ -85,8 +82,7 @@ class StepChange:
         return self.median_low > 0 or self.median_high < 0
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """Time of a step that one kind of work takes alone, in ns; what overlaps counts once, so that all sums to the step.
 
     `part`: of the step. `kernel`: the name on the device, or of the line, range or call that the device waited for;
@@ -116,8 +112,7 @@ class Work:
         return (self.part, self.group, self.kernel, self.op, self.shapes, self.phase, self.module, self.inside)
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The most that one device held, in bytes; -1 if unknown."""
 
     rank: int
@@ -126,8 +121,7 @@ class Memory:
     reserved_bytes: int
 
 
-@dataclass(frozen=True)
-class Saving:
+class Saving(Struct, frozen=True):
     """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about.
 
     `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none. `origin`: the folder or
@@ -144,8 +138,7 @@ class Saving:
     origin: str = ""
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """One run, reduced to what is compared. `parts` sum to `step_ns`, as `work` does; both are of a mean step.
 
     `settings`: what it ran with, by the names of `settings.SETTINGS`. `basis`: what a step is called; "" if none was
@@ -177,8 +170,7 @@ class Snapshot:
     by_kernel: bool = True
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """Something beside the code that differs. `matters`: steps that differ in it are no longer the same work."""
 
     name: str
@@ -187,8 +179,7 @@ class Setting:
     matters: bool = False
 
 
-@dataclass(frozen=True)
-class Contribution:
+class Contribution(Struct, frozen=True):
     """What one cause brings to the difference of the mean step, in whole ns. `rules` speak of it."""
 
     key: str
@@ -200,8 +191,7 @@ class Contribution:
     rules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """The same of one kind of work. `matched_by`: what both sides have in common. `was`, `now`: names on the device,
     where they differ. `label`: what it is called.
     """
@@ -220,8 +210,7 @@ class Changed:
     fate: Fate
 
 
-@dataclass(frozen=True)
-class FindingChange:
+class FindingChange(Struct, frozen=True):
     """`line`: the first own line that the evidence names, of AFTER where it is there; "" if none."""
 
     rule: str
@@ -233,8 +222,7 @@ class FindingChange:
     origin: str = ""
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """What was predicted for BEFORE, next to what AFTER shows, in ns a step. `rules`: the findings fixed.
 
     `shown_ns`: by how much the step, or the part that the finding is about, got shorter; `same_items`: of as many items
@@ -253,8 +241,7 @@ class Promise:
     same_items: bool = False
 
 
-@dataclass(frozen=True)
-class LineChange:
+class LineChange(Struct, frozen=True):
     """An own function: the work that it launches itself, in ns a step."""
 
     name: str
@@ -262,16 +249,14 @@ class LineChange:
     after_ns: float
 
 
-@dataclass(frozen=True)
-class MemoryChange:
+class MemoryChange(Struct, frozen=True):
     rank: int
     device: int
     before_bytes: int
     after_bytes: int
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`causes` sum to `difference_ns` exactly, and so do `work` and `work_rest_ns`: both are the difference of the mean
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
     `item`: where batches are known and differ, the same as `step` of the time that one item takes. `common_share`: of

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, Work
 from perfdoctor.comparison.settings import batch_words, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.metrics.host.costs import line_costs
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
+from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Rows
 from perfdoctor.vocabulary.names.python_code import is_user_function

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.comparison.records import SpreadFrom, StepChange, StepSample, StepSide, Verdict
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 
 CONFIDENCE = 0.95
@@ -195,8 +195,7 @@ def _deviations(steps: Floats, length: int, typical: Callable[..., Floats], rng:
 # --- together --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Drawn:
+class _Drawn(Struct, frozen=True):
     """The drawn means of a side over its mean, and how many degrees of freedom their spread has."""
 
     shares: Floats

@@ -7,12 +7,12 @@ that the times of all work sum to the step exactly, and the difference of two st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.comparison.records import Work
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.metrics.host.own_code import own_functions
@@ -36,8 +36,7 @@ _HOST_MEMORY = ("pageable", "pinned", "managed")
 _HOST_SIGNALS = ("ranges", "ops", "calls")
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """Rows of one place: what they are called and what of a part is theirs. Arrays have one element a row."""
 
     part: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
@@ -15,8 +16,7 @@ from perfdoctor.records.findings import Value
 MOST_OF_IT = 0.5
 
 
-@dataclass(frozen=True)
-class Affected:
+class Affected(Struct, frozen=True):
     """Time of a step, on the mean of all places, and its share of the step. `worst`: where that share is largest."""
 
     run: Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfdoctor.detectors.affected import Affected, affected
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.model.intervals import Intervals
@@ -13,8 +12,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 
 
-@dataclass(frozen=True)
-class TimeOfOps(Affected):
+class TimeOfOps(Affected, frozen=True):
     """The time that these ops take, with their Python. `of_rank`: the ops of each rank."""
 
     of_rank: Mapping[int, HostOps]

@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place
@@ -18,8 +17,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Evidence, Measure, Rows, Value
 
 
-@dataclass(frozen=True)
-class Idle(Affected):
+class Idle(Affected, frozen=True, dict=True):
     """Idle of one cause. `pieces`: when the place that loses most was idle for it."""
 
     pieces: Intervals

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfdoctor.detectors.of_idle import Idle, of_idle
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, idle_behind, inside, spans_of
 from perfdoctor.model.cache import once_per_place
@@ -17,8 +16,7 @@ from perfdoctor.model.timeline import Mask
 Loops = Callable[[Place], list[TensorLoop]]
 
 
-@dataclass(frozen=True)
-class IdleInLoops(Idle):
+class IdleInLoops(Idle, frozen=True):
     """Idle because the host was going through these loops. `loops`: those of each place."""
 
     loops: Loops

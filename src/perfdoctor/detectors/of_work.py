@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
 from perfdoctor.metrics.finding_rows import work_of
@@ -29,8 +28,7 @@ from perfdoctor.records.savings import Saving
 RowsOf = Callable[[Place], Mask]
 
 
-@dataclass(frozen=True)
-class Work(Affected):
+class Work(Affected, frozen=True):
     """Chosen work and its time in a step. `rows`: one bool a row of the place's kernels, copies or collectives."""
 
     rows: RowsOf

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Confidence

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.savings import Saving
 
 #: Of a likely saving, what is certain where nothing is known of it but that it is less: half, by convention.
 CERTAIN_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """Shares of the affected time that a fix takes away: 0 ≤ low ≤ likely ≤ high ≤ 1."""
 
     low: float

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.savings import Saving
 from perfdoctor.system.toml_tables import shipped_table
 
@@ -18,8 +19,7 @@ from perfdoctor.system.toml_tables import shipped_table
 OTHERS = "others"
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """Measured over likely saving: a tenth of the pairs are below `low`, and a tenth above `high`.
 
     `pairs`: the measured ones that it rests on; `planted`: the planted faults.

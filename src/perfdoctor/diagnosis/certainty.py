@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
@@ -27,8 +28,7 @@ _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
 _STEPLESS = frozenset(name for name, signal in SIGNALS.items() if not signal.has_time)
 
 
-@dataclass(frozen=True)
-class Certainty:
+class Certainty(Struct, frozen=True):
     """`because` is a whole sentence without the level: what was measured, on how much, and what speaks against it."""
 
     level: Confidence

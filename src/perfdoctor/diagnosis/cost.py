@@ -6,7 +6,7 @@ work. Then a step that is shorter by a share saves that share of the month's pri
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.hardware.prices import Price, listed_price

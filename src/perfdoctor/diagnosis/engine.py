@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction

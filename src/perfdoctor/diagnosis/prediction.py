@@ -6,14 +6,15 @@ Savings of several fixes are never added up: they hide each other, or uncover ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
 from perfdoctor.diagnosis.real_prediction import in_real_time
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
@@ -33,8 +34,7 @@ PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
 _NO_BF16 = "fp32-before-ampere"
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A fix that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
 
     `share`: how far its action goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a

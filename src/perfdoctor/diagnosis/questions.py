@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from perfdoctor.errors import UsageError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

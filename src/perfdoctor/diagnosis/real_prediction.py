@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perfdoctor.diagnosis.savings import PredictedSaving
-from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.rulebook import Rule
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What one rule found, and by how much its fix shortens the step."""
 
     rule: Rule
@@ -19,8 +19,7 @@ class Found:
     saving: PredictedSaving
 
 
-@dataclass(frozen=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """`found`: in the order of the rules. A finding names rows of the run's places; the diagnosis holds no rows."""
 
     run: Run

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.calibration import Spread, spread_of
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
@@ -39,8 +40,7 @@ from perfdoctor.vocabulary.rulebook import Rule
 NOISE_SHARE = 0.001
 
 
-@dataclass(frozen=True)
-class PredictedSaving:
+class PredictedSaving(Struct, frozen=True):
     """Ns per step. `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
 
     `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.

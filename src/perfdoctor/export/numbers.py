@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from perfdoctor.history.metrics import step_ns
-from perfdoctor.late import dataclass
 from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
@@ -24,8 +25,7 @@ PREFIX = "perfdoctor_"
 _NS = 1e-9
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`."""
 
     name: str
@@ -34,8 +34,7 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Struct, frozen=True):
     """The value of a metric, by the values of its labels."""
 
     metric: Metric

@@ -7,16 +7,15 @@ stream, ranges started and ended out of order) go to further lanes.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Ints, Mask
 
 #: Order at one moment: first ends, then begins, then slices without duration, which do both.
 _ENDS, _BEGINS, _BOTH = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(Struct, frozen=True):
     """Rows of one track in any order, as arrays of equal length; times in ns.
 
     `level`: of rows with the same times, the lower is outside. `name` and `category` are ids of interned names, `args`
@@ -53,8 +52,7 @@ class Slices:
         return self.take(np.lexsort((self.level, -self.end_ns, self.start_ns)))
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Struct, frozen=True):
     """Begins and ends of slices in the order of the file. `row`: which slice."""
 
     at_ns: Ints

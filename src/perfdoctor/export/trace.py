@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from perfdoctor.export import packets
 from perfdoctor.export.slices import Events, Slices, events, lanes
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+from perfdoctor.patterns import regex
 
 PACKET = 1
 # TracePacket

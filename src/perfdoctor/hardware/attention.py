@@ -16,8 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from perfdoctor.hardware.peaks import Peaks
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import shipped_table
 
 #: Rows of queries, and of keys, that a block takes at once at the least (FlashAttention-2, section 3.3: 64 or 128).
@@ -27,8 +29,7 @@ _BACKWARD = 2.5
 _INSTEAD = {"low": ("low", "likely"), "likely": ("likely",), "high": ("high", "likely")}
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """One attention: `batch` counts heads as well, `size` is that of a head. `bits` of its numbers: 16 or 32."""
 
     batch: int
@@ -56,8 +57,7 @@ class Attention:
         return forward * (_BACKWARD if self.backward else 1.0)
 
 
-@dataclass(frozen=True)
-class FusedKernel:
+class FusedKernel(Struct, frozen=True):
     """A published figure. `rates` in FLOP/s by (head size, causal, backward), by ascending `lengths`."""
 
     name: str

@@ -7,12 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import shipped_table
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     """One GPU's links to the others of its machine, one way, in bytes/s.
 
     `peak_bytes_per_second`: all links together; `pair_bytes_per_second`: what the sparsest published board has between

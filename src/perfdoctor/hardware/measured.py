@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
-from perfdoctor.late import dataclass
 
 FORMAT = 1
 #: A document is a few kB; a file beyond this is none.
@@ -121,8 +121,7 @@ class MeasuredRates(msgspec.Struct, frozen=True):
         return self.one(f"{direction}_pinned") / pageable if pageable else 0.0
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """A measured rate beside the data sheet's, in FLOP/s or bytes/s; 0 where the data sheet is not known."""
 
     name: str

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from perfdoctor.errors import UsageError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import shipped_table
 
 #: What a matrix product can read, by the names that reports use. A name of two is the same type in units of its own.
@@ -32,8 +34,7 @@ _LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
 _MOST_NAMES = 8
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(Struct, frozen=True):
     """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or the rate is unknown; bytes/s.
 
     `source`: the vendor's document. `sm_count`: 0 where it is not known.
@@ -76,8 +77,7 @@ class Peaks:
         )
 
 
-@dataclass(frozen=True)
-class _Board:
+class _Board(Struct, frozen=True):
     pattern: re.Pattern[str]
     sm_count: int
     memory_gib: float

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system.toml_tables import shipped_table
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Struct, frozen=True):
     """Of one GPU, in `currency` an hour ("": the user named none).
 
     `gpu`, `source` and `date`: of which board, whose list price it is, and the day on which it was read; "" for the

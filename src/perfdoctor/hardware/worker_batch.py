@@ -7,12 +7,12 @@ reductions.py; torch/utils/data/_utils/worker.py). So both sides pay a time a ba
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perfdoctor.hardware.measured import MeasuredRates, Measurement
-from perfdoctor.late import dataclass
 
 
-@dataclass(frozen=True)
-class BatchCost:
+class BatchCost(Struct, frozen=True):
     """Ns of one side of the way: `batch_ns + tensor_ns * tensors + byte_ns * bytes`."""
 
     batch_ns: float
@@ -24,8 +24,7 @@ class BatchCost:
         return self.batch_ns + self.tensor_ns * tensors + self.byte_ns * size
 
 
-@dataclass(frozen=True)
-class WorkerBatch:
+class WorkerBatch(Struct, frozen=True):
     """`receive`: time of the training process; `send`: processor time of the worker. Was it measured on the machine?
 
     `pinned_ns`: what is left of receiving where a thread of the training process does it, and copies the batch into

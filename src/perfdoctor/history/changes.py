@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 
 #: Runs on each side of a change: of fewer nobody knows whether they are slow or were disturbed.
 LEAST_RUNS = 3
@@ -27,8 +27,7 @@ _GRADUAL = 0.8
 EXTRA = "perfdoctor[trend]"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """The run at this position is the first of the new level. `kind`: gradual where no single run made it."""
 
     at: int

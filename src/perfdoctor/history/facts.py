@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor import __version__
-from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics.machine.software import software
+from perfdoctor.patterns import regex
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.remote import is_view
@@ -45,8 +46,7 @@ OF_JSON = ("step_times_ns", "predicted_fixed")
 _UNPRINTABLE = regex("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """One run: its row, the rows of its parts and findings; `id` is in all of them."""
 
     run: Row

@@ -6,17 +6,17 @@ import difflib
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from perfdoctor.errors import UsageError
 from perfdoctor.history.facts import Row
-from perfdoctor.late import dataclass
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
 STEP = "step_ns"
 Better = Literal["lower", "higher"]
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """`column` of `runs`; "" for a part of the step. `unit`: as in `records.views.Unit`."""
 
     name: str

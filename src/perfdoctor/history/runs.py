@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema, store
 from perfdoctor.history.checked import checked
 from perfdoctor.history.facts import Facts, Row, new_id, now, plain_text
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -32,8 +34,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _NEWEST_FIRST = "recorded_at desc, stored_at desc, id desc"
 
 
-@dataclass(frozen=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """One run with all that belongs to it. `facts` has the columns of `runs`; `parts` is in ns over all windows."""
 
     facts: Row
@@ -249,8 +250,7 @@ def remove(db: Database, ids: Sequence[str]) -> None:
     db.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """How many runs were `added`, `known` here before, and left out as they are `damaged`; `pins` that differ here."""
 
     added: int

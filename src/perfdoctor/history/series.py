@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema
 from perfdoctor.history.changes import Change, MissingLibraryError, change_points
 from perfdoctor.history.checked import checked
 from perfdoctor.history.facts import Row
 from perfdoctor.history.metrics import Metric, percentile_ns
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.checkout import commits_between
 
 if TYPE_CHECKING:
@@ -27,8 +29,7 @@ _BESIDE = ("torch", "cuda", "driver", "tools", "perfdoctor")
 _DIGITS = regex(r"\d+")
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One run of the series. `low`, `high`: the tenth and ninetieth percentile of its steps, of a step time only."""
 
     run: str
@@ -41,8 +42,7 @@ class Point:
     facts: Row
 
 
-@dataclass(frozen=True)
-class CommitRange:
+class CommitRange(Struct, frozen=True):
     """`commits`: (short id, subject) of those after `last` up to `first`, newest first; None: not known to git."""
 
     last: str
@@ -50,8 +50,7 @@ class CommitRange:
     commits: tuple[tuple[str, str], ...] | None
 
 
-@dataclass(frozen=True)
-class LevelChange:
+class LevelChange(Struct, frozen=True):
     """`first` is the first run of the new level, `last` the one before it.
 
     `differs`: (what, before, after) of the two.
@@ -65,8 +64,7 @@ class LevelChange:
     differs: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """`what`: program, device … that all runs of the series share. `unknown`: runs of it without this number.
 
     `elsewhere`: runs of other series. `repeated`: analyses of recordings that were analysed again later.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Whole, firsts, numbered
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 
@@ -17,8 +17,7 @@ _VALUE_BITS = 43
 _LARGEST = (1 << _VALUE_BITS) - 1
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """Of whole numbers: how many, their sum, and the middle, least and most of them. NaN where a group is empty."""
 
     count: Ints

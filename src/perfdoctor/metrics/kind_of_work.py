@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.names import serving as names
@@ -17,8 +18,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 Kind = Literal["training", "inference", "unknown"]
 
 
-@dataclass(frozen=True)
-class KindOfWork:
+class KindOfWork(Struct, frozen=True):
     """`server`: whose server it is, "" where it is none or has no name."""
 
     kind: Kind

@@ -7,16 +7,15 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.grouping import Spread
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Frame, Ints, Mask, Text
 
 
-@dataclass(frozen=True)
-class PlacedGroups:
+class PlacedGroups(Struct, frozen=True, dict=True):
     """Rows below each other; every result has one element a group, in `order`. Groups without a row are left out.
 
     `place`: where each row stands in `places`; `group`: one of `size`; `inside_ns`: what of the row lies in the window.

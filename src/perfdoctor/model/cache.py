@@ -14,9 +14,11 @@ for after all: the same, since it follows from what does not change.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from perfdoctor.model.place import Place
@@ -73,14 +75,26 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class _Keeps(Protocol):
-    """Whatever results are about."""
+class Keeps(Struct, frozen=True, dict=True):
+    """What results are about: a place, a run or a timeline. `replace` makes another one, which begins empty."""
 
-    @property
-    def kept(self) -> Kept: ...
+    @cached_property
+    def kept(self) -> Kept:
+        """What was worked out of this object once."""
+        return Kept()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """The fields and `kept`: a Struct alone would leave out what is no field."""
+        return _restored, (type(self), tuple(getattr(self, name) for name in self.__struct_fields__), self.kept)
 
 
-_Subject = TypeVar("_Subject", bound=_Keeps)
+_Subject = TypeVar("_Subject", bound=Keeps)
+
+
+def _restored(kind: type[_Subject], fields: tuple[object, ...], kept: Kept) -> _Subject:
+    subject = kind(*fields)
+    vars(subject)["kept"] = kept
+    return subject
 
 
 def once_per_place(

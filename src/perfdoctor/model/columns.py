@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import Regex, regex
+from perfdoctor.patterns import Regex, regex
 
 #: Columns of numbers, one element a row unless said otherwise.
 Mask = npt.NDArray[np.bool_]

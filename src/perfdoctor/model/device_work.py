@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring, places
 from perfdoctor.model.timeline import Frame, Timeline
@@ -46,8 +46,7 @@ def launching_calls(timeline: Timeline, signal: str) -> Ints:
     return launch_rows(timeline[signal], timeline.calls)
 
 
-@dataclass(frozen=True)
-class DeviceWork:
+class DeviceWork(Struct, frozen=True):
     """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
 
     `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d`: copies

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
 
 
-@dataclass(frozen=True)
-class HostActivity:
+class HostActivity(Struct, frozen=True):
     """What the threads that drive one rank's device were doing, as sets of instants.
 
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.

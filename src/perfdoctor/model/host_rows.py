@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Whole, occurring
 from perfdoctor.model.intervals import Intervals, Nanoseconds
@@ -22,8 +22,7 @@ _DEEPEST = 200
 Thread = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Nested:
+class Nested(Struct, frozen=True, dict=True):
     """Rows of one rank's threads, each inside the row around it.
 
     `numbers`: which rows of the timeline's frame they are. `parent`: the row around each, UNKNOWN if none.

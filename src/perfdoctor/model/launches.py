@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Whole
 from perfdoctor.model.host_rows import Nested, nested_rows, when_open
@@ -16,8 +16,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(Struct, frozen=True, dict=True):
     """The launches of some rows of a place's DeviceWork, one element each. UNKNOWN stands where none was recorded."""
 
     place: Place

@@ -11,15 +11,13 @@ idle = window - everything
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.late import dataclass
-from perfdoctor.model.cache import Kept, once_per_place
+from perfdoctor.model.cache import Keeps, once_per_place
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
@@ -32,8 +30,7 @@ def _union(frame: Frame, window: Intervals) -> Intervals:
     return Intervals.of(frame.start_ns, frame.end_ns) & window
 
 
-@dataclass(frozen=True)
-class Place(ABC):
+class Place(Keeps, frozen=True):
     """One device of one rank in the analysed window, with everything that follows from it, computed once.
 
     `device` is None where the training thread stands in for it. `steps.used` is 0 where no steps were found: then
@@ -49,8 +46,6 @@ class Place(ABC):
     host: HostActivity
     #: When the host asked for the window's work, where the window is that of a range: its executions.
     asked: Intervals | None = None
-    #: What is worked out of this place once (`model/cache.py`); another place begins empty.
-    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
 
     @property
     def rank_and_device(self) -> tuple[int, int]:
@@ -60,7 +55,7 @@ class Place(ABC):
     def forget(self) -> None:
         """Drop all that is worked out again when it is asked for."""
         self.kept.next_round(1)
-        for name in [name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)]:
+        for name in [name for name in vars(self) if name != "kept"]:
             del vars(self)[name]
 
     @property

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
 import numpy as np
 
-from perfdoctor.late import dataclass
-from perfdoctor.model.cache import Kept, once_per_run
+from perfdoctor.model.cache import Keeps, once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
@@ -22,16 +20,13 @@ from perfdoctor.system.memory import give_back
 _LONG_ROWS, _ROUNDS = 2_000_000, 2
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Keeps, frozen=True):
     """A recording prepared for detectors. `places` is empty where nothing was recorded that could be accounted for."""
 
     timeline: Timeline
     places: tuple[Place, ...]
     #: The part of the recording that is analysed: the places are narrowed to it.
     selection: Selection = WHOLE_RECORDING
-    #: What layers above work out of a run once, each under its own name; another run's begins empty.
-    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
     #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
     summaries: Run | None = None
     #: For how many places of the job each of `places` stands; () where every one of them was read in full.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 
 _STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """`range_name`: what was asked for, "" for everything. `steps`: first and last of the steady steps, from 1."""
 
     range_name: str = ""

@@ -18,12 +18,12 @@ one or two host    │step 1           ···│                       the only 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import distinct
 from perfdoctor.model.device_work import DeviceWork
@@ -31,6 +31,7 @@ from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.iterations import graph_starts, iteration_ranges
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names import xla as xla_names
 from perfdoctor.vocabulary.names.kernels import family
@@ -57,8 +58,7 @@ _SHORTEST_PERIOD_KERNELS = 16
 _SAME_WORK_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """One rank's step marks on the host's clock: step i is `[starts[i], starts[i + 1])`, the last one ends at `end`.
 
     `ends[i]` is where the range that marks step i ended: what lies between it and the next start is between steps.
@@ -72,8 +72,7 @@ class Marks:
     ends: Ints
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """The steps of one (rank, device) on the device's clock.
 
     `bounds` has one entry more than there are steps. Steps `[first, last)` are in steady state and used; the others

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
-from perfdoctor.late import dataclass
-from perfdoctor.model.cache import Kept
+from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
@@ -33,8 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One signal's rows as columns of equal length. Rows are sorted by `start_ns`."""
 
     columns: Mapping[str, Column]
@@ -220,8 +219,7 @@ class _Taken(Mapping[str, Column]):
         return dict, (dict(self),)
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """One file that was read. `kind`: nsys, kineto, ncu, …; `file`: its name alone; `ranks`: those found in it.
 
     `cut_off`: the file ends in the middle, and what stood behind is lost.
@@ -234,8 +232,7 @@ class Source:
     cut_off: bool = False
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """One GPU of one rank. Numbers are 0, text is "" where the recording does not say."""
 
     rank: int
@@ -247,8 +244,7 @@ class Device:
     memory_bytes_per_second: int = 0
 
 
-@dataclass(frozen=True)
-class UserValues:
+class UserValues(Struct, frozen=True):
     """What the user gave beside the recording; empty and 0: nothing.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
@@ -261,8 +257,7 @@ class UserValues:
     parameters: float = 0
 
 
-@dataclass(frozen=True)
-class RecordedProcess:
+class RecordedProcess(Struct, frozen=True):
     """One training of a command that ran several, each for itself: a process, or a job of several `ranks`.
 
     `number` is what `--process` takes, `pid` of its first rank, `command` with secrets masked. `steps_seen` counts
@@ -288,8 +283,7 @@ class RecordedProcess:
         )
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Keeps, frozen=True):
     """Everything recorded of one run, on one clock.
 
     `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that the
@@ -319,8 +313,6 @@ class Timeline:
     loaders: tuple[ReportedLoader, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
-    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{len(frame):,} {signal}" for signal, frame in self.frames.items() if len(frame))

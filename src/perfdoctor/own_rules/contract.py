@@ -9,12 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in, signals_read
@@ -30,8 +30,7 @@ _LAST_LINES = 12
 _UNCUT = {"COLUMNS": "400"}
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(Struct, frozen=True):
     """How long a rule, and all rules of perfdoctor together, take for so many kernels, in seconds."""
 
     kernels: int
@@ -39,8 +38,7 @@ class Speed:
     ours: float
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`problems`: `slow_tokenizer.py: line 12: …`; the rule keeps the contract where there are none.
 
     `tried`: in how many recordings it was. `fired`, `silent`: in how many of those that its test has. `speed`: None
@@ -114,8 +112,9 @@ def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterato
 
 def _plain(finding: Finding) -> dict[str, Any]:
     return {
-        "values": dict(finding.values), "saving": asdict(finding.saving_ns_per_step), "situation": finding.situation,
-        "evidence": [asdict(each) for each in finding.evidence], "confidence": finding.confidence,
+        "values": dict(finding.values), "saving": to_builtins(finding.saving_ns_per_step),
+        "situation": finding.situation,
+        "evidence": [to_builtins(each) for each in finding.evidence], "confidence": finding.confidence,
         "work": {key: mask.tobytes() for key, mask in finding.work.items()},
     }  # fmt: skip
 

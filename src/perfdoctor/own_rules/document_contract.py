@@ -6,11 +6,10 @@ import ast
 import itertools
 import string
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
-from perfdoctor.late import regex
 from perfdoctor.own_rules.tried import OF_EACH, names_in
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.derivations import plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import FACTS
 from perfdoctor.vocabulary.own_rules import REQUIRED
@@ -19,7 +18,7 @@ from perfdoctor.vocabulary.rulebook import Rule, RuleFix, is_share
 from perfdoctor.vocabulary.sentences import CLAUSE
 
 #: All other fields of a Rule; where one lies, and what is wrong with it, no document says.
-OPTIONAL = tuple({each.name for each in fields(Rule)} - {*REQUIRED, "fixes", "origin", "broken"})
+OPTIONAL = tuple(set(Rule.__struct_fields__) - {*REQUIRED, "fixes", "origin", "broken"})
 OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when")
 #: What the skeleton leaves to its author.
 TO_DO = "TODO"

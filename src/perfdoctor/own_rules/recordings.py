@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.model.columns import Column, Text
 from perfdoctor.model.timeline import SIGNALS, Frame, Timeline, merge

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfdoctor.model import cache, host_rows, launches, timeline
 from perfdoctor.model.timeline import Frame, Timeline

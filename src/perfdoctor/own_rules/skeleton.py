@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import regex
 from perfdoctor.own_rules.skeletons import DOCUMENT, SKELETONS
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.own_rules import is_id
 from perfdoctor.vocabulary.rulebook import known

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.detectors import detector
 from perfdoctor.diagnosis.engine import check_sentence, examine, missing
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
@@ -33,8 +34,7 @@ OF_EACH = ("mean over", "sum over")
 _ROUNDED_NS, _ROUNDED_SHARE = 1_000, 1e-3
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """`findings`: as the detector made them, `advice`: as a report shows them. `lacking`: what was not recorded.
 
     `amiss`: why the saving of one is another than its author means.

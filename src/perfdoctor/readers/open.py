@@ -7,15 +7,16 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Frame, Timeline, merge
+from perfdoctor.patterns import regex
 from perfdoctor.readers import (
     other_tools,
     plain_pickle,
@@ -75,8 +76,7 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
 _CALLED = {"report": "nsys", "ncu-report": "ncu", "ncu-table": "ncu", _SNAPSHOT: "memory", _PURPOSES: "memory"}
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What holds whole ranks and is read by itself: a file, or a `part` of what perfdoctor run recorded."""
 
     file: Path
@@ -91,8 +91,7 @@ class Recording:
         return self.part.files if self.part else (self.file,)
 
 
-@dataclass(frozen=True)
-class Only:
+class Only(Struct, frozen=True):
     """Of the `recordings` no others than these files. `ranks`: which numbers the ranks of each get in the job.
 
     `clocks`: of each run folder the extent and the epoch of all its ranks in ns, as `recorded_run.Chosen` has them.

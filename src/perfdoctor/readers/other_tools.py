@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 
 TORCH = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
 _BESIDE = f"pass it beside the recording of the same training; without one, {TORCH}"
@@ -16,8 +18,7 @@ _NSYS = "record with Nsight Systems: perfdoctor run -- COMMAND"
 _SNAPSHOT = 'pass the snapshot itself: torch.cuda.memory._dump_snapshot("snapshot.pickle")'
 
 
-@dataclass(frozen=True)
-class OtherTool:
+class OtherTool(Struct, frozen=True):
     """A tool by the marks in its files. `what` follows "is"; `do` says what to pass or to record instead."""
 
     mark: re.Pattern[bytes]

@@ -8,15 +8,15 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
-from perfdoctor.late import dataclass
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
 from perfdoctor.readers import sampled_stacks, side_files, text_rows
@@ -44,8 +44,7 @@ _NOTABLE_SHARE = 0.1
 _FEWEST_SAMPLES = 6
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One training of a pass: what its processes reported, their traces, and which processes are of other trainings.
 
     `traces`: also of processes that reported nothing more, as after a crash. `export`: what nsys wrote of the pass, its
@@ -106,8 +105,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """What of a run is read: of its ranks these `files` alone.
 
     `extent_ns`: from the first to the last row of all its ranks, on the clock whose 0 is `epoch_ns`; None if unknown.

@@ -11,14 +11,14 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
@@ -126,8 +126,7 @@ def source(file: Path) -> dict[str, list[str]]:
 # --- the clock ---
 
 
-@dataclass(frozen=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """`shift_ns` is added to the samples' times; `inside`: share of anchored samples that lie in their ranges then."""
 
     shift_ns: int

@@ -8,10 +8,10 @@ overlap; otherwise the samples describe the run as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers import text_rows

@@ -9,12 +9,12 @@ alike fit after one step, too. Where that is not so, the stacks describe the run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
@@ -86,16 +86,14 @@ def _on_clock(rows: Frame, file: StackFile, timeline: Timeline) -> Frame:
 # --- the shift ---
 
 
-@dataclass(frozen=True)
-class _Anchored:
+class _Anchored(Struct, frozen=True):
     """Of one kind of anchor: when a sample showed its function, and when the recording shows its range."""
 
     at_ns: Ints
     ranges: Intervals
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     """How samples lie at some shifts: in their ranges, outside of them while it was recorded, and others in ranges."""
 
     inside: Floats

@@ -10,7 +10,6 @@ command line is never kept: it holds arguments.
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import math
@@ -22,9 +21,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.sampled_stacks import own_line, own_line_of_worker
 from perfdoctor.vocabulary.names import python_code
@@ -49,8 +51,7 @@ _DAMAGED = (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, Inde
 Stack = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class StackFile:
+class StackFile(Struct, frozen=True):
     """`rows`: of the signal `stack_samples`, of no rank yet, with times since the sampler began; all 0 without times.
 
     `period_ns`: between two samples, 0 if unknown.
@@ -62,8 +63,7 @@ class StackFile:
     period_ns: int
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """Successive samples of one stack: (function, file, line) each, outermost first."""
 
     process: int
@@ -162,7 +162,7 @@ def _joined(rows: Iterable[Row]) -> Iterator[Row]:
             row.process, row.thread, row.stack, row.start_ns)  # fmt: skip
         if last and not same:
             yield last
-        last = dataclasses.replace(row, samples=last.samples + 1, start_ns=last.start_ns) if last and same else row
+        last = msgspec.structs.replace(row, samples=last.samples + 1, start_ns=last.start_ns) if last and same else row
     if last:
         yield last
 
@@ -185,7 +185,7 @@ def _chrome(events: Sequence[Mapping[str, Any]]) -> tuple[list[Row], int]:
             stack.pop()
     period_ns = _period(rows)
     return [
-        dataclasses.replace(row, samples=max(1, round((row.end_ns - row.start_ns) / period_ns))) for row in rows
+        msgspec.structs.replace(row, samples=max(1, round((row.end_ns - row.start_ns) / period_ns))) for row in rows
     ], period_ns
 
 

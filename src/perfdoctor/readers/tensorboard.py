@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 _LAYOUT = ("plugins", "profile")
 #: A session is mostly called by its time, as `%Y_%m_%d_%H_%M_%S` or in seconds or milliseconds.

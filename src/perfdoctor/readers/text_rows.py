@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
+from perfdoctor.patterns import regex
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
 _ESCAPES = regex(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

@@ -6,7 +6,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.tools.torch_profiler import Window
 from perfdoctor.system.run_folder import ProcessReport
@@ -23,8 +24,7 @@ _OWN_PROFILER = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """`notes` for the user; `do` is what to do where no step was recorded, else ""."""
 
     notes: tuple[str, ...] = ()

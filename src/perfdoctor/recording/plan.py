@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import program
 from perfdoctor.recording.tools import ncu, nsys, py_spy
 from perfdoctor.recording.tools import nvml as device
@@ -25,8 +25,7 @@ AUTO = "auto"
 LEAST_FREE_BYTES = 1 << 30
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What can be recorded here: the program, tools and GPUs. Inspected once, without changing anything."""
 
     program: program.Program
@@ -41,8 +40,7 @@ class Machine:
         return bool(self.devices.gpus)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """`passes` in their order; `left_out`: pass → reason; `warnings`: what will be missed."""
 
     machine: Machine

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan
@@ -28,8 +29,7 @@ NCU_TIME_LIMIT_S = 900.0
 NCU_LAUNCHES = 2
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """One `perfdoctor run`: what is run, how it is recorded, and where it goes."""
 
     command: tuple[str, ...]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perfdoctor.hardware.prices import Price
-from perfdoctor.late import dataclass
 
 #: A year has 8,760 hours: what providers take for a month, too.
 HOURS_A_MONTH = 730
 
 
-@dataclass(frozen=True)
-class FindingCost:
+class FindingCost(Struct, frozen=True):
     """What one finding costs a month: (low, likely, high) of its saving, in money."""
 
     rule: str
     per_month: tuple[float, float, float]
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Money in `price.currency`; None where a number is not known.
 
     `gpus`: of the job, of which `recorded_gpus` are in the recording. `per_step`: of all of them, for a step without a

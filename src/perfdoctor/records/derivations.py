@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.savings import Saving
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """What limits a saving: `by` is one of `vocabulary.derivations.BOUNDS`; `left`: what it leaves, in ns per step."""
 
     by: str
     left: Saving
 
 
-@dataclass(frozen=True)
-class DerivedInput:
+class DerivedInput(Struct, frozen=True):
     """A number that entered a formula. `source`: one of `vocabulary.derivations.SOURCES`.
 
     `value`: None where it is not known here. `what`: what it is, or of a threshold, why it is that number. `document`:
@@ -30,8 +29,7 @@ class DerivedInput:
     document: str = ""
 
 
-@dataclass(frozen=True)
-class Derivation:
+class Derivation(Struct, frozen=True):
     """How a predicted saving was computed: `formula` gives the likely value, `low` and `high` the ends of its range.
 
     `formula_source`: the paper or document of the formula, "" for plain arithmetic. `expected`: what the formulas give,

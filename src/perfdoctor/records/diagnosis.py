@@ -6,10 +6,10 @@ A Diagnosis contains numbers and texts, no arrays and no Timeline: a report form
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
@@ -26,8 +26,7 @@ FEW_STEPS = 3
 MOST_SPREAD = 0.25
 
 
-@dataclass(frozen=True)
-class SourceInfo:
+class SourceInfo(Struct, frozen=True):
     """One file that was read."""
 
     kind: str
@@ -37,8 +36,7 @@ class SourceInfo:
     cut_off: bool = False
 
 
-@dataclass(frozen=True)
-class GpuInfo:
+class GpuInfo(Struct, frozen=True):
     """One GPU in the recording."""
 
     rank: int
@@ -47,8 +45,7 @@ class GpuInfo:
     known_peaks: bool
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """Everything that a report may show. `basis`: what savings are for one of.
     `server`: whose it is, where the work is inference ("" if not known).
 

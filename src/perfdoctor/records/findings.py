@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.derivations import Derivation
@@ -18,8 +18,7 @@ Value = int | float | str
 SIZES = ("batch", "ranks", "synthetic-data")
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """One number as evidence. `unit`: ns, bytes, bytes_per_second, count, share."""
 
     label: str
@@ -27,8 +26,7 @@ class Measure:
     unit: Literal["ns", "bytes", "bytes_per_second", "count", "share"]
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A small table, costliest rows first. `units`, one a column: ns, bytes, bytes_per_second, count, share, text."""
 
     label: str
@@ -37,8 +35,7 @@ class Rows:
     rows: tuple[tuple[Value, ...], ...]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """A moment of the recording as evidence; times are ns since the first event of the window.
 
     That is the earliest `TimeSplit.window_start_ns` of all ranks and devices: add it for the timeline's clock.
@@ -53,8 +50,7 @@ class Span:
 Evidence = Measure | Rows | Span
 
 
-@dataclass(frozen=True)
-class CodeLine:
+class CodeLine(Struct, frozen=True):
     """A line of the user's own code in the time that a finding is about, as stacks show it.
 
     `samples`: how many showed it, `share`: of all samples of that time. `text`: its statement when it was recorded, at
@@ -75,8 +71,7 @@ class CodeLine:
     time_ns: int = 0
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """What to change. `how` is text with code to paste."""
 
     title: str
@@ -85,8 +80,7 @@ class Fix:
     changes_numerics: bool
 
 
-@dataclass(frozen=True, eq=False)
-class KernelChanges:
+class KernelChanges(Struct, frozen=True, eq=False):
     """What a fix does to each kernel of a place; arrays of (low, likely, high) × kernels, cases of what is saved.
 
     `shorter`: which share of its time goes, less than 0 where it gets longer. `host_ns`: what the fix adds to the
@@ -97,8 +91,7 @@ class KernelChanges:
     host_ns: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Finding:
+class Finding(Struct, frozen=True, eq=False):
     """What a detector found: numbers only. `situation` selects the sentences and fixes that fit ("" for all).
 
     `symptom_of`: rules of which this finding is a symptom, in addition to those in its rule's document. `explains` is
@@ -140,8 +133,7 @@ class Finding:
     stands_alone: bool = False
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1 and counts symptoms as well.
 
     `is_verdict`: its summary is what a report says first, although it saves no time.
@@ -177,8 +169,7 @@ class Advice:
         return f"<Advice {self.rule}: {self.title}, saves {saving.likely:,} ns ({saving.low:,} to {saving.high:,})>"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed).
 
     `origin`: the folder or package of a rule that does not come with perfdoctor, "" for one that does.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Memory allocated by the same source lines. `line`: the innermost of user code; `stack`: it and its callers."""
 
     line: str
@@ -20,8 +18,7 @@ class Holder:
     count: int
 
 
-@dataclass(frozen=True)
-class MemoryUse:
+class MemoryUse(Struct, frozen=True):
     """The memory of torch's allocator on one device; -1 where a number was not recorded.
 
     `reserved_bytes` to `requested_bytes` are its state at the end, in torch's terms: reserved from the driver,

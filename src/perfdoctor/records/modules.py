@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class ModuleCost:
+class ModuleCost(Struct, frozen=True):
     """One module. All but `depth` are per step (per window where no steps were found) and per rank.
 
     `path`: from the outermost module, of which the class stands for its name (`GPT.layers.7.attn`); "" for all that

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class PredictedStep:
+class PredictedStep(Struct, frozen=True):
     """The step in ns after one more fix or size, with all before it. `choice`: the degree of the fix, or the size.
 
     `samples`: samples of all ranks in a step, relative to the recorded number.
@@ -20,8 +19,7 @@ class PredictedStep:
     samples: float = 1.0
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(Struct, frozen=True):
     """From `recorded` ranks (0: unknown) to those `asked` for. `efficiency`: low ≤ likely ≤ high.
 
     Weak scaling: the step with the fewer ranks over the step with more, each rank with the same work.
@@ -32,8 +30,7 @@ class Scaling:
     efficiency: tuple[float, float, float]
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
 
     `steps` lead there from `now_ns`, one fix after the other: none is longer than the one before, the last is the
@@ -66,8 +63,7 @@ class Prediction:
         return self.recorded_ns if self.unrecorded_ns is None else self.unrecorded_ns
 
 
-@dataclass(frozen=True)
-class PathPiece:
+class PathPiece(Struct, frozen=True):
     """All work of one name on the critical path: ns a step, and how often in a step."""
 
     kind: str
@@ -76,8 +72,7 @@ class PathPiece:
     times_per_step: float
 
 
-@dataclass(frozen=True)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True):
     """The work that determines the length of the step: `share` by kind (they sum to one), and the longest pieces first.
 
     `step_ns` is the length of the replayed step.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
 
 #: Steps of one training differ by some per cent from each other anyway: a smaller difference is no stretch.
 NOTABLE_STRETCH = 1.1
@@ -13,8 +12,7 @@ NOTABLE_STRETCH = 1.1
 MOSTLY_RECORDING = 2.0
 
 
-@dataclass(frozen=True)
-class RealTime:
+class RealTime(Struct, frozen=True):
     """The mean step as recorded, and without a recorder, in ns.
 
     `measured_ns`: the median of the steps that were timed beside the recording, mean of the ranks. `event_ns`: what

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.model.steps import Confidence, FoundBy
 
 
-@dataclass(frozen=True)
-class TimeSplit:
+class TimeSplit(Struct, frozen=True):
     """The parts of the window of one rank and device, in ns; they sum exactly to it (see `model/place.py`).
 
     `device` is None on a run without a GPU, where the training thread stands for the device. `step_ns` is None where no
@@ -37,8 +36,7 @@ class TimeSplit:
     compute_by_phase_ns: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class MeanTime:
+class MeanTime(Struct, frozen=True):
     """Means over some ranks, in ns a step (of the window, where no steps were found); the parts sum to the step.
 
     `first_rank`: the lowest of them.
@@ -53,16 +51,14 @@ class MeanTime:
     idle_ns: int
 
 
-@dataclass(frozen=True)
-class JobTime:
+class JobTime(Struct, frozen=True):
     """The time of a job of which some ranks were read in full: all ranks, and those of each node, where it is known."""
 
     mean: MeanTime
     nodes: tuple[MeanTime, ...]
 
 
-@dataclass(frozen=True)
-class StepStats:
+class StepStats(Struct, frozen=True):
     """How the steps were found and how long they are; times are 0 where none were found.
 
     `marked_by`: as `Timeline.steps_marked_by`, where those marks are the steps. `durations_ns`: each step used, in
@@ -80,8 +76,7 @@ class StepStats:
     durations_ns: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class KernelRow:
+class KernelRow(Struct, frozen=True):
     """One line of the kernel table: all executions of one name in the analysed windows."""
 
     name: str

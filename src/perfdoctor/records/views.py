@@ -7,12 +7,11 @@ of the analysed window, as in a finding's `Span`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct, field
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 
 #: The unit of a number; only reports round. `number` has no unit, `position` counts from 0 and must not be summed.
@@ -22,8 +21,7 @@ Unit = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TableColumn:
+class TableColumn(Struct, frozen=True):
     """One column of a table. `values`: numbers (NaN or None: unknown), or texts where `unit` is text.
 
     `adds_up`: is the sum over rows meaningful? (It is for times, not for means.)
@@ -36,8 +34,7 @@ class TableColumn:
     adds_up: bool = False
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table, costliest rows first. `rows_in_all`: the number of rows before the cheapest were omitted.
 
     `id` names it in files and addresses; `explained` says in a sentence what is counted.
@@ -51,15 +48,13 @@ class Table:
     explained: str = ""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     label: str
     unit: Unit
     logarithmic: bool = False
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """One line, or one kind of mark. `labels`: the name of each point; none, or one a point.
 
     steps: each value holds until the next point. area, bars: stacked on the areas or bars before. guide: a line to
@@ -77,8 +72,7 @@ class Series:
     part: str = ""
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A chart with two axes.
 
     `description`: what it shows in a sentence, also for screen readers; `{name}` stands for one of `numbers`, each with
@@ -95,8 +89,7 @@ class Chart:
     numbers: Mapping[str, tuple[float | str, Unit]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Heat:
+class Heat(Struct, frozen=True):
     """A heat map, a row a rank: `values[row, column]`, NaN where unknown, all of one unit.
 
     `description` and `numbers`: as in a chart.
@@ -113,8 +106,7 @@ class Heat:
     numbers: Mapping[str, tuple[float | str, Unit]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     """A part of a whole, and the parts inside it. `value`: with all of them, which may leave a rest.
 
     `is_muted`: it is not what the picture is about, and has no colour.
@@ -126,8 +118,7 @@ class Node:
     is_muted: bool = False
 
 
-@dataclass(frozen=True)
-class Icicle:
+class Icicle(Struct, frozen=True):
     """A flame graph that hangs down: each node as wide as its share of the root, its children below it.
 
     `explained` says in a sentence what is counted.
@@ -141,8 +132,7 @@ class Icicle:
     explained: str = ""
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(Struct, frozen=True):
     """What one stream, thread or device did, as pieces sorted by start. Arrays have one element a piece.
 
     A piece is one event, or several short ones merged (`count` > 1), in which case `busy_ns` is their summed duration.
@@ -167,8 +157,7 @@ class Track:
     unit: Unit = "count"
 
 
-@dataclass(frozen=True)
-class TrackGroup:
+class TrackGroup(Struct, frozen=True):
     """The tracks of one rank's device, or of one rank's host."""
 
     title: str
@@ -176,8 +165,7 @@ class TrackGroup:
     device: int | None
 
 
-@dataclass(frozen=True)
-class TimelineView:
+class TimelineView(Struct, frozen=True):
     """The timeline of the window. `whole`: time spans in which no events are merged.
 
     `typical` is the step that is shown first. `pieces_in_all`: the number of events before short ones were merged.
@@ -192,15 +180,13 @@ class TimelineView:
     pieces_in_all: int
 
 
-@dataclass(frozen=True)
-class PackedTimeline:
+class PackedTimeline(Struct, frozen=True):
     """A timeline as a page embeds it, where another process made it: its text comes over sooner than its columns."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(Struct, frozen=True):
     """All that a report may draw. `failed`: pages that could not be made, each with what was raised."""
 
     tables: tuple[Table, ...] = ()

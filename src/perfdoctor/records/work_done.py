@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(Struct, frozen=True):
     """The peak of one data type, and the arithmetic intensity from which on it can be reached (0: unknown)."""
 
     data_type: str
@@ -20,8 +19,7 @@ class Ceiling:
     ridge_flop_per_byte: float
 
 
-@dataclass(frozen=True)
-class RooflineRow:
+class RooflineRow(Struct, frozen=True):
     """Work of one kind. None where a number is unknown.
 
     `kind`: family (all of it whose FLOP or bytes are known), op (one op with one set of sizes), or memory (memory-bound
@@ -47,8 +45,7 @@ class RooflineRow:
     unknown_ns: float = 0
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(Struct, frozen=True):
     """The roofline of one rank and device; rows are per step, longest first.
 
     If the GPU is unknown, `memory_bytes_per_second` is 0 and `ceilings` is empty.
@@ -62,8 +59,7 @@ class Roofline:
     rows: tuple[RooflineRow, ...]
 
 
-@dataclass(frozen=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """Use of the peak, as means over all places. None where a number is unknown.
 
     MFU = model FLOP ÷ (peak · step); HFU is the same with all computed FLOP, recomputation included. `model_from`: the

@@ -10,7 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from perfdoctor import __version__
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.report.words import code_lines, cost, efficiency, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, place_names, shown_places, split_base_ns

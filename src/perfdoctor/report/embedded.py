@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.records.views import Icicle, Node, PackedTimeline, Table, TableColumn, TimelineView, Views
 from perfdoctor.report import timeline_json
 from perfdoctor.report.words.foreign_text import clean_block, clean_name

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.findings import Measure
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from perfdoctor.records.findings import Advice
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A number with its label and a short remark."""
 
     label: str

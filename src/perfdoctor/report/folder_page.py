@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from perfdoctor import __version__
-from perfdoctor.late import dataclass
 from perfdoctor.report import part_colours
 from perfdoctor.report.html import content_hash, environment, joined
 from perfdoctor.report.words import wording
@@ -22,8 +22,7 @@ _SCRIPTS = ("perfetto.js",)
 _NS = 10**9
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page, and which styles and scripts its Content-Security-Policy admits: their hashes, "" for none."""
 
     text: str
@@ -31,8 +30,7 @@ class Page:
     script_hash: str = ""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A report: `others` are labels and addresses of what lies beside it."""
 
     key: str

@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import msgspec
 
 from perfdoctor import __version__
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.records.cost import HOURS_A_MONTH, Cost
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
@@ -258,7 +257,7 @@ def _range(low_likely_high: tuple[float, float, float]) -> dict[str, float]:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def plain(value: Any) -> Any:

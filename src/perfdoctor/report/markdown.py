@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Rows, Span

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: Longer lines are hard to read, even where the terminal is wider.
 WIDEST = 100

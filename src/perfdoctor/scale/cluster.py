@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.scale.workers import (
     Item,
     Outcome,

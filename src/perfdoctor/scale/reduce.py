@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """All ranks of a job by their summaries. `numbers`: of each file its ranks that have another number in the job.
 
     `file_of`: where each rank is from, as a place in the files given. `processors`: of all ranks, what each used of the

@@ -9,13 +9,13 @@ kernels, calls or ops raises `NotInSummaryError`: such questions are asked of ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
@@ -43,8 +43,7 @@ class _Missing:
         raise NotInSummaryError(f"a rank's summary has no {self._what}.{name}")
 
 
-@dataclass(frozen=True)
-class ReducedPlace(Place):
+class ReducedPlace(Place, frozen=True, dict=True):
     """See the module. `pieces`: each part of the window; parts that it lacks took no time."""
 
     device_info: Device = field(default_factory=lambda: Device(0, 0))

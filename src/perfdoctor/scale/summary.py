@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from sys import intern
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.collectives import proven_messages
@@ -50,8 +50,7 @@ _TEXTS = ("kind", "group", "data_type")
 _WIDTHS = tuple(np.dtype(width) for width in ("i1", "<i2", "<i4", "<i8"))
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """A column as the differences of neighbours, in as few bytes each as hold them. `width`: a place in `_WIDTHS`."""
 
     first: int = 0
@@ -95,8 +94,7 @@ class Columns:
         return known if known is not None else self._codes.setdefault(packed, packed.values().astype(np.int32))
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Struct, frozen=True):
     codes: Numbers
     values: tuple[str, ...]
 
@@ -109,8 +107,7 @@ class Words:
         return Text(columns.codes(self.codes), [intern(value) for value in self.values])
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """How often a kernel runs in a step, and its median time."""
 
     name: str
@@ -119,8 +116,7 @@ class Kernel:
     median_ns: float
 
 
-@dataclass(frozen=True)
-class StepEdges:
+class StepEdges(Struct, frozen=True):
     """As `model.steps.Steps`, with lists."""
 
     found_by: FoundBy
@@ -154,8 +150,7 @@ class StepEdges:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class PlaceSummary:
+class PlaceSummary(Struct, frozen=True):
     """One place. `pieces`: by part, starts and ends in turn; `split` and the numbers behind it are of its window."""
 
     rank: int
@@ -175,8 +170,7 @@ class PlaceSummary:
     sooner_ns: int | None
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A frame of few rows, by column."""
 
     numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -206,8 +200,7 @@ class Rows:
         return Frame({**numbers, **amounts, **texts})
 
 
-@dataclass(frozen=True)
-class FileHead:
+class FileHead(Struct, frozen=True):
     """What of one file's Timeline concerns the job, without its places.
 
     `processors`: what each process used of the processor. `extent_ns`: from the first to the last row.
@@ -224,8 +217,7 @@ class FileHead:
     epoch_ns: int | None = None
 
 
-@dataclass(frozen=True)
-class FileSummary(FileHead):
+class FileSummary(FileHead, frozen=True):
     """One file: all that meets."""
 
     places: tuple[PlaceSummary, ...] = ()

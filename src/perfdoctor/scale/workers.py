@@ -20,8 +20,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ _TRIES = 2
 _END_S = 2.0
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[Result]):
+class Outcome(Struct, Generic[Result], frozen=True):
     """What became of the item at `index`: its result, or else the error that was raised."""
 
     index: int

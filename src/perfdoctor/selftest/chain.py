@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.report.words.wording import duration, fine_share, share
 from perfdoctor.selftest.checks import Check, Verdict, worst

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import Enum
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
 
 
 class Verdict(str, Enum):
@@ -18,8 +17,7 @@ class Verdict(str, Enum):
     ABSENT = "not here"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One line of the table. `found`: what was seen; `do`: the next step where something is missing.
 
     `numbers` are those behind the words, with their unit in their names, for the JSON document.

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """`what` stands in the way, and what to `do` about it."""
 
     what: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys, py_spy
 from perfdoctor.selftest import chain, memory, own_lines, promise, rates
@@ -26,8 +26,7 @@ KERNELS = "fp32_matmuls"
 _EXIT_CODE = 7
 
 
-@dataclass
-class SelfTest:
+class SelfTest(Struct):
     """One run of the self-test. `python` trains; `announce` is called with what begins; checks are yielded as they end.
 
     `seconds`: no new training is begun after them.

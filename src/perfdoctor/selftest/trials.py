@@ -7,11 +7,12 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct, field
+
+from perfdoctor.patterns import regex
 from perfdoctor.system import ourselves
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 
@@ -25,8 +26,7 @@ RECORDED, SKIPPED = 10, 5
 STEPS = SKIPPED + 2 * RECORDED
 
 
-@dataclass(frozen=True)
-class Plain:
+class Plain(Struct, frozen=True):
     """A run without perfdoctor. `step_ms` is None where the program printed no median step."""
 
     code: int
@@ -45,8 +45,7 @@ class Plain:
         return MEDIAN_STEP.sub("", self.output)
 
 
-@dataclass(frozen=True)
-class Recorded(Plain):
+class Recorded(Plain, frozen=True):
     """A run under `perfdoctor run`. `diagnosis` is empty where it made none."""
 
     folder: Path = Path()
@@ -95,8 +94,7 @@ def _symptoms(cause: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in cause.get("symptoms", ()) if isinstance(each, dict)]
 
 
-@dataclass(frozen=True)
-class Runner:
+class Runner(Struct, frozen=True):
     """Runs commands in `folder`, where run folders go too."""
 
     folder: Path

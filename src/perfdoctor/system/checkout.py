@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
 
 #: A status of a very large checkout on a slow disk takes longer; then the program is started without the answer.
@@ -16,8 +18,7 @@ _VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CEILING_DIRECTORIES", "GIT
 _SLOW = PerfdoctorError("git takes too long", do="Run git status in the project, to see why.")
 
 
-@dataclass(frozen=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """`dirty`: does a file that git tracks differ from the commit? `branch` is "" where none is checked out."""
 
     commit: str

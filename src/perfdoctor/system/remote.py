@@ -20,8 +20,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.progress import BYTES, Progress, Reached, silent
 from perfdoctor.system.user_cache import cache_folder
 
@@ -47,8 +49,7 @@ _RUN = "run.json"
 _VIEW = "perfdoctor-remote-"
 
 
-@dataclass(frozen=True)
-class RemoteFile:
+class RemoteFile(Struct, frozen=True):
     """A file by its address. `below`: its path in the folder that was listed, or its name.
 
     `size` in bytes, 0 if unknown. `version` changes with the content; "" where the server says nothing.
@@ -116,8 +117,7 @@ def at_hand(
 # --- what is there ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Listed:
+class _Listed(Struct, frozen=True):
     """The files at an address. `is_folder`: they are of one folder, and keep their places in it."""
 
     name: str

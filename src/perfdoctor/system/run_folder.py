@@ -15,12 +15,14 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.masking import masked
 
 FORMAT = 1
@@ -43,8 +45,7 @@ def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@dataclass
-class PassRecord:
+class PassRecord(Struct):
     """One pass: one run of the program under one tool. `state`: running, done, or failed; files are relative names.
 
     `do`: what the user can do where no step was recorded.
@@ -63,8 +64,7 @@ class PassRecord:
     do: str = ""
 
 
-@dataclass
-class Manifest:
+class Manifest(Struct):
     format: int = FORMAT
     perfdoctor: str = ""
     command: list[str] = field(default_factory=list)
@@ -79,8 +79,7 @@ class Manifest:
     checkout: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ReportedMemory:
+class ReportedMemory(Struct, frozen=True):
     """(ns since 1970, allocated, reserved) in bytes at the end of each recorded step. `kind`: cuda, heap or nothing."""
 
     kind: str = ""
@@ -88,8 +87,7 @@ class ReportedMemory:
     samples: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class ReportedLoader:
+class ReportedLoader(Struct, frozen=True):
     """An iterator over a DataLoader of the recorded steps, and its first batch. `epoch`: its batches, 0 if unknown."""
 
     batches: int
@@ -99,8 +97,7 @@ class ReportedLoader:
     epoch: int = 0
 
 
-@dataclass(frozen=True)
-class ProcessReport:
+class ProcessReport(Struct, frozen=True):
     """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py).
 
     `job`: what ranks of one job have in common, if the launcher gave it. `command` is the program's, secrets masked.
@@ -203,7 +200,7 @@ class RunFolder:
     def write(self) -> None:
         """Store the manifest, whole or not at all."""
         draft = self.path / f".{MANIFEST}.{os.getpid()}.tmp"
-        draft.write_text(json.dumps(asdict(self.manifest), indent=1, ensure_ascii=False) + "\n", "utf-8")
+        draft.write_text(json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n", "utf-8")
         draft.replace(self.path / MANIFEST)
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
@@ -235,8 +232,8 @@ class RunFolder:
 
 
 def _record(kind: Any, document: Mapping[str, Any]) -> Any:
-    """A dataclass from JSON; unknown members are left out, missing ones keep their default."""
-    known = {each.name for each in fields(kind)}
+    """A record from JSON; unknown members are left out, missing ones keep their default."""
+    known = kind.__struct_fields__
     return kind(**{name: value for name, value in document.items() if name in known})
 
 
@@ -291,7 +288,7 @@ def _processor(document: object) -> dict[str, int]:
 def _loaders(document: object) -> Iterator[ReportedLoader]:
     """Those that are whole: of a batch that could not be looked through, nothing is known."""
     for each in _listed(document):
-        names = [known.name for known in fields(ReportedLoader)]
+        names = ReportedLoader.__struct_fields__
         if isinstance(each, dict) and all(_is_size(each.get(name)) for name in names):
             yield ReportedLoader(**{name: each[name] for name in names})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: `train.py(10): forward`
 _LINE = regex(r"(?P<file>[^\n]*?\.py)\((?P<line>\d{1,9})\): ")

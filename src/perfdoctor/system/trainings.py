@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system.run_folder import ProcessReport
 
 #: Linux counts the begin of a process in such ticks.
 _TICK_NS = 10_000_000
 
 
-@dataclass(frozen=True)
-class Training:
+class Training(Struct, frozen=True):
     """`number` counts from 1 in the order in which they began. `reports` are of its ranks, the first one first."""
 
     number: int

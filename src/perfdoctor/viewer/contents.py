@@ -12,16 +12,16 @@ import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import PurePosixPath
 from typing import IO, Any, BinaryIO, Literal, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK
 from perfdoctor.export.moments import Moment, moments
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.readers.open import kind_of_head
 from perfdoctor.readers.tensorboard import session_of
 from perfdoctor.system.run_folder import MANIFEST
@@ -47,8 +47,7 @@ _RECORDINGS = (
 _WHOLE = frozenset({"kineto", "nsys", "report", "ncu-report", "snapshot"})
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """A file that may be shown: `key` names it in addresses, and says nothing about where it lies."""
 
     kind: Kind
@@ -65,8 +64,7 @@ class File:
         return self.path.parent
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """A page of ours, with its verdict. `step_ns`: the median step, None where there is none; beside it lie others."""
 
     file: File
@@ -81,8 +79,7 @@ class Report:
         return [each for each in self.beside if each.kind == kind]
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A recording, or a folder of perfdoctor run, without a report; and the command that makes one."""
 
     path: PurePosixPath
@@ -90,8 +87,7 @@ class Unread:
     changed_ns: int
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """Newest first. `files`: all that may be shown, by key. `is_cut`: there are more files than were looked at."""
 
     reports: tuple[Report, ...] = ()

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.report import folder_page
 from perfdoctor.viewer.contents import MOST_FILES, Contents, File, Folder, Kind, Report
 from perfdoctor.viewer.root import Root

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from perfdoctor.model import by_several
 from perfdoctor.model.run import Run

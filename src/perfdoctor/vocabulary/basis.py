@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 
 #: What a number is a part of: `of a {step_ms:.1f} ms step`.
 _PART_OF = regex(r"\bof an? (\{\w+:[^{}]*\} ms) step\b")
@@ -40,8 +42,7 @@ def _an(noun: str) -> str:
     return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
 
 
-@dataclass(frozen=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """`noun`: what numbers are for one of, "" where nothing was found to repeat; `of`: of what, behind the noun.
 
     `serves`: the program answers requests, and trains nothing. `computes`: it may do anything on a GPU, but no PyTorch.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 
 #: Where a number may come from. `machine`, the best known of a rate, is `option`, `measured` or `data-sheet` with a
 #: recording at hand; a threshold is the `rule`'s, or where it was set in pyproject.toml, an `option`.
@@ -55,8 +57,7 @@ _UNITS = {
 _NAMED = regex(r"\{(\w+)\}")
 
 
-@dataclass(frozen=True)
-class FormulaInput:
+class FormulaInput(Struct, frozen=True):
     """A number of the finding's values. `what` it is, as part of a sentence.
 
     `rate`: of `machine` and `data-sheet`, which one: a data type, `memory`, `host_link` (`hardware.peaks.SETTABLE`) or
@@ -70,8 +71,7 @@ class FormulaInput:
     document: str = ""
 
 
-@dataclass(frozen=True)
-class RuleDerivation:
+class RuleDerivation(Struct, frozen=True):
     """The table `[derivation]` of a rule's document. `formula` gives the likely saving, `low` and `high` the range.
 
     Each is one line of plain arithmetic over `{names}`: keys of `inputs`, which are values of the finding, or

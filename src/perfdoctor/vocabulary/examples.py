@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.shipped import shipped_folder
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """A slow training; its fixed twin is `<name>_fixed.py`.
 
     `rule` names its fault. `cannot_show` says why a run without a GPU shows nothing of it, `saves_no_time` why the fix

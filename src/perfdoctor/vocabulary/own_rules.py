@@ -6,13 +6,14 @@ They are code, and only what the user names is read: no folder of a recording, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.categories import CATEGORIES

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """`label` in full, and `short` for narrow places. `colour` is for paper and terminals, `dark` for dark pages.
 
     `glyph` and `ascii_glyph` stand for it in a bar without colours. `rules` explain the part: a step that is longer by

@@ -6,13 +6,15 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_table
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
@@ -29,8 +31,7 @@ _BARE_ID = regex(r"^\s*\[tool\.perfdoctor\.thresholds\.([\w-]+/[\w-]+)\]", re.MU
 _FILLED = regex(r"\{(\w+)\|([^{}|]*)\}")
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """A number a detector compares with, and why it is that number."""
 
     value: float
@@ -38,8 +39,7 @@ class Threshold:
     why: str
 
 
-@dataclass(frozen=True)
-class RuleFix:
+class RuleFix(Struct, frozen=True):
     """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries).
 
     `when`: what must be so in the recorded program, each one of `frameworks.FACTS` or its opposite (`not compiled`).
@@ -63,8 +63,7 @@ class RuleFix:
         return named and all(holds(condition, facts) for condition in self.when)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a rule lies that does not come with perfdoctor. `name`: as reports show it; `folder`: of both of its files.
 
     `package`: the package whose folder that is, "" where it is none.
@@ -75,8 +74,7 @@ class Origin:
     package: str = ""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `clauses` are

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 _WHERE_ON_DEVICE = {"rank": int, "device": int, "stream": int, "process": int}
 _WHERE_ON_HOST = {"rank": int, "process": int, "thread": int}
@@ -55,16 +55,14 @@ _NSIGHT_COMPUTE = "record with `perfdoctor run --passes nsys,ncu`, or analyse a 
 _NCCL_LOG = "analyse a log written with NCCL_DEBUG=INFO together with the trace"
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(Struct, frozen=True):
     """What a rule may need. `label` fits "rules without …" and "measured from …"; `hint` says how to record it."""
 
     label: str
     hint: str
 
 
-@dataclass(frozen=True)
-class Signal(Need):
+class Signal(Need, frozen=True):
     """One frame of a Timeline: `columns` by name, with `int`, `float`, `bool` or `str`.
 
     `has_time`: do its rows say when in the run they happened? `of_machine`: it describes a machine and belongs to no

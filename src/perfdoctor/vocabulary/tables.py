@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.signals import SIGNALS
 
@@ -131,8 +132,7 @@ VIEWS: Mapping[str, tuple[Mapping[str, type], str]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """`kind`: int, float, bool or str. `unit`: "" for numbers without one, and for text. `refers`: the table whose ids
     it holds, "" for none.
     """
@@ -143,8 +143,7 @@ class Column:
     refers: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """`signal`: its rows are those of this signal, "" for none. `query`: what a view shows, "" for a table."""
 
     name: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import findings, frame, only_finding, summary
+from msgspec.structs import replace
 from several_gpus_cases import MS, gpus
 
 from perfdoctor.diagnosis.engine import diagnose

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, findings, only_finding, summary
 from exposed_copy_cases import assert_a_quarter_is_exposed, exposed_step
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Frame, Text, Timeline

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import BASE_NS, findings, only_finding, summary, timeline
+from msgspec.structs import replace
 from several_gpus_cases import MS, gpus
 
 from perfdoctor.diagnosis.engine import diagnose

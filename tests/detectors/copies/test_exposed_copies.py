@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Text
 from perfdoctor.records.savings import Saving

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, findings, of_step, only_finding, summary
 from measured_builders import H100
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text
@@ -48,7 +47,7 @@ def test_what_remains_is_one_copy_at_the_best_rate_seen():
     size = even.copies["bytes"].copy()
     size[::100] = 4 * 2000  # one in each step, of 2 µs: 4 GB/s
     columns = even.copies.with_columns(bytes=size)
-    from dataclasses import replace  # noqa: PLC0415
+    from msgspec.structs import replace  # noqa: PLC0415
 
     uneven = replace(even, frames={**even.frames, "copies": columns})
     saving = only_finding("many-small-copies", uneven).saving_ns_per_step

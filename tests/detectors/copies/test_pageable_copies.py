@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 from measured_builders import H100, measurement, with_rates
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.savings import Saving

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, findings, only_finding, summary
 from measured_builders import measurement, with_rates
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import UserValues

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, findings, only_finding, summary
 from machine_builders import on_cores
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import RecordedProcess
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import draw, findings, frame, of_step, only_finding, summary
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.vocabulary.rulebook import load_rules

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, findings, full_queue, of_step, only_finding, summary
 from machine_builders import beside
 from measured_builders import measurement, rates
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge

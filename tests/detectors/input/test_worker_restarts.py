@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw, findings, only_finding, summary
+from msgspec.structs import replace
 
 LEGEND = {
     "B": ("functions", "torch/utils/data/dataloader.py(440): _get_iterator"),

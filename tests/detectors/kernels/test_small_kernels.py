@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import ELEMENTWISE, draw, findings, of_step, only_finding, summary
+from msgspec.structs import replace
 
 from perfdoctor.detectors.savings import Shares
 from perfdoctor.diagnosis.engine import diagnose

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import BASE_NS, draw, findings, frame, only_finding, summary
+from msgspec.structs import replace
 from snapshots import Recording
 
 from perfdoctor.diagnosis.engine import diagnose

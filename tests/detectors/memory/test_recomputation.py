@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import BASE_NS, GEMM, draw, findings, frame, of_step, only_finding, summary, timeline
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Device
 from perfdoctor.records.savings import Saving

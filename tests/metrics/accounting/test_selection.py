@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose, examine
 from perfdoctor.diagnosis.prediction import Question

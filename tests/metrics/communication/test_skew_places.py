@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from builders import draw_steps, findings
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Frame, Text, Timeline, merge
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import draw
 from machine_builders import beside, samples
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.copies.pcie import bytes_per_second

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import SGEMM, draw, only_place, timeline
 from measured_builders import H100, matmuls, measurement, with_rates
+from msgspec.structs import replace
 
 from perfdoctor.metrics.work.device_peaks import attained, measured, peaks
 from perfdoctor.metrics.work.half_speedup import half_speedup

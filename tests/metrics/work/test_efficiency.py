@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import BASE_NS, ELEMENTWISE, GEMM, SGEMM, TF32_GEMM, timeline
+from msgspec.structs import replace
 
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.accounting.prepare import prepare

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
 
+import msgspec
 import pytest
 from builders import BASE_NS, draw, timeline
 from hypothesis import given
@@ -96,7 +96,7 @@ def test_own_times_and_what_is_outside_sum_to_all_work(modules, works):
         if known:
             calls.append({**call, "thread": thread})
     one = timeline(modules=rows, kernels=kernels, calls=calls)
-    other = dataclasses.replace(one, frames={
+    other = msgspec.structs.replace(one, frames={
         name: frame.with_columns(rank=frame["rank"] + 1) if len(frame) else frame for name, frame in one.frames.items()
     })  # fmt: skip
     run = prepare(merge([one, other]))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from snapshots import FIRST_ADDRESS, MIB, START_US, Recording, frames
 
 from perfdoctor.errors import PerfdoctorError

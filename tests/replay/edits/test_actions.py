@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import plant
 import pytest
 from builders import draw, draw_steps, only_place
+from msgspec.structs import replace
 from tables import one_of_each
 
 from perfdoctor.detectors import detector

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from builders import FOREACH_ADAM, draw, only_place
 from graphs import FEW, graph, random_graphs
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tables import of_each
 
 from perfdoctor.model.timeline import Device, Timeline

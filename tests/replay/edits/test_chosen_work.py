@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import draw, only_place
+from msgspec.structs import replace
 
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.model.intervals import Intervals

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 from builders import frame
 from graphs import HOST, WAIT_END, WORK, Node, by_hand
 from measured_builders import H100, measurement, rates
+from msgspec.structs import replace
 
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.intervals import Intervals

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from builders import draw, only_place
 from graphs import FEW, HOST, WAIT_END, WORK, Node, by_hand, graph, random_graphs
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.replay.edits import shorter as edits

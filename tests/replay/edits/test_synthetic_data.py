@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import draw, only_place
 from graphs import FEW, graph, random_graphs, simulated_step
 from hypothesis import given
+from msgspec.structs import replace
 
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.replay.edits.batch_work import (

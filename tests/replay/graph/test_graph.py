@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import draw, only_place, timeline
 from graphs import FEW, HOST, WAIT_END, WORK, graph, random_graphs, random_timelines, simulated_step
 from hypothesis import HealthCheck, assume, given, settings
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.place import Place

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from graphs import FEW, HOST, NOTHING, WORK, Node, by_hand, random_graphs, simulated
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of

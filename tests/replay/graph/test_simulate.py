@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from graphs import FEW, HOST, WAIT_END, WORK, Node, by_hand, random_graphs, simulated, simulated_step
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perfdoctor.replay.graph import simulate as simulating
 from perfdoctor.replay.graph.graph import NOTHING, Graph

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from report.samples import DERIVATION, INPUT_BOUND
 from rich.console import Console
 

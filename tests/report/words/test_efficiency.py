@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from io import StringIO
 
 import pytest
+from msgspec.structs import replace
 from report.samples import INPUT_BOUND
 from rich.console import Console
 

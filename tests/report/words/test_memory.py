@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from report.samples import INPUT_BOUND, NOTHING, POISON
 from rich.console import Console
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from report.samples import ASKED, INPUT_BOUND, LARGER, NOTHING
 
 from perfdoctor.records.predictions import CriticalPath, PathPiece, PredictedStep, Scaling

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from builders import draw
 from folders import FIXTURES
 from machine_builders import beside, samples
+from msgspec.structs import replace
 from recorded import of_recordings, recording
 from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, frame
 from labels import recordings
+from msgspec.structs import replace
 from report.samples import INPUT_BOUND
 from snapshots import MIB, Recording
 

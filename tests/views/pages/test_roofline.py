@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import BASE_NS, GEMM, timeline
 from labels import recordings
 from machine_builders import beside
+from msgspec.structs import replace
 from report.samples import INPUT_BOUND
 
 from perfdoctor.metrics.accounting.prepare import prepare

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from folders import ROOT
 
-from perfdoctor.late import Regex
+from perfdoctor.patterns import Regex
 from perfdoctor.vocabulary import names
 
 SOURCES = ROOT / "src" / "perfdoctor"

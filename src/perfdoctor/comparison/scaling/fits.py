@@ -13,12 +13,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 
-
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """y = intercept + slope · x. Errors are standard errors; None where there are as few points as parameters."""
 
     intercept: float

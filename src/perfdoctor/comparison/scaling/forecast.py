@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.comparison.scaling.fits import error_at, line
 from perfdoctor.comparison.scaling.records import Forecast, Kind, Recorded, Way
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
 from perfdoctor.replay.what_if.sizes import simulated, size_change
@@ -27,8 +28,7 @@ Throughput = Callable[[int, float], float]
 _Range = tuple[float, float, float]
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """Recordings by ranks, ascending, and the step of each in ns. `network`: bytes/s that a network gives each rank."""
 
     kind: Kind

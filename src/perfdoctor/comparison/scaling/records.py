@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
+from msgspec import Struct, field
+
 from perfdoctor.comparison.records import Changed, FindingChange, Snapshot
-from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 
 #: weak: each rank has the same work. strong: all ranks share the work of one. "": neither is known.
@@ -18,8 +18,7 @@ Counted = Literal["items", "rank steps", "steps"]
 Way = Literal["replay", "fit"]
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """One recording of the series. `ranks`: 0 if unknown. `work`: how much one rank has in a step, by what shows it
     (`work_size.MEASURES`). `run`: what a replay needs; None where it was not read.
     """
@@ -30,8 +29,7 @@ class Recorded:
     run: Run | None = None
 
 
-@dataclass(frozen=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """All recordings among so many ranks. `step_ns`: the mean step. `throughput`: in `Counted` a second.
 
     `speedup`: throughput over that of the fewest ranks; `efficiency`: the same over what the number of ranks alone
@@ -51,8 +49,7 @@ class Rung:
     serial_share: float | None = None
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """One cause over the series. `times_ns`: a step, one a rung. `over_ns`: what of it is more than its share of the
     step of the fewest ranks. `per_doubling_ns`: by how much that grows with each doubling, and its standard error (None
     where two rungs show none).
@@ -67,16 +64,14 @@ class Growth:
     error_ns: float | None
 
 
-@dataclass(frozen=True)
-class SerialCause:
+class SerialCause(Struct, frozen=True):
     key: str
     label: str
     share: float
     error: float | None
 
 
-@dataclass(frozen=True)
-class Serial:
+class Serial(Struct, frozen=True):
     """What acts as if it were serial, as a share of the step of the fewest ranks (amdahl) or of the most (gustafson).
 
     The `causes` sum to `share`. `limit`: the speed-up over the fewest ranks that no number exceeds; None without one.
@@ -89,8 +84,7 @@ class Serial:
     causes: tuple[SerialCause, ...]
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The step among `ranks`, from those of `known`: likely, and between which bounds. `by`: a replay of the largest of
     them, or the law that is fitted to all. `measured_ns`, `error`: where they were recorded; predicted over measured,
     less 1. `throughput`: of `step_ns`.
@@ -107,8 +101,7 @@ class Forecast:
     error: float | None = None
 
 
-@dataclass(frozen=True)
-class SettingOver:
+class SettingOver(Struct, frozen=True):
     """Something beside the number of ranks that differs: its values, each with the ranks that have it."""
 
     name: str
@@ -116,8 +109,7 @@ class SettingOver:
     matters: bool
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(Struct, frozen=True):
     """`growth` sums to `whole`, the step's. `work`: as in a comparison, of the most ranks with the share of the fewest.
 
     `checked`: the largest rung, left out and predicted. `ahead`: twice as many. `unpredicted`: why a replay says

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.comparison.common_work import USUALLY_IN_COMMON, in_common
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns
 from perfdoctor.metrics.communication.taken_share import Taken, taken
 from perfdoctor.metrics.copies.peers import stood_ns
@@ -21,8 +21,7 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class _Cost:
+class _Cost(Struct, frozen=True):
     """What the GPU that is waited for loses a step, in ns.
 
     The model sent out and gradients added up with nothing beside (`hidden_ns`: what of it DDP runs beside compute),

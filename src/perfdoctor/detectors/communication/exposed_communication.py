@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.savings import half_certain
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.collectives import (
     bandwidth_table,
@@ -39,8 +39,7 @@ def _exposed_ns(place: Place) -> int:
     return place.exposed_communication.total_ns
 
 
-@dataclass(frozen=True)
-class _Exposed:
+class _Exposed(Struct, frozen=True):
     """In ns a step: transfer that is exposed, and what a fix could take of it at most, and likely in two ways.
 
     `hidden_ns`: behind compute, from which `beside` takes a share, or by merging messages; `halved_ns`: by sending 16

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain

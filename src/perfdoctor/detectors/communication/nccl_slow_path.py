@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from perfdoctor.detectors.savings import at_most
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.nearest_nic import detours
@@ -15,8 +16,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     situation: str
     pairs: int = 0
     setting: str = ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.savings import half_certain
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication.lateness import beyond_chance_ns, excess_ns, explained_share, own_lateness_ns
@@ -101,16 +101,14 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
 # --- how long is waited ---
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(Struct, frozen=True):
     """A machine whose ranks come late by turns. `share`: theirs of all lateness."""
 
     ranks: str
     share: float
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it.
 
     `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.

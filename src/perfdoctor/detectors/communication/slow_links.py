@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.like_groups import SlowGroup, slow_groups
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
@@ -38,8 +39,7 @@ def _like(place: Place, kind: str, least_bytes: float) -> Mask:
     return rows
 
 
-@dataclass(frozen=True)
-class _Reference:
+class _Reference(Struct, frozen=True):
     """What a bandwidth is held against, in bytes/s: the expected, its least share, what is likely reached, the most.
 
     `groups`: how many other groups showed it.

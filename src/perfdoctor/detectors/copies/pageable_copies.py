@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.savings import Shares
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.pinned import PinnedRate, pinned_rate
 from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory
@@ -34,8 +34,7 @@ def _exposed_ns(place: Place) -> int:
     return (Intervals.of(rows.start_ns, rows.end_ns) & place.exposed_copies).total_ns
 
 
-@dataclass(frozen=True)
-class _Pinned:
+class _Pinned(Struct, frozen=True):
     """The same copies from pinned memory: how long each takes likely, and at worst, in ns; the rates by direction."""
 
     took_ns: Floats
@@ -69,8 +68,7 @@ def _pinned(run: Run, place: Place, rows: Frame, assumed: float) -> _Pinned:
     return _Pinned(took_ns, at_worst_ns, rates)
 
 
-@dataclass(frozen=True)
-class _Left:
+class _Left(Struct, frozen=True):
     """Of the exposed time of pageable copies, as shares: what is left of it with pinned memory, likely and at worst.
 
     `beside`: what of that runs beside compute then. In the stream that computes nothing does as it is: what compute

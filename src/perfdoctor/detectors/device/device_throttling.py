@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.savings import at_most
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
@@ -35,8 +35,7 @@ _CAUSES = {
 _GOLDEN = (5**0.5 - 1) / 2
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """GPUs that one cause holds down. `held`: one mask a GPU, the samples under load in which it does."""
 
     cause: str
@@ -157,8 +156,7 @@ def _work(place: Place) -> Intervals:
     return Intervals.of(place.kernels.start_ns[rows], place.kernels.end_ns[rows]) & place.window
 
 
-@dataclass(frozen=True)
-class _Loss:
+class _Loss(Struct, frozen=True):
     """What a place loses while its GPU is held down, in ns a step: of its products' time, and of all its kernels'."""
 
     place: Place
@@ -192,8 +190,7 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
     return losses
 
 
-@dataclass(frozen=True)
-class _Won:
+class _Won(Struct, frozen=True):
     """What a step gets shorter by at the free clock, in ns: its products, all its kernels. `formula`: how sure it is.
 
     `inferred`: the free clock was not seen under load; `bounded`: whether the clock can be raised is unknown.

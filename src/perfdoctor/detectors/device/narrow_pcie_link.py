@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE, bytes_per_second
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, sizes
 from perfdoctor.metrics.machine.gpu_samples import Gpu, gpus, of_places
@@ -17,8 +17,7 @@ from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
 
 
-@dataclass(frozen=True)
-class _Narrow:
+class _Narrow(Struct, frozen=True):
     gpu: Gpu
     generation: float
     width: float

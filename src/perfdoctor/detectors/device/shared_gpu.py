@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.savings import NO_SAVING
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
@@ -15,8 +15,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Evidence, Finding, Measure
 
 
-@dataclass(frozen=True)
-class _Crowd:
+class _Crowd(Struct, frozen=True):
     """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if unknown."""
 
     gpu: Gpu

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from perfdoctor.detectors.savings import at_most
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.longest import Moment, longest
 from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, least_of_rate, outliers, same_work
 from perfdoctor.metrics.units import ms, percent
@@ -68,8 +69,7 @@ def _least_often(long: Outliers) -> float:
     return 1.0 if long.period else least_of_rate(long.rows.size)
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """The long steps of one place."""
 
     place: Place

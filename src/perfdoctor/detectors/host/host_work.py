@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import (
     Culprit,
     culprits,
@@ -29,8 +29,7 @@ from perfdoctor.vocabulary.names.host_work import kind_of
 from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What counts: on a run without a GPU the `long` stretches between ops, and the `short` ones if they are many."""
 
     long: Intervals
@@ -61,8 +60,7 @@ def _seen(place: Place, at: Mapping[str, float]) -> _Seen:
     return _Seen(long, short if is_much else Intervals.empty())
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """What may go, in ns a step: `long_ns` of code of its own, `beyond_ns` of Python around ops, without its least."""
 
     long_ns: float

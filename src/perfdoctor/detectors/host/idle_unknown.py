@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.detectors.affected import MOST_OF_IT, Affected, affected
 from perfdoctor.detectors.of_idle import Idle, of_cause
 from perfdoctor.detectors.savings import NO_SAVING, Shares
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
 from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.metrics.accounting.queue_waits import Stood, by_stream, queue_waits, stood, unlaunched
@@ -30,8 +31,7 @@ _SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")
 _NOWHERE = Stood("", 0, "", "")
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What is known of most of it, or what the recording lacks, and the values of that situation's summary."""
 
     situation: str

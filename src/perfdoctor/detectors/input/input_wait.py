@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.of_idle import Idle, of_cause
 from perfdoctor.detectors.savings import at_most, half_certain, shares
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.host import cpu_use, feeding
@@ -21,8 +21,7 @@ from perfdoctor.records.findings import Evidence, Finding, Measure
 from perfdoctor.records.savings import Saving
 
 
-@dataclass(frozen=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """What workers, or batches that are indexed at once, bring, in ns a step, and which of the situations that is.
 
     `stays_ns`: what stays of the wait then; `formula`: which one gives the saving, if not that of the situation.

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.attention import Pieces, attentions, sizes
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms
@@ -29,8 +29,7 @@ _PRODUCTS, _GRADIENTS_PRODUCTS = 2, 4
 _TABLE_ROWS = 5
 
 
-@dataclass(frozen=True)
-class _Cost:
+class _Cost(Struct, frozen=True):
     """What the attentions of a place take in its window, one element each, in ns.
 
     `whole_products_ns`: all of its products, those elsewhere included. `fused_ns`: in each of CASES, NaN where unknown.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.growth import Reserve, reserves

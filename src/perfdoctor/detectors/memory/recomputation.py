@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.recompute import kept_bytes, recomputed
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, ms
@@ -16,8 +17,7 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
-@dataclass(frozen=True)
-class _Memory:
+class _Memory(Struct, frozen=True):
     """Of the fullest device: what was never reserved, its capacity, and what activations need; None: not recorded."""
 
     free_bytes: int | None

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Column, Mask, Text
 
 #: Of 15 columns about 8 MB: more is no faster.
@@ -22,8 +22,7 @@ ROWS = 65_536
 _NO_TEXT = -1
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """One column to be written: numbers with a mask of those that are NULL (None: none is), or text ("" is NULL)."""
 
     values: Column

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import UNKNOWN, Ints, occurring
 from perfdoctor.model.device_work import SIGNALS as WORK
@@ -46,8 +46,7 @@ def around(timeline: Timeline, signal: str, outer: str) -> Ints:
     return found
 
 
-@dataclass(frozen=True)
-class StepRows:
+class StepRows(Struct, frozen=True):
     """The rows of the table of steps: of one place after the other. `firsts`: the first row of each place."""
 
     places: Sequence[Place]
@@ -89,8 +88,7 @@ def _numbered(step: Ints, first: int) -> Ints:
     return np.where(step == UNKNOWN, UNKNOWN, step + first)
 
 
-@dataclass(frozen=True)
-class Launching:
+class Launching(Struct, frozen=True):
     """The calls that launched device work: their rows, how much each launched, when its first work began, and where."""
 
     calls: Ints

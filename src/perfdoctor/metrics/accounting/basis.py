@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perfdoctor.metrics.framework import may_be_torch
 from perfdoctor.metrics.kind_of_work import kind_of_work

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import own_ns
@@ -19,8 +19,7 @@ from perfdoctor.records.findings import Rows
 _HOST = ("rank", "process", "thread", "start_ns", "end_ns", "name")
 
 
-@dataclass(frozen=True)
-class Culprit:
+class Culprit(Struct, frozen=True):
     """One name: how often it was the innermost during that idle, how much of the idle that is, how long it ran."""
 
     name: str

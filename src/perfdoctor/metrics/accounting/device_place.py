@@ -11,7 +11,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 
 
-class DevicePlace(Place):
+class DevicePlace(Place, frozen=True):
     """A Place whose compute is the kernels of a GPU."""
 
     @cached_property

@@ -8,10 +8,10 @@ threads of their library (gloo), which mark them: they are exposed while the tra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
@@ -33,7 +33,7 @@ _NEVER = np.iinfo(np.int64).max
 WITHOUT_CORE_NS = 7_000_000
 
 
-class HostPlace(Place):
+class HostPlace(Place, frozen=True):
     """A Place whose compute is the outermost ops of the training thread.
 
     Its `work`, which no call launched: the collectives, and the ends of its steps, which take no time.

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.queued import (
     LONGEST_LAUNCH_NS,
@@ -53,8 +52,7 @@ _FUNCTIONS = ("functions",)
 _CALLS = ("calls",)
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What points to one cause or another, beside names; empty where nothing does.
 
     `once`: what comes once in a program (`HostActivity.once`, and what else of its start the recording shows).
@@ -72,8 +70,7 @@ class Evidence:
     working: Callable[[Intervals], Intervals]
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """A cause, and what proves it: rows of these signals with such a name, or else what `seen` finds in the evidence.
 
     `seen` also gets the idle time that no stronger proof has claimed.
@@ -131,8 +128,7 @@ def shared_out(idle: Intervals, evidence: Evidence) -> dict[str, Intervals]:
     return {**causes, "unknown": rest}
 
 
-@dataclass(frozen=True)
-class _Stretches:
+class _Stretches(Struct, frozen=True):
     """Idle stretches `[start, end)` with the call that ended each: when it was made, when it returned.
 
     `was_launching`: the host stood in that call when the stretch began, and this is the first that it launched.

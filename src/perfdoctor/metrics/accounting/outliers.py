@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.vocabulary.parts import PARTS
@@ -52,8 +52,7 @@ def own_durations(parts: Mapping[str, Ints]) -> Ints:
     return total
 
 
-@dataclass(frozen=True)
-class Outliers:
+class Outliers(Struct, frozen=True):
     """`rows` are the positions of the long steps, `excess_ns` how much each exceeds the median of the others.
 
     `excess_low_ns`, `excess_high_ns`: all of them together, above what the longest and the shortest tenth of the others
@@ -140,8 +139,7 @@ def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """The usual rise from one step to the next, and the share of all pairs of steps in which the later is longer."""
 
     ns_per_step: float

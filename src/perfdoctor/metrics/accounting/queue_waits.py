@@ -13,8 +13,8 @@ stream 3                                        ░░░░░░░░░ B wa
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.host.own_code import own_functions
@@ -27,8 +27,7 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
-@dataclass(frozen=True)
-class QueueWaits:
+class QueueWaits(Struct, frozen=True):
     """Idle of unknown cause in which launched work did not start, one element a stretch.
 
     `work` is the row of DeviceWork that waited, `event_wait` the row of `timeline.calls` of the wait for an event in
@@ -45,8 +44,7 @@ class QueueWaits:
     inferred: bool
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(Struct, frozen=True):
     """Waits of streams for events: the rows of their calls, and the stream, or else the thread, that each is `of`.
 
     `work_of`: the same of each row of DeviceWork. `awaited`: by row of `timeline.calls`.
@@ -58,8 +56,7 @@ class _Waits:
     awaited: Ints
 
 
-@dataclass(frozen=True)
-class Stood:
+class Stood(Struct, frozen=True):
     """The call that the host stood in: its name, how long it took in all, and the op and the own line around it."""
 
     call: str

@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.stack_cost import FRAME_NS
@@ -62,8 +62,7 @@ Floats = npt.NDArray[np.float64]
 Part = Callable[[Place], Intervals]
 
 
-@dataclass(frozen=True)
-class _Model:
+class _Model(Struct, frozen=True):
     """What recording cost: `event_ns` a row, and without it the rest of the time is `pace` times as long.
 
     `cost_ns`: the same shared out among those rows alone that lie in time which gets longer. `sleeping`: the share of

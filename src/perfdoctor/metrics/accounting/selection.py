@@ -14,9 +14,9 @@ thread's own time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads

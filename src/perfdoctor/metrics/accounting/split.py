@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.op_phases import compute_by_phase
 from perfdoctor.model.cache import once_per_place

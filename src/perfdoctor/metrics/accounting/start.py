@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, host_rows_within
 from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
@@ -28,8 +29,7 @@ from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class Once:
+class Once(Struct, frozen=True):
     """One kind of what a program does once. `what` is a clause: "code is compiled or tuned"."""
 
     what: str

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.outliers import OWNERS, edges, outliers, own_durations, step_parts
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
 
 
-@dataclass(frozen=True)
-class StepRows:
+class StepRows(Struct, frozen=True):
     """The steps of one place that are compared, in order. All arrays have one element a step, times in ns.
 
     `start_ns` counts from the window's beginning. `parts_ns` sum to `duration_ns`. `grown`: of a step much longer than

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import WITHOUT_CORE_NS
 from perfdoctor.metrics.communication.matching import Matrix, column
 from perfdoctor.metrics.communication.nodes import where
@@ -149,8 +149,7 @@ def bus_factor(kind: str, ranks: int) -> float:
     return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
-@dataclass(frozen=True)
-class Bandwidth:
+class Bandwidth(Struct, frozen=True):
     """Large messages of one kind among the same ranks: median sizes and speeds, bytes and bytes per second.
 
     `exposed_ns` is how long they are exposed on an average rank, per step, `transfer_ns` how long they take once all
@@ -199,8 +198,7 @@ def _alike(matched: Skew, collectives: Ints) -> list[tuple[str, tuple[int, ...],
     return [(kind, members, np.array(found[members, kind], np.int64)) for members, kind in order]
 
 
-@dataclass(frozen=True)
-class Loads:
+class Loads(Struct, frozen=True):
     """`sizes[i, k]`: bytes that the i-th of `ranks` has in the k-th collective, the larger of sent and received.
 
     `even[k]`: what each would have if all had the same. All bytes are sent once and received once, so that is the mean

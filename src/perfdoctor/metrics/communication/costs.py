@@ -7,9 +7,9 @@ rank of the group was recorded. Elsewhere the quickest run shows what the links 
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.communication.link_baseline import baseline
@@ -24,8 +24,7 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
-@dataclass(frozen=True)
-class CollectiveCosts:
+class CollectiveCosts(Struct, frozen=True):
     """One element a group of like collectives, those that take longest first; `per_step`: of an average place.
 
     `ranks`, `sizes` (bytes of the message): UNKNOWN if not recorded. `took`: ns in it, waiting included. `exposed_ns`,
@@ -58,8 +57,7 @@ class CollectiveCosts:
         return len(self.kinds)
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """The collectives that touch their place's window, all places below each other.
 
     `shortest_ns`, `is_whole`: how long the last rank to come was in it (UNKNOWN where not matched), and whether its

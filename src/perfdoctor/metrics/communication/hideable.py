@@ -14,9 +14,9 @@ What runs beside compute takes SMs and memory bandwidth from it: see `taken_shar
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.work.device_peaks import peaks
@@ -38,8 +38,7 @@ DEFAULT_BUCKET_BYTES = 25 << 20
 PIECES = 2
 
 
-@dataclass(frozen=True)
-class Purposes:
+class Purposes(Struct, frozen=True):
     """What each collective of a place carries: one bool a row of `place.collectives`; none of them: something else."""
 
     gradients: Mask
@@ -47,8 +46,7 @@ class Purposes:
     in_layers: Mask
 
 
-@dataclass(frozen=True)
-class Hideable:
+class Hideable(Struct, frozen=True):
     """Exposed transfer of a window that compute could hide, in ns, by what it carries.
 
     Gradients and parameters are limited by compute that is independent of them, the rest by compute that no collective

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidths
 from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
-@dataclass(frozen=True)
-class SlowGroup:
+class SlowGroup(Struct, frozen=True):
     """One group's messages; the middle one of all such groups, in bytes/s of bus bandwidth, and how many others."""
 
     own: Bandwidth

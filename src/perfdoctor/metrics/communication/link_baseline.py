@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, bus_factor
 from perfdoctor.model.timeline import Timeline
 
@@ -26,8 +26,7 @@ def ring_all_reduce_ns(message_bytes: float, ranks: int, bytes_per_second: float
     return 2 * (ranks - 1) / ranks * message_bytes / bytes_per_second * 1e9
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """Bus bandwidth in bytes/s of messages like the one asked for. `source`: one of _SOURCES."""
 
     bus_bytes_per_second: float

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
@@ -27,8 +27,7 @@ _RHYTHM_SLACK = 0.02
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
-@dataclass(frozen=True)
-class Arrivals:
+class Arrivals(Struct, frozen=True):
     """Who took part in which collective: one element an arrival of a rank, by collective and then by place.
 
     `place` is the place in the list of places, `row` its row of `recorded_collectives`; `kinds` has the kind of each
@@ -88,8 +87,7 @@ def by_place(place: Ints, count: int) -> list[Ints]:
     return np.split(order, np.searchsorted(place[order], np.arange(1, count)))
 
 
-@dataclass(frozen=True)
-class _Own:
+class _Own(Struct, frozen=True):
     """One rank's collectives of one kind and group, in order: their rows, their ends, does each touch the window?"""
 
     rows: Ints

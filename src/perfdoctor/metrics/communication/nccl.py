@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Frame, Mask, Timeline
 from perfdoctor.records.findings import Rows
 
 
-@dataclass(frozen=True)
-class NcclLog:
+class NcclLog(Struct, frozen=True):
     """The facts and ways of all logs together."""
 
     facts: Frame

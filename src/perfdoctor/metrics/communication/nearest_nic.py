@@ -7,7 +7,8 @@ it is left out.
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import Pairs, pairs
 from perfdoctor.model.timeline import Timeline
@@ -18,8 +19,7 @@ NEAR = ("PIX", "PXB")
 _FAR = ("PHB", "NODE", "SYS")
 
 
-@dataclass(frozen=True)
-class Detour:
+class Detour(Struct, frozen=True):
     """A GPU that sends through a NIC behind the processor, and the one beside it that it could take."""
 
     gpu: int

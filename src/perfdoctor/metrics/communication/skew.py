@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
@@ -25,8 +25,7 @@ from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 _EVEN = 1.1
 
 
-@dataclass(frozen=True, eq=False)
-class Skew:
+class Skew(Struct, frozen=True, eq=False, dict=True):
     """When the ranks came to matched collectives, and how long they were in them: one element an arrival.
 
     `came` says which rank (its place in `ranks`) and which collective; `began_ns` is by the rank's own clock.

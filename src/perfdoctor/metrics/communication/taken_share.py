@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 
@@ -21,8 +21,7 @@ from perfdoctor.model.run import Run
 _USUAL = 1 - 1 / 1.189
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """Of the time in which communication runs beside compute, the likely share in which compute gets nothing done.
 
     At the least nothing, where compute leaves SMs free. `source`: the recording, or a table of published trainings.

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from math import comb
 
-from perfdoctor.late import regex
 from perfdoctor.metrics.communication.collectives import in_one_node
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.patterns import regex
 
 Pairs = Mapping[tuple[str, str], str]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.copies.transfers import asked_by
@@ -27,8 +27,7 @@ SIZE_EDGES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 _AT_WORK = 0.5
 
 
-@dataclass(frozen=True)
-class CopyCosts:
+class CopyCosts(Struct, frozen=True):
     """One element a group, the longest in all first; `per_step` numbers are of an average place.
 
     `size_classes`: the place among SIZE_EDGES, UNKNOWN where sizes are not recorded. `ops`: what launched the group, ""
@@ -88,8 +87,7 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
     )
 
 
-@dataclass(frozen=True)
-class _Copies:
+class _Copies(Struct, frozen=True):
     """All places' copies below each other: where each stands in `run.places`, and what launched it, "" if unknown."""
 
     frame: Frame

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.copies.costs import links_of_places
 from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE
 from perfdoctor.metrics.copies.transfers import copies_of, host_memory, sharing_ns, sizes
@@ -29,8 +29,7 @@ _LATENCY_BYTES = 64 << 10
 _SHARED = 0.1
 
 
-@dataclass(frozen=True)
-class PinnedRate:
+class PinnedRate(Struct, frozen=True):
     """Bytes/s of a pinned copy; 0: unknown. `measured`: by the selftest; `link`: what it gives at most."""
 
     bytes_per_second: float

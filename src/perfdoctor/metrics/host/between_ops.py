@@ -7,8 +7,8 @@ as it usually is, the median over the steps of the stretches in front of the sam
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step, spread
 from perfdoctor.metrics.host.op_loops import op_loops
@@ -24,8 +24,7 @@ _FEWEST_STEPS = 3
 _OFTEN = 0.5
 
 
-@dataclass(frozen=True)
-class Between:
+class Between(Struct, frozen=True):
     """Stretches in which no thread runs an op and the training thread runs unexplained code, in their order.
 
     `usual_ns`: how long each is in the median of all steps; 0 where too few steps are known for a median.

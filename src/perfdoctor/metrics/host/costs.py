@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step
 from perfdoctor.metrics.host.launch_window import host_window
@@ -32,8 +32,7 @@ from perfdoctor.vocabulary.names.running_numbers import without_numbers
 _LONG = ("functions", "ranges")
 
 
-@dataclass(frozen=True)
-class HostCosts:
+class HostCosts(Struct, frozen=True):
     """One element a group of like rows; all but `count` are of a step of an average rank.
 
     `keys`: the texts that its rows have in common. `host_ns`: of rows that lie in one of the same group only the outer
@@ -55,8 +54,7 @@ class HostCosts:
         return len(self.keys)
 
 
-@dataclass(frozen=True)
-class _Rank:
+class _Rank(Struct, frozen=True):
     """One rank's devices, when its host asked for their windows, and what it asked for."""
 
     places: tuple[Place, ...]

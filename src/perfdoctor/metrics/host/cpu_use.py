@@ -8,8 +8,8 @@ steps take less than a sample. Both are recorded by `perfdoctor run` on Linux; N
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
@@ -135,8 +135,7 @@ def cores_used(run: Run) -> float:
     return _rate(run, "cpu_ns") / _SECOND_NS
 
 
-@dataclass(frozen=True)
-class Crowding:
+class Crowding(Struct, frozen=True):
     """More threads wanted a core than there are cores. Cores and threads are means over the analysed steps.
 
     `waiting_share`: of the recorded steps the thread that trains was ready to run and had no core. `own_demand`: cores

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.hardware.worker_batch import TYPICAL, WorkerBatch, of_machine
 from perfdoctor.metrics.accounting.host_place import host_places

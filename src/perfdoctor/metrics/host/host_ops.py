@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.model.intervals import Intervals
 
 
-@dataclass(frozen=True)
-class HostOps:
+class HostOps(Struct, frozen=True):
     """`count` outermost ops, which take `total_ns` by themselves; `time`: with the Python around or between them."""
 
     count: int

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.units import us
 from perfdoctor.model.cache import once_per_place
@@ -31,8 +31,7 @@ LIST_ELEMENT_NS = 110
 USUAL_GAP_NS = 4_000
 
 
-@dataclass(frozen=True)
-class ItemFetch:
+class ItemFetch(Struct, frozen=True):
     """A batch that is collected from `items`, with `ops_per_item` ops each, of which `name` is the most frequent.
 
     Ns of the usual batch, the median of each: `fetch_ns` in all, of which `collate_ns` stacks the items; `at_once_ns`:

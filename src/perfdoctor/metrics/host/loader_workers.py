@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from perfdoctor.hardware.worker_batch import WorkerBatch
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.units import ms
 from perfdoctor.records.findings import Value
 
@@ -32,16 +33,14 @@ _LEAST_OF_A_CORE = 0.05
 _NAN = float("nan")
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What a batch holds. NaN: not known."""
 
     tensors: float = _NAN
     bytes: float = _NAN
 
 
-@dataclass(frozen=True)
-class Cores:
+class Cores(Struct, frozen=True):
     """For one training process, means over the steps. NaN: not known.
 
     `count`: that it may use; `idle`: of these, used by nobody; `own`: used by itself; `computing`: threads with which
@@ -64,8 +63,7 @@ class Cores:
         return 0.0 if math.isnan(both) else max(both, 0.0)
 
 
-@dataclass(frozen=True)
-class Feeding:
+class Feeding(Struct, frozen=True):
     """How the training is fed now. Times are ns a step, of which there is one a batch.
 
     `wait_ns`: the training waits for a worker, or makes the batch itself (`workers` 0); `io_share`: of that, in which
@@ -85,8 +83,7 @@ class Feeding:
         return max(self.step_ns - self.wait_ns, 0.0)
 
 
-@dataclass(frozen=True)
-class Prospect:
+class Prospect(Struct, frozen=True):
     """With so many `workers` a step takes `likely_ns`, of which receiving a batch takes `receive_ns`.
 
     `crowded`: they have no core of their own.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.model.cache import once_per_place
@@ -20,8 +20,7 @@ FEWEST_TURNS = 32
 _MOST_OPS = 64
 
 
-@dataclass(frozen=True)
-class OpLoops:
+class OpLoops(Struct, frozen=True):
     """`time`: from the first op of each loop to the end of its last, also the ops that cut its rows out of a tensor.
 
     `rows`: the outermost ops in the window, by thread and start. `turns`: how many the loop of each has, 0 outside of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.pace import busy_ns, launching, waiting_calls
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.intervals import Intervals
@@ -24,8 +24,7 @@ MOST_OF_IT = 0.5
 _SIGNALS = ("calls", "ops")
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One rank's host beside the middle one of the others, per step.
 
     `rows`, `other_rows`: calls and ops. `slower`: how many times as long the same ones take. `more_ns`: how long those

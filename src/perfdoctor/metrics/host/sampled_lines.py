@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import python_code
 
 _PARTS = regex(r"^(.*)\((\d{1,9})\): (.*)$", 16)  # DOTALL: a function may have any name
@@ -24,8 +25,7 @@ _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
 _TWO_LINES = 2
 
 
-@dataclass(frozen=True)
-class SampledLine:
+class SampledLine(Struct, frozen=True):
     """`name`: `file(line): function`. `share`: of all samples of the same time; `is_worker`: of a loader's worker."""
 
     name: str
@@ -59,8 +59,7 @@ def has_workers(timeline: Timeline) -> bool:
     return bool(timeline["stack_samples"]["is_worker"].any())
 
 
-@dataclass(frozen=True)
-class _Samples:
+class _Samples(Struct, frozen=True):
     """One sample a row: its instant, the name of its line, "" without one, and its stack, a line a frame."""
 
     at_ns: Ints

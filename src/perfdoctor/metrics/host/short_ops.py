@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.host.between_ops import between_ops
 from perfdoctor.metrics.host.host_ops import HostOps
@@ -39,8 +39,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> Hos
     return HostOps(int(np.count_nonzero(short)), total_ns, time)
 
 
-@dataclass(frozen=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """Of the window, outside of loops: ops that compute next to nothing, also those of the optimizer.
 
     `count` ops, also those inside others; `own_ns` is their time, `between_ns` the short stretches of Python between

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.longest import Moment
@@ -22,8 +22,7 @@ from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class Syncs:
+class Syncs(Struct, frozen=True):
     """The blocking calls behind the idle of `host_sync`: `idle_ns` of each; `op` and `line` are rows, -1 for none."""
 
     calls: Frame

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals
@@ -28,8 +28,7 @@ _LONGEST_BODY = 12
 _OPS_TO_SCALING = 24
 
 
-@dataclass(frozen=True)
-class TensorLoop:
+class TensorLoop(Struct, frozen=True):
     """One loop on one thread: `turns` times the ops `names`, on the host from `start_ns` to `end_ns`."""
 
     start_ns: int

@@ -8,9 +8,9 @@ sorts.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.attention import Attention
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.metrics.work.flops import shapes_of, work_of_op
 from perfdoctor.model.cache import once_per_place
@@ -27,8 +27,7 @@ _MOST_BETWEEN_GRADIENTS = 2
 _FIRST_FACTOR = {"aten::bmm": 0, "aten::baddbmm": 1}
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """The attentions of a place; forward and backward pass of one count as two.
 
     `between`: which of `place.kernels` lie between the products. `number`: to which attention each kernel belongs,

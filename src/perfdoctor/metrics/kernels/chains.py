@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.memory_bandwidth import passes_by_kernel
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order
@@ -17,8 +17,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 _OF_NORM, _OF_TWO = 2, 3
 
 
-@dataclass(frozen=True)
-class Chains:
+class Chains(Struct, frozen=True):
     """`number` is each kernel's chain, UNKNOWN outside of any; `links` how many kernels that chain has (0 outside)."""
 
     number: Ints

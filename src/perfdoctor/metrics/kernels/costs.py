@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.host.own_code import own_function, own_functions
@@ -15,6 +15,7 @@ from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import xla as xla_names
@@ -29,8 +30,7 @@ _TYPES = {
 _TYPE = regex(r'"([^"]*)"')
 
 
-@dataclass(frozen=True)
-class KernelCosts:
+class KernelCosts(Struct, frozen=True):
     """One element a name, the longest in all first. Collectives are kernels, too, of the family `communication`.
 
     `took`: whole durations of those that touch a window, in ns. `ns` is what lay inside the windows; `runs_per_step`

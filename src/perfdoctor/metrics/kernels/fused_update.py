@@ -11,15 +11,15 @@ depth_to_max_blocks, kChunkSize): 7,000 million parameters are more than 330 lau
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics.work.device_peaks import attained, measured
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Of one launch.
@@ -31,8 +31,7 @@ _CLASS = regex(r"#(\w+)\.step$")
 _KERNELS_OF_ADAM = 5
 
 
-@dataclass(frozen=True)
-class Passes:
+class Passes(Struct, frozen=True):
     """Over each parameter: `fewest`, `usual` and `most` by an update of single operations, `fused` by one kernel.
 
     An operation passes over each tensor that it reads or writes, once. `kernels`: how many the usual update has.
@@ -91,8 +90,7 @@ def launches(tensors: float, numbers: float) -> float:
     return float(max(np.ceil(tensors / _TENSORS), np.ceil(numbers / _NUMBERS), 1.0))
 
 
-@dataclass(frozen=True)
-class FusedUpdate:
+class FusedUpdate(Struct, frozen=True):
     """In ns for the window; `launches` a step."""
 
     ns: float

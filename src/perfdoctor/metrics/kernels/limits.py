@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
@@ -40,8 +40,7 @@ _SHOWN = {
 }
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What counts as far from a limit: shares of a kernel's sectors, of a unit's peak, of a processor's warps; ns."""
 
     excess_share: float
@@ -67,8 +66,7 @@ class Bounds:
         return long & (kernels.busiest_share < self.busy_share) & ~self.wasteful(kernels)
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """All kernels of one reason. Times are per step and place; `alone`: of all measured launches together.
 
     `rows` are those of `kernels`, the place where they take most; `units` the steps that it holds.

@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
@@ -34,8 +34,7 @@ _TENSOR_CORES_SINCE = (7, 0)
 _FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """One op with one set of sizes, as its kernels ran in the window. `piece`: numbers in 16 bytes."""
 
     op: str
@@ -45,8 +44,7 @@ class Sizes:
     total_ns: int
 
 
-@dataclass(frozen=True)
-class Misaligned:
+class Misaligned(Struct, frozen=True):
     """The kernels of a place that misaligned sizes slow down, and the sizes, the costliest first.
 
     `without`: those of them that use no tensor cores at all. `padding`, one a kernel: by what factor the arithmetic

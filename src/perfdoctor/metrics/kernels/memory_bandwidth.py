@@ -13,8 +13,8 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place
@@ -47,8 +47,7 @@ _BYTES_PER_ELEMENT = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """One value for each of a place's kernels: bytes that it moves at the least, and their rate as a share of the peak.
 
     0 where it is not known.

@@ -8,12 +8,12 @@ Times are always the timeline's: ncu runs a kernel alone, with cold caches. What
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
@@ -24,8 +24,7 @@ from perfdoctor.records.findings import Measure
 _TENSOR_CORES_AT_WORK = 0.05
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True, dict=True):
     """Kernels, or measured launches, and for each what ncu measured of it.
 
     `rows` are the place's kernels, or the launches themselves where there is no timeline; `time_ns` one for each.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.launches import launches, recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
@@ -15,8 +15,7 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 _LINKED_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """`same` of `steps` steps launch the most frequent sequence, of `kernels` kernels. Known grids count."""
 
     steps: int

@@ -6,8 +6,8 @@ The same kernel is one of the same name with as many blocks: another number of b
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
@@ -18,8 +18,7 @@ from perfdoctor.model.run import Run
 _EDGE_SHARE, _EDGE_KERNELS = 0.02, 0.5
 
 
-@dataclass(frozen=True)
-class SameKernels:
+class SameKernels(Struct, frozen=True):
     """One value a place: `slowdown`, its time in these kernels as a multiple of the middle rank's, name by name and
     weighed by time; `slower_share`, how much of that time is in kernels that are slower here than in the middle.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.same_kernels import medians_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -12,8 +12,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class Team:
+class Team(Struct, frozen=True):
     """The devices of one rank that compute. `extra_ns`: the busiest one's compute a step beyond the mean.
 
     `work_ns` is that without what the same kernels take a little longer there than on the others: a slower device.

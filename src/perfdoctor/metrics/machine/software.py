@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
-@dataclass(frozen=True)
-class Software:
+class Software(Struct, frozen=True):
     """Versions, "" where not recorded; several of torch are separated by commas. `environment`: None if unknown."""
 
     torch: str = ""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """Of one place. `per_tensor`: for each op that allocates or each kernel, whichever are more.
 
     `returned_share`: calls that free memory for each that asks for it.

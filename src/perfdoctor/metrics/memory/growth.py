@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.timeline import Frame, Ints, Timeline
@@ -15,8 +15,7 @@ from perfdoctor.model.timeline import Frame, Ints, Timeline
 _KEPT_BY_RECORDER = ("ops", "ranges", "functions")
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """Of one process and device, from the end of one recorded step to the end of the next.
 
     `bytes_per_step` is the smaller of median and mean: a jump in one step does not raise the median, and a fall now and
@@ -66,8 +65,7 @@ def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
     return counts
 
 
-@dataclass(frozen=True)
-class Reserve:
+class Reserve(Struct, frozen=True):
     """What torch kept reserved on one device: a caching allocator keeps the most that was ever needed at once.
 
     Where samples have no reserve there is none. `rises`: after how many samples it was larger than ever before.
@@ -107,8 +105,7 @@ def reserves(timeline: Timeline) -> Iterator[Reserve]:
         )
 
 
-@dataclass(frozen=True)
-class ReservedPeak:
+class ReservedPeak(Struct, frozen=True):
     """The most that torch ever reserved on one device, and the memory that the device has (0 if not known)."""
 
     rank: int

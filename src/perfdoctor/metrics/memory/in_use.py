@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 
@@ -23,8 +23,7 @@ _MOST_STREAMS = 256
 _SIGNALS = ("allocations", "memory_segments", "memory_events")
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Struct, frozen=True, dict=True):
     """One device of one snapshot."""
 
     rank: int
@@ -150,8 +149,7 @@ class Replay:
         )
 
 
-@dataclass(frozen=True)
-class Refits:
+class Refits(Struct, frozen=True):
     """How often the driver gave memory although as much lay free in pieces; and of the moment when most lay free:
 
     what was reserved, how much of it lay free in this stream, and the largest free piece.

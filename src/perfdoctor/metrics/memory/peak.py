@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.records.memory import Holder, MemoryUse
@@ -152,8 +152,7 @@ def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
     )
 
 
-@dataclass(frozen=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True, dict=True):
     """One request that could not be met: what was asked and by which line, and what the device itself had left."""
 
     replay: Replay

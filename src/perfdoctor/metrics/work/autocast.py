@@ -15,8 +15,8 @@ kept in fp32        as now, and behind 16 bits a cast more: 6 bytes a number, of
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.cast_cost import cast_cost_ns
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order
@@ -47,8 +47,7 @@ _ON_HALF, _SUM, _CAST_OF_KEPT = 2 / 4, 10 / 12, 6 / 8
 _WIDE, _HALF = 0, 1
 
 
-@dataclass(frozen=True)
-class Autocast:
+class Autocast(Struct, frozen=True):
     """For each of `place.kernels`: `ns` that it takes under autocast, inside the window, casts in front of it included;
     `casts`, how many ops these are; and `host_ns`, what they take of the host.
     """

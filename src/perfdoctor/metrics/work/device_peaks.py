@@ -6,10 +6,11 @@ savings rest on what the machine reached, where that was measured: a step comes 
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perfdoctor.hardware.links import link_of, nvlink_source
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
-from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 
 
@@ -38,8 +39,7 @@ def _of_the_table(place: Place) -> Peaks | None:
     return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a rate comes from. `source`: a key of `derivations.SOURCES`; `document`: of which GPU, and which paper."""
 
     source: str

@@ -12,9 +12,9 @@ often than not, and what runs in the slower counts as time lost.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.peaks import Peaks
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
@@ -77,8 +77,7 @@ def efficiency(run: Run) -> Efficiency | None:
     )
 
 
-@dataclass(frozen=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """One place: FLOP a step, and the peak that they are held against (0: not known)."""
 
     place: Place

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 
 #: The type of a tensor's numbers as Kineto writes it, and how a matrix product of them is called.
@@ -27,8 +28,7 @@ _BITS = {"fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "f
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What one op computes. `data_type`: one of `hardware.peaks.DATA_TYPES` ("fp32" may run as TF32), "" if unknown.
 
     `flop`: by the field's convention, in which a causal mask changes nothing. `model_flop`: those of them that a model

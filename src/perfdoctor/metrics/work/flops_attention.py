@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 Shape = tuple[int, ...]
 #: FLOP by convention, of these what the model asks for, what is needed (None: unknown), and numbers read and written.
 Counted = tuple[int, int, "int | None", int]
 
 
-@dataclass(frozen=True)
-class _Signature:
+class _Signature(Struct, frozen=True):
     """Where an op's inputs stand.
 
     `query`: the first of query, key and value. `causal`: whether there is a causal mask. `sequences`: an input that is

@@ -15,9 +15,9 @@ Quantization Effects"); without shapes from the kernel's grid and the tile in it
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.peaks import half_speedups
-from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.half_speedup import half_speedup
@@ -26,6 +26,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
@@ -42,8 +43,7 @@ _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
 _TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
 
-@dataclass(frozen=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """Shares of the data sheet's rates that are reached (0-1): by products in 16 bits, in TF32, of wider numbers on
     other units; of the bandwidth by kernels that only move numbers, and by products. `of_measured`: the same for
     16-bit rates that were measured.
@@ -98,8 +98,7 @@ def _matrix_type(name: str) -> str:
 # --- how much each of them computes ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Of each of `wide_rows`; NaN where it is not known.
 
     `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;

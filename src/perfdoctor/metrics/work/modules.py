@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.host.launch_window import host_window
@@ -123,8 +123,7 @@ class _Tree:
 # --- one place -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Modules:
+class _Modules(Struct, frozen=True):
     """The modules' rows of one rank. `code`: of each row its path; one more stands for what is outside."""
 
     rows: Nested

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
@@ -22,8 +22,7 @@ from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-@dataclass(frozen=True)
-class OpWork:
+class OpWork(Struct, frozen=True):
     """The ops of one place that multiply matrices, one row each; NaN, or "" for a type, where that is not known.
 
     `counts`: does it belong to the window? `again`: was it forward work inside the backward pass? `ns`: how long its

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
@@ -13,8 +13,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.names.serving import phase
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """`name`: prefill, decode or mixed. `share`: of the busy time of which the phase is known, mean over all places."""
 
     name: str

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 import msgspec
 import numpy as np
 
-from perfdoctor.late import regex
 from perfdoctor.model.columns import UNKNOWN
+from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto import columns
 from perfdoctor.readers.kineto.columns import GroupPart, InexactError, Rows, integer, integers, written
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE

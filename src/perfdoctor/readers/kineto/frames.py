@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
+from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.kineto import modules
 from perfdoctor.readers.kineto.columns import product
@@ -35,8 +36,7 @@ _BYTES_PER_ELEMENT = {
 _ON_DEVICE = ("kernels", "collectives", "copies")
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(Struct, frozen=True):
     """The processes of the host. Device rows hold the number of their device in place of a process."""
 
     processes: frozenset[int]

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto.window import NeedsMoreError, Window
 
 Result = TypeVar("Result")

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import field
 from io import BytesIO, FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto import processes
 from perfdoctor.readers.kineto.columns import NO_TIME
@@ -106,8 +106,7 @@ def _refusal(file: str, text: bytes) -> PerfdoctorError:
     return PerfdoctorError(f"`{file}` is JSON but no trace: it {what}", do=_RECORD)
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(Struct, frozen=True):
     """The trace's members before and behind its events. One that is unreadable or of a wrong type counts as missing."""
 
     base_ns: int = 0

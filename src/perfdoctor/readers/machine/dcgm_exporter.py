@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, TIME, Meaning, of_dcgm
 
 _LINE = regex(r"DCGM_FI_(\w+)\{([^{}]*)\}\s+(\S+)(?:\s+(\d{10,19}))?$")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.timeline import Frame, Timeline

@@ -10,13 +10,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
 
@@ -31,8 +32,7 @@ _PID = regex(r"[0-9]{1,10}$")
 _NUMBER = regex(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:MiB|%)?$")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """One line: a process on a GPU, or a GPU without any (`pid` is empty). Numbers are None where unknown."""
 
     gpu: str
@@ -43,8 +43,7 @@ class _Row:
     computes: bool
 
 
-@dataclass
-class _Lists:
+class _Lists(Struct):
     rows: list[_Row] = field(default_factory=list)
     dropped: int = 0
 

@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 
 TIME, DEVICE, GPU, REASONS = "time", "device", "gpu", "reasons"
 
@@ -32,8 +34,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a tool's column is: a column of `device_samples`, and the factor to its unit.
 
     `bit`: of a reason that has a column of its own. `is_counter`: a running total, of which the rate is kept.

@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct, field
+
 from perfdoctor.model.timeline import SAMPLE_NUMBERS
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import dcgm_exporter
 from perfdoctor.readers.machine import sample_columns as device_columns
@@ -32,16 +33,14 @@ _NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
 _MOST_ACTIVE_BITS = 5
 
 
-@dataclass
-class Table:
+class Table(Struct):
     """Rows under one header, as text. `meanings`: one a column, None for what is not kept."""
 
     meanings: Sequence[Meaning | None]
     rows: list[list[str]] = field(default_factory=list)
 
 
-@dataclass
-class Tables:
+class Tables(Struct):
     tables: list[Table] = field(default_factory=list)
     dropped: int = 0
     lacks_header: bool = False

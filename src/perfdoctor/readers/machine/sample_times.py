@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 
 import numpy as np
 
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import Ints
+from perfdoctor.patterns import regex
 
 SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * SECOND_NS

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 
 #: From near to far as in the legend of `nvidia-smi topo -m`; NV# is the nearest.
@@ -27,8 +29,7 @@ _ALIAS = regex(r"(NIC\d+):\s+(\S{1,64})$")
 _AFFINITY = regex(r"[\d,-]+$")
 
 
-@dataclass
-class _Matrix:
+class _Matrix(Struct):
     """The table of the file. `links[i][k]`: from the i-th of `sources` to the k-th of `targets`."""
 
     targets: list[str]

@@ -15,8 +15,8 @@ from math import prod
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import plain_pickle, text_rows
 
 _KEYS = (b"record_id", b"nccl_comm_state", b"pg_config", b"profiling_name", b"collective_seq_id")

@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.nccl import nccl_tests
 
@@ -93,8 +94,7 @@ _TUNED = regex(r"\s*(AllReduce|AllGather|ReduceScatter) \|")
 _LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
 
 
-@dataclass
-class _Log:
+class _Log(Struct):
     """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each occurred.
 
     `silent`: processes with lines without facts. `members`: size of the communicator that a process builds on a device.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 
 _HEADER = regex(r"#\s+size\s+count\s.*\btime\s+algbw\s+busbw\b")
@@ -36,8 +37,7 @@ _ROUNDING = 0.01
 _VALUES = 8
 
 
-@dataclass
-class Tables:
+class Tables(Struct):
     """The rows of all tables in one output, which is added line by line."""
 
     rows: list[dict[str, object]] = field(default_factory=list)

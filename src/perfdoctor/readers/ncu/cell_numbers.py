@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import nan
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: Base units. `count` is everything that is no time, size, rate or share.
 NS, BYTES, HZ, SHARE, BYTES_PER_SECOND, COUNT = "ns", "byte", "hz", "share", "byte/s", "count"

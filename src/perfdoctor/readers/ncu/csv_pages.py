@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
+from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
 from perfdoctor.readers.ncu.metric_names import Advice, Launch, is_stall, wanted_names
 
@@ -27,8 +29,7 @@ _MOST = 1000
 _AGAIN = "Print it again: ncu --import REPORT --csv --page raw."
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """The contents of a file. `dropped`: rows that do not fit the table. `unitless`: a table had no row of units."""
 
     launches: tuple[Launch, ...]
@@ -66,8 +67,7 @@ def parse(data: bytes, file: str) -> Printed:
     return Printed(tuple(launches), dropped, unitless)
 
 
-@dataclass
-class _Table:
+class _Table(Struct):
     header: list[str]
     rows: list[list[str]]
     units: list[str]

@@ -11,16 +11,16 @@ Sources: NVIDIA's section files and the metrics reference of the Kernel Profilin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from math import fsum, isnan, nan
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct, field
+
+from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The result of one of NVIDIA's rules. `share`: the estimated speedup as a share of the kernel's time, NaN without.
 
     `is_global` as NVIDIA has it: of the whole kernel, not of one of its parts.
@@ -32,8 +32,7 @@ class Advice:
     message: str
 
 
-@dataclass
-class Launch:
+class Launch(Struct):
     """One measured launch as in the file: metrics by name or label, each with all its (value, unit)."""
 
     name: str

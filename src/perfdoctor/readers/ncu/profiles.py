@@ -11,16 +11,16 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import isnan, prod
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Ints, Source, Text, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu import notes as ncu_notes
 from perfdoctor.readers.ncu import nvidia_package as ncu_package

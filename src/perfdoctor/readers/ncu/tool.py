@@ -5,8 +5,9 @@ It prints two pages as CSV: `raw` with every metric in base units, `details` wit
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu import csv_pages as ncu_csv

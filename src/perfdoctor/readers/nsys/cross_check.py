@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
@@ -50,16 +50,14 @@ _RECIPE_COLUMNS = (("Instances", "Count"), ("Total Time", "Sum"))
 _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """How many rows, and their sum in ns (or bytes)."""
 
     count: int
     total: int
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A name for which the sums differ; None where one side does not have it."""
 
     name: str
@@ -67,8 +65,7 @@ class Difference:
     theirs: Sum | None
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One summary of nsys beside ours. `refused`: why nsys gave none, so that nothing was compared."""
 
     what: str
@@ -81,8 +78,7 @@ class Compared:
     refused: str = ""
 
 
-@dataclass(frozen=True)
-class ExpertRule:
+class ExpertRule(Struct, frozen=True):
     """The result of one rule of `nsys analyze`; `ours`: our value of the same quantity, where we have one."""
 
     name: str
@@ -92,8 +88,7 @@ class ExpertRule:
     refused: str = ""
 
 
-@dataclass(frozen=True)
-class CrossCheck:
+class CrossCheck(Struct, frozen=True):
     """All comparisons of one recording."""
 
     file: str
@@ -138,8 +133,7 @@ class _RefusedError(Exception):
     """nsys gave no result; the text is its reason."""
 
 
-@dataclass(frozen=True)
-class _Nsys:
+class _Nsys(Struct, frozen=True):
     tool: str
     folder: Path
     export: Path

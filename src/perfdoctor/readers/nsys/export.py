@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
 from perfdoctor.system.user_cache import cache_folder
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import count
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Ints, numbered, occurring
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
 from perfdoctor.readers.nsys.range_names import op_parts
@@ -27,8 +27,7 @@ _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none
 # --- ranks ---
 
 
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """The rank of each process. Rows without a process belong to `default_process`."""
 
     of_process: Mapping[int, int]

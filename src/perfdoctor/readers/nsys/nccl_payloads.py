@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.collective_kinds import open_at
@@ -39,8 +39,7 @@ _WIDTHS = {18: 8, 22: 8, 5: 4}
 Schemas = Mapping[tuple[int, int], tuple[tuple[str, int, int], ...]]
 
 
-@dataclass(frozen=True)
-class Payloads:
+class Payloads(Struct, frozen=True):
     """NCCL's calls on the host. `sizes`: bytes of whole messages; `communicators`: "" if unknown."""
 
     ranges: Frame

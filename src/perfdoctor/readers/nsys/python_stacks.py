@@ -14,8 +14,8 @@ from html import unescape
 
 import numpy as np
 
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.patterns import regex
 from perfdoctor.readers.nsys.frames import Ranks
 from perfdoctor.readers.nsys.tables import NVTX, UNREADABLE, Tables
 from perfdoctor.readers.stack_files import Row, stack_samples

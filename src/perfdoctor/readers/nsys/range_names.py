@@ -13,8 +13,8 @@ from itertools import count
 
 import numpy as np
 
-from perfdoctor.late import regex
 from perfdoctor.model.columns import Ints, Text, firsts
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import torch as torch_names
 
 _END = b"\x00"

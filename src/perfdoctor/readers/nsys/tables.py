@@ -10,7 +10,6 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import IO, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import Ints, Mask, Text, numbered
+from perfdoctor.patterns import regex
 from perfdoctor.readers.nsys.columns import can_be_read, integer_columns
 from perfdoctor.readers.nsys.range_names import RangeNames, decoded
 from perfdoctor.system import beside
@@ -94,8 +94,7 @@ class _Part(NamedTuple):
         return _Read(columns, names.text() if names else None)
 
 
-@dataclass
-class Database:
+class Database(Struct, dict=True):
     """A SQLite file opened read-only: nothing is written into it or beside it (`immutable` prevents a -wal file)."""
 
     path: Path
@@ -252,8 +251,7 @@ class Database:
         return _Size(0, 0) if low is None else _Size(int(low), int(high) - int(low) + 1)
 
 
-@dataclass
-class Tables:
+class Tables(Struct):
     """The tables of one export while they are read, with what had to be left out."""
 
     database: Database

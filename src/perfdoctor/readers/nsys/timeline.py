@@ -12,16 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.columns import occurring
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.nsys import device_memory as memory_events
 from perfdoctor.readers.nsys import stream_waits as wait_events

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import Frame, Ints, Source, Text, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto.inflate import decompressed
 from perfdoctor.readers.torch_memory.snapshot_rows import MOST_BYTES, rank_in_name
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
+from perfdoctor.patterns import regex
 from perfdoctor.readers.torch_memory.stacks import Stack, StackFrame, frame_of_row, stack_of
 
 Row = Mapping[str, Any]

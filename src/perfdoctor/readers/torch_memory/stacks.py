@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.vocabulary.names.python_code import (
     COMMUNICATION_FILE,
     LIBRARY_FILE,
@@ -44,8 +45,7 @@ _IS_WORKSPACE, _IS_ACCUMULATE, _IS_STATE, _IS_OPTIMIZER, _IS_BACKWARD, _IS_MODUL
 )
 
 
-@dataclass(frozen=True)
-class StackFrame:
+class StackFrame(Struct, frozen=True):
     """`whose`: own, library, torch or cpp. `marks`: bits of what the frame proves."""
 
     text: str
@@ -54,8 +54,7 @@ class StackFrame:
     communicates: bool
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """`line`: the innermost one of own code, else of a library, else of torch, else C++; "" without frames."""
 
     line: str

@@ -14,9 +14,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch.program_run import Ended
@@ -92,7 +93,7 @@ def complete(
     record.do = happened.do
     record.bytes = folder.bytes_on_disk()
     commit = checkout(Path())
-    folder.manifest.checkout = asdict(commit) if commit else {}
+    folder.manifest.checkout = to_builtins(commit) if commit else {}
     folder.manifest.ranks = [of_rank(report) for report in reports if report.is_training]
     folder.write()
 

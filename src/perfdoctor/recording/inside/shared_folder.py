@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.run_folder import MANIFEST, RunFolder, free_name
 
 #: What sets one job, or one try of it, apart from others, as launchers name it.

@@ -6,17 +6,15 @@ import contextlib
 import fcntl
 import os
 import sys
-from dataclasses import field
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
 
 _CHILD_ENTRY = Path(__file__).with_name("child_entry.py")
 _FIRST_FREE = 3  # 0, 1 and 2 may be closed, and must not be given to the tool's pipes
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The process that the tool started. With an environment it only waits, and we start the program; without one it
     becomes the program.
     """

@@ -10,7 +10,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 from perfdoctor.recording.launch import startable
 
 _PYTHON = regex(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
@@ -44,8 +46,7 @@ print(json.dumps(found))
 """
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """`interpreter`: "" where the command is no known Python. `shut_out`: the option that keeps the agent out."""
 
     command: tuple[str, ...]

@@ -21,11 +21,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
 from perfdoctor.recording.launch.signals import ENDING, Signals
@@ -47,16 +47,14 @@ _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
 _NEVER = float("inf")
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A profiler around the program: `arguments(program)` is its whole command line; what it prints goes to `log`."""
 
     arguments: Callable[[Sequence[str]], Sequence[str]]
     log: Path
 
 
-@dataclass
-class Ended:
+class Ended(Struct):
     """How the program ended. `code` as in a shell: 128 + n for signal n; `signal` is n where that ended it.
 
     `timed_out`: the time limit was reached. `was_started`: it could be started at all.

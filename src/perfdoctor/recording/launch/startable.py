@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells, env and timeout exit
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """`code` is what a shell exits with."""
 
     what: str

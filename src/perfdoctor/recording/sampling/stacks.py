@@ -25,7 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.recording.sampling.counts import matched
 from perfdoctor.recording.sampling.sampler import INDEX
 from perfdoctor.recording.tools import py_spy
@@ -42,8 +43,7 @@ _LONGEST_LINE, _MOST_LINES = 200, 5
 _LARGEST_SOURCE_BYTES = 2_000_000
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """What one py-spy sampled; see the index of `sampler.py`."""
 
     pid: int
@@ -146,8 +146,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A source file as it is shown. `is_inside`: below the working directory; `is_own`: the user's code."""
 
     path: str
@@ -155,8 +154,7 @@ class Place:
     is_own: bool
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(Struct, frozen=True):
     """A cell of a notebook, whose code is in no file."""
 
     number: int

@@ -16,11 +16,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from pathlib import Path
 from typing import TextIO
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+
 from perfdoctor.system.processors import own_groups, quota_cores
 
 COLUMNS = (
@@ -102,8 +102,7 @@ class CpuSampler:
         return time.thread_time() - begun
 
 
-@dataclass
-class _Used:
+class _Used(Struct):
     """What threads have used so far, also those that have ended, by group. Counted from when they were first seen."""
 
     _totals_ns: dict[str, int] = field(default_factory=lambda: {"program_cpu_ns": 0, "program_delay_ns": 0})
@@ -134,8 +133,7 @@ class _Used:
         return max(thread.cpu_ns - cpu, 0), max(thread.delay_ns - delay, 0)
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(Struct, frozen=True):
     """`delay_ns`: how long it has waited for a core, ready to run."""
 
     process: int

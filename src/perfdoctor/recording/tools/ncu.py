@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import regex
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE

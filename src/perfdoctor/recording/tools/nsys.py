@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 
 _OPTION = regex(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 _VERSION = regex(r"version (\d{4}(?:\.\d+)+)")
@@ -25,8 +27,7 @@ _IMPORTER_FAILED = regex(r"Importer error status|Unable to retrieve the importer
 _PROGRESS = regex(r"\[[= ]*\d+%")
 
 
-@dataclass(frozen=True)
-class Nsys:
+class Nsys(Struct, frozen=True):
     """An installed nsys. `trouble` says why it cannot be used, "" if it can."""
 
     path: str

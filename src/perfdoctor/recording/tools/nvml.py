@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 COLUMNS = (
     "unix_ns", "device", "uuid", "power_mw", "power_limit_mw", "sm_clock_mhz", "memory_clock_mhz", "max_sm_clock_mhz",
@@ -78,8 +78,7 @@ _ALL_LINKS = 0xFFFF_FFFF
 _JOIN_TIMEOUT_S = 2.0
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU as the driver counts them. `uuid`: a hash of 8 hex digits, since the real one identifies the machine."""
 
     index: int
@@ -88,8 +87,7 @@ class Gpu:
     memory_bytes: int
 
 
-@dataclass(frozen=True)
-class Devices:
+class Devices(Struct, frozen=True):
     """The GPUs here. `driver`: its version, "" if none; `trouble`: why there are no GPUs, "" if there are."""
 
     gpus: tuple[Gpu, ...] = ()

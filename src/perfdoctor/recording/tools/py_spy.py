@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 
 INSTALL = "pip install 'perfdoctor[sampling]'"
 _PROBE_TIMEOUT_S = 10
@@ -26,8 +28,7 @@ _NOT_PERMITTED = regex(r"Permission denied|Operation not permitted|os error (?:1
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
-@dataclass(frozen=True)
-class PySpy:
+class PySpy(Struct, frozen=True):
     """`trouble` says why nothing can be sampled, and `do` what to do; both are empty where it can."""
 
     path: str = ""
@@ -85,8 +86,7 @@ def explain(log: Path) -> str:
     return next((f"py-spy says: {line.strip()[:200]}" for line in text.splitlines() if line.startswith("Error")), "")
 
 
-@dataclass(frozen=True)
-class ThreadSample:
+class ThreadSample(Struct, frozen=True):
     """One thread had the same stack in all samples from `start_ns` to `end_ns`, since py-spy began. Outermost first.
 
     A frame is (function, file, line). `thread`: the system's number, 0 if unknown; `samples`: how many, 0 if unknown.

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.system import masking
 
 AGENT = Path(__file__).absolute().parents[1] / "agent"
 VARIABLE = "PERFDOCTOR_AGENT"
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """Which steps are recorded, and whether the program ends with them."""
 
     steps: int = 10
@@ -30,8 +30,7 @@ class Window:
     modules: bool = True
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What the agent does in one pass.
 
     `activities`: what torch.profiler records; CUPTI belongs to one tool at a time, so beside nsys it is "cpu".

@@ -18,11 +18,11 @@ such a batch, and whether a loader that keeps up now still does, no recording sh
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.model.launches import recorded_launches

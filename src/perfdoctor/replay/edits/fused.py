@@ -6,9 +6,8 @@ Python in front, calls that launch nothing. A launch of several pieces (a CUDA g
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -32,8 +32,7 @@ _NEGLIGIBLE = 0.01
 _ONE = "ranks=1"
 
 
-@dataclass(frozen=True)
-class Askable:
+class Askable(Struct, frozen=True):
     """Which numbers of ranks can be asked of a recording: `what` in words, and `why_not` others.
 
     `with_network`: may it be more of them if the question gives a network's bandwidth?

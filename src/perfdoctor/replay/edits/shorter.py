@@ -8,9 +8,9 @@ host time that one has taken out is not there for the next. Nodes get longer by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.metrics.communication.lateness import excess_ns, parts_ns
 from perfdoctor.metrics.communication.skew import Skew

@@ -9,9 +9,8 @@ at worst they stay as slow as they were.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask

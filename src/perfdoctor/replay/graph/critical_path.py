@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.model.intervals import Intervals
@@ -24,8 +24,7 @@ KINDS = ("compute", "communication", "copies", *NAMED_CAUSES, "host", "latency")
 _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "copies"}
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(Struct, frozen=True):
     """One node of the path: the rank's number, the node, and how the time up to its end divides."""
 
     rank: int

@@ -16,12 +16,10 @@ steady step: what is first on a stream depends on what was last there before.
 
 from __future__ import annotations
 
-from dataclasses import field
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
@@ -32,8 +30,7 @@ HOST, WAIT_END, WORK = 0, 1, 2
 NOTHING = -1
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Nodes in an order in which each comes after all it depends on. Arrays have one entry a node, times are in ns.
 
     `depends[k]` (k = 0, 1, 2) is the node depended on, NOTHING, or a node of the repetition before where `before[k]`.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
@@ -26,8 +26,7 @@ _NEVER = np.iinfo(np.int64).min
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 
-@dataclass(frozen=True)
-class HostCalls:
+class HostCalls(Struct, frozen=True):
     """Outermost calls of the driving threads in the period, by start: their rows in `timeline.calls`, which wait.
 
     Of a closed period the last one was not recorded, and its row is UNKNOWN: there the host waits for all work.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 
@@ -42,8 +42,7 @@ class Part(NamedTuple):
     streaks: tuple[Streak, ...]
 
 
-@dataclass(frozen=True)
-class SimulationOrder:
+class SimulationOrder(Struct, frozen=True):
     """The order in which to simulate a graph.
 
     `nodes` are all nodes, in that order; `at` is the position of each. `until[k]` is the part in front of the k-th

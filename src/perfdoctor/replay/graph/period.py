@@ -7,8 +7,8 @@ before is over on host and device.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
@@ -18,8 +18,7 @@ from perfdoctor.model.timeline import Ints
 _TOGETHER = 8
 
 
-@dataclass(frozen=True)
-class Period:
+class Period(Struct, frozen=True):
     """Whole steps: from `begin_ns` to `end_ns` on the main stream, launched from `launch_begin_ns` to `launch_end_ns`.
 
     Both launch times are 0 where no calls were recorded. `closed`: at the end the host waits until all work is done.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.skew import Skew, skew

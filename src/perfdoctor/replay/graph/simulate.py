@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph
 from perfdoctor.replay.graph.order import Positions, SimulationOrder, Streak, order_of, positions
@@ -24,8 +24,7 @@ _SOME = 16
 _NEVER = -(1 << 62)
 
 
-@dataclass(frozen=True)
-class Simulation:
+class Simulation(Struct, frozen=True):
     """`step_ns`: the steady step, mean over all ranks that the graphs stand for.
 
     `end_ns`: per graph, each node's end in the last repetition.

@@ -13,11 +13,10 @@ wait            HOST where the thread begins to stand still, WAIT_END behind the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import waited_for
 from perfdoctor.model.intervals import Intervals
@@ -31,8 +30,7 @@ _GOES_ON, _BATCH, _ASK, _EDGE, _WAITS = range(5)
 _SLACK_NS = 50_000
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(Struct, frozen=True):
     """What happens on the training thread, one behind the other: which kind, when, and of which row of its kind."""
 
     kind: Ints
@@ -40,8 +38,7 @@ class _Thread:
     row: Ints
 
 
-@dataclass(frozen=True)
-class _Steps:
+class _Steps(Struct, frozen=True):
     """Those that are simulated: their edges, what the thread waited for in them, and what was sent in them."""
 
     place: HostPlace

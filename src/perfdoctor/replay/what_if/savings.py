@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 
-from perfdoctor.late import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.metrics.host.pace import FEWEST_STEPS
@@ -25,8 +26,7 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES
 _Changes = tuple[tuple[Edit, float], ...]
 
 
-@dataclass(frozen=True)
-class SimulatedFix:
+class SimulatedFix(Struct, frozen=True):
     """A fix as the replay applies it: its action, and how far that goes at least, likely and at most.
 
     `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
@@ -47,8 +47,7 @@ class SimulatedFix:
         return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """A recorded run that can be replayed: its graphs, in which order to simulate them, and what they give unchanged.
 
     Results are kept: nothing is simulated twice.
@@ -58,8 +57,8 @@ class Replay:
     graphs: tuple[Graph, ...]
     orders: tuple[SimulationOrder, ...]
     unchanged: Simulation
-    _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict, repr=False, compare=False)
-    _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
+    _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict)
+    _steps_ns: dict[_Changes, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, graphs: tuple[Graph, ...]) -> Replay:

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.model.columns import Floats
 
@@ -44,8 +44,7 @@ def hops(kind: str, ranks: int, *, tree: bool) -> float:
     return (2 if kind in _TWICE else 1) * (math.log2(ranks) if tree else ranks - 1)
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(Struct, frozen=True):
     """What collectives say of the links. `latency_ns`: of one hop; bandwidth is infinite where none shows."""
 
     latency_ns: float
@@ -61,8 +60,7 @@ class Links:
         return self.latency_part_ns(kind, ranks) + carried / self.bytes_per_second * 1e9
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """Collectives of one kind and size: how long one takes among the recorded ranks when all are there."""
 
     kind: str

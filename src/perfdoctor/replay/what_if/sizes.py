@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
@@ -32,8 +33,7 @@ _LARGEST_ERROR = 0.05
 Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of size, or a fix. `samples`: by which factor a step has more samples; `batch`: a rank's batch."""
 
     name: str
@@ -127,8 +127,7 @@ def simulated(changes: Sequence[Change], run: Run) -> Prediction:
     )
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """The step as recorded, and after each change, in ns; and how the graphs with all changes were simulated."""
 
     steps_ns: list[int]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Axis, Unit
 from perfdoctor.report.charts import words
@@ -22,8 +22,7 @@ _WHOLE_UNITS = frozenset(("count", "position"))
 _MOST_POWERS = 7
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """Maps numbers to shares of an axis' length, 0 at its low end. On a logarithmic axis numbers ≤ 0 become NaN."""
 
     low: float

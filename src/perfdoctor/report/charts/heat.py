@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from markupsafe import Markup
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Heat
 from perfdoctor.report.charts import words
@@ -30,8 +30,7 @@ _MOST_POINTED_AT = 400
 _NAME_LENGTH = 44
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     x: str
     y: str
     width: str
@@ -40,8 +39,7 @@ class Cell:
     number: str
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """`levels`: (number, path) of each level; "none" where nothing is known. Paths run down the middle of columns."""
 
     heat: Heat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
 
 #: The size of plot for which labels are placed: narrower pages show none.
 _PLOT_PX = (860.0, 340.0)
@@ -13,8 +13,7 @@ _LETTER_PX, _LINE_PX = 6.3, 13.0
 _MOST = 8
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(Struct, frozen=True):
     """A dot: its place as shares of the plot from the left and the top, its radius and its name."""
 
     x: float
@@ -23,8 +22,7 @@ class Dot:
     name: str
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(Struct, frozen=True):
     """A name at a dot's place; `anchor` and the offsets in pixels are those of an SVG text."""
 
     x: float
@@ -35,8 +33,7 @@ class Label:
     name: str
 
 
-@dataclass(frozen=True)
-class _Box:
+class _Box(Struct, frozen=True):
     left: float
     top: float
     right: float

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.records.views import Series
 from perfdoctor.report.charts.axes import Scale
@@ -23,8 +23,7 @@ LANE = 0.04
 _SMALLEST_DOT_PX, _LARGEST_DOT_PX, _DOT_PX = 3.5, 12.0, 5.0
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Both axes of a plot."""
 
     x: Scale

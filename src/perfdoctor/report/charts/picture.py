@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
+from msgspec import Struct, field
 
-from perfdoctor.late import dataclass
 from perfdoctor.records.views import Chart, Series
 from perfdoctor.report.charts import axes, labels, marks, words
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
@@ -33,8 +32,7 @@ _NAME_ROOM = 0.045
 _AT_THE_END = 0.97
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """One SVG element of this `kind`: a `path`, or a place (and size) in percent."""
 
     kind: str
@@ -48,15 +46,13 @@ class Mark:
     radius: float = 0.0
 
 
-@dataclass(frozen=True)
-class LegendLine:
+class LegendLine(Struct, frozen=True):
     css: str
     kind: str
     name: str
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """All that the template needs. Ticks: (place in percent, label); labels of marks: places in shares."""
 
     chart: Chart

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from perfdoctor import __version__
 from perfdoctor.report.comparison import json_report
@@ -22,7 +23,7 @@ def render(check: Check) -> str:
         "failed": check.failed,
         "limit": check.limit,
         "runs_needed": check.runs_needed,
-        "baseline": {"name": check.baseline, "runs": [asdict(run) for run in check.baseline_runs]},
+        "baseline": {"name": check.baseline, "runs": [to_builtins(run) for run in check.baseline_runs]},
         "comparison": json_report.document(check.comparison),
     }
     return json_report.as_text(document)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.report.check import words
 from perfdoctor.report.comparison.words import unit
 from perfdoctor.report.words.foreign_text import clean, clean_name

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from msgspec import Struct
+
 from perfdoctor.comparison.check import MOST_RUNS, Check
 from perfdoctor.comparison.records import FindingChange
-from perfdoctor.late import dataclass
 from perfdoctor.report.comparison import words
 from perfdoctor.report.words import trends
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -20,8 +21,7 @@ _CAUSES = 3
 _NOTABLE = 0.1
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where in the checkout: the file relative to its root, and a line from 1 on."""
 
     file: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from perfdoctor import __version__
 from perfdoctor.comparison.contributions import part_of
 from perfdoctor.comparison.records import Comparison, Contribution
-from perfdoctor.late import dataclass
 from perfdoctor.records.views import TimelineView
 from perfdoctor.report import embedded, html, part_colours
 from perfdoctor.report.comparison import json_report, words
@@ -24,8 +24,7 @@ _BARS = 9
 MOST_TIMELINE_BYTES = 800_000
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One row: a bar from `start` on, `length` long, of a whole that `rest` completes; all in ns."""
 
     label: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from perfdoctor import __version__
 from perfdoctor.comparison.scaling.records import Scaling
-from perfdoctor.late import dataclass
 from perfdoctor.report import charts, part_colours
 from perfdoctor.report.comparison import words as comparison_words
 from perfdoctor.report.html import content_hash, environment, joined
@@ -18,8 +18,7 @@ from perfdoctor.vocabulary.parts import PARTS
 _STYLES = ("style.css", "charts.css", "compare.css")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of the step, as long as `ns`."""
 
     part: str
@@ -28,8 +27,7 @@ class Piece:
     times: str
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """A step by its parts; `left` completes it to the longest of all."""
 
     label: str

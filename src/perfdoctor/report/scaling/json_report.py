@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -53,4 +52,4 @@ def _serial(serial: Serial) -> dict[str, Any]:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {name: getattr(record, name) for name in record.__struct_fields__}

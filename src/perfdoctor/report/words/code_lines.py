@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.records.findings import Rows
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean, clean_name

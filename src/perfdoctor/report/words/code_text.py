@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.text import Text
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from rich.console import Console

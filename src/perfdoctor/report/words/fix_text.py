@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass, regex
+from msgspec import Struct
+
+from perfdoctor.patterns import regex
 from perfdoctor.report.words.foreign_text import clean_block
 
 if TYPE_CHECKING:
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
 _FENCE = regex(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """Code or prose. `language` is "" where the text names none."""
 
     code: bool

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from os.path import commonprefix
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 NAME_LIMIT = 96
 PROSE_LIMIT = 400

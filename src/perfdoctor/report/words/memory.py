@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
 from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
@@ -22,8 +23,7 @@ _LINE_LIMIT = 72
 _SHOWN_LINES = 2
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """One row of a table: what, size and share of the peak in words, and how many tensors ("" if not counted)."""
 
     what: str

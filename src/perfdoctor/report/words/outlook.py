@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.findings import SIZES
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean
@@ -18,8 +19,7 @@ _NAME_LIMIT = 32
 _KINDS = {"host": "host work", "latency": "launch and wake-up latency"}
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """The predicted step after one more fix: what was fixed, and the step after it and before it, in ns.
 
     `more`: number of samples in the step, relative to the stage before. `rule`: whose fix it is, "" for none.

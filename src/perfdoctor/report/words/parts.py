@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import dataclass
+from msgspec import Struct
+
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.report.words.wording import counted, share
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 SHOWN_FINDINGS = 5
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window if there are none)."""
 
     key: str

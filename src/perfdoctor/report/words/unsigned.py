@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.system.masking import MASK, masked
 
 #: Home folders as systems name them: `/home/ada`, `/Users/ada`, `/root`, `C:\Users\ada`, also below a mount.

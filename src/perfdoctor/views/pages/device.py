@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY, Gpu, gpus
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
@@ -26,8 +26,7 @@ _HELD_NAMES = {
 _SEEN_SHARE = 0.002
 
 
-@dataclass(frozen=True)
-class _Quantity:
+class _Quantity(Struct, frozen=True):
     """A column of the samples; multiplied by `factor`, its numbers are in `unit`."""
 
     column: str

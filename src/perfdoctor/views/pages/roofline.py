@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.hardware.peaks import Peaks, peaks_of
-from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.diagnosis import Diagnosis
@@ -158,8 +158,7 @@ def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
 # --- as measured by Nsight Compute ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Kernel:
+class _Kernel(Struct, frozen=True):
     """All measured launches of one kernel."""
 
     name: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.start import before_first_step, innermost, start_kinds, what
 from perfdoctor.metrics.accounting.step_rows import StepRows, step_rows
 from perfdoctor.model.columns import Floats
@@ -31,8 +31,7 @@ _BAR_SHARE = 0.8
 _MOST_ROWS = 5000
 
 
-@dataclass(frozen=True)
-class _Steps:
+class _Steps(Struct, frozen=True):
     """The mean over all places with the same number of steps, and if there are several, the longest of them."""
 
     names: Sequence[str]

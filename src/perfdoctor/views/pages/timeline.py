@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.window import analysed_span
@@ -172,8 +172,7 @@ class _Names:
         return places
 
 
-@dataclass(frozen=True)
-class _Launch:
+class _Launch(Struct, frozen=True):
     """For each piece the track of the call that launched it and the call's start; -1 and 0 where unknown."""
 
     track: Ints

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Ints, Mask, Text, Whole, firsts, numbered
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.views import Unit
@@ -19,8 +18,7 @@ _MOST_SHORT = np.iinfo(np.uint16).max
 _ROW, _MOST_ROWS = np.int16, np.iinfo(np.int16).max
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """The time that is drawn, in ns of the recording."""
 
     start_ns: int
@@ -41,8 +39,7 @@ class Window:
         return start, end - start
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """Pieces of its own that a track has, with their names."""
 
     start_ns: Ints
@@ -50,8 +47,7 @@ class Drawn:
     name: Text
 
 
-@dataclass(frozen=True)
-class OfSignal:
+class OfSignal(Struct, frozen=True):
     """Pieces that are rows of a signal: nothing is held of them but which rows."""
 
     frame: Frame
@@ -71,8 +67,7 @@ class OfSignal:
         return self.frame.name.take(self.rows)
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """One track, every piece of it, sorted by start; times are ns since the window's start, cut at its edges.
 
     `kind` is a signal's name, or step, idle or counter. `row`: in which row of the track each piece is drawn.

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints, Mask, Whole
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.views.timeline.lanes import Lane, order
@@ -40,8 +40,7 @@ _ANY_POWER = 64
 _CELLS = tuple(round(2 ** (n / _BETWEEN)) for n in range(_BETWEEN * 62 + 1))
 
 
-@dataclass(frozen=True)
-class Thinned:
+class Thinned(Struct, frozen=True):
     """The drawn pieces of one lane, sorted by start. `piece`: the index of the event, of merged ones the longest."""
 
     lane: Lane
@@ -57,8 +56,7 @@ class Thinned:
         return int(self.piece.size)
 
 
-@dataclass(frozen=True)
-class _Pieces:
+class _Pieces(Struct, frozen=True):
     """All pieces of all lanes, by lane and row, then by start. `line` numbers the rows of all lanes.
 
     Held in few bytes, for there may be ten million: `duration` is uint32 where none is longer than 4 s.
@@ -99,8 +97,7 @@ def _blocks(count: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + _BLOCK, count)
 
 
-@dataclass(frozen=True)
-class _Pairs:
+class _Pairs(Struct, frozen=True):
     """Neighbours that may be merged: when each piece starts, and the t above which it is merged with the next one.
 
     Of a piece that may not be merged with the next one this is never.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 # Brackets that belong to a name and open nothing, and `->`, which closes nothing.
 _PIECE = regex(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: Calls in which the host waits for the device. cudaStreamWaitEvent is none: it makes a stream wait, not the host.
 BLOCKING_CALL = regex(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
 #: Kernels of PyTorch, of its compiler, and of libraries that only work with its tensors.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: The first that fits. `torchinductor_<user>/…/c….py(2533): call` is the Python that Inductor writes: it allocates,
 #: checks sizes and launches, kernel by kernel. cuDNN and MIOpen try algorithms when they see a shape first, inside the

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import nccl
 
 _FAMILIES = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
 INPUT_WAIT = regex(

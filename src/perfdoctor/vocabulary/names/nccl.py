@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 # --- kernels ---
 

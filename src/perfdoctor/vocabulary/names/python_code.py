@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: The folder of Python's own library, also of 64-bit Fedora and of Python without a GIL.
 _PYTHON = r"lib(?:64|32)?/python[\d.]+t?/"

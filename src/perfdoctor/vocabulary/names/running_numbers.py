@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 _NUMBER = regex(r"#?\d+")
 

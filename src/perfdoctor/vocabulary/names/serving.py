@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: By what an own op, kernel, range or file is called. Where several fit, the first: SGLang uses kernels of vLLM, and
 #: servers use transformers for their models.

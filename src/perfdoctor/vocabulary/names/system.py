@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 FILE_CALL = regex(
     r"^(p?read|p?write|p?readv|p?writev|open|openat|fopen|fread|fwrite|fflush|fsync|fdatasync|msync|ftruncate|rename|unlink"

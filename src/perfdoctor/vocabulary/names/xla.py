@@ -8,7 +8,7 @@ and others while it compiles. nsys writes the domain in front of a name in its t
 
 from __future__ import annotations
 
-from perfdoctor.late import regex
+from perfdoctor.patterns import regex
 
 #: Any range of XLA.
 RANGE = regex(r"^(TSL:)?(Xla[A-Z]\w*|Thunk|AutotuneCacheLookup)(:#|$)")
