@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -107,20 +106,11 @@ def test_importing_it_loads_nothing_else() -> None:
     assert done.stdout.split() == ["perfdoctor"]
 
 
-def test_diagnosing_from_python_leaves_numpy_its_threads_and_loads_no_command() -> None:
-    program = """
-import os, sys
-import perfdoctor
-perfdoctor.analyze
-assert "OPENBLAS_NUM_THREADS" not in os.environ
-assert sys.modules["numpy"]
-print(*sys.modules)
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+def test_diagnosing_from_python_loads_no_command() -> None:
+    program = "import sys, perfdoctor; perfdoctor.analyze; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    order = done.stdout.split()
-    assert order.index("numpy") < order.index("perfdoctor.model")
+    assert "numpy" in loaded
     assert not loaded & {"typer", "rich", "torch", "pandas", "nanoarrow", "jinja2", "perfdoctor.cli"}
 
 

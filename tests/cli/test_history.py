@@ -261,4 +261,4 @@ def test_the_commands_load_neither_pandas_nor_torch(file):
     )
     loaded = set(done.stdout.split())
     assert "sqlite_utils.db" in loaded
-    assert not loaded & {"pandas", "torch", "scipy", "ruptures", "msgspec"}
+    assert not loaded & {"pandas", "torch", "scipy", "ruptures"}

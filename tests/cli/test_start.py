@@ -15,7 +15,7 @@ TRACE = ROOT / "fixtures" / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 #: What a command line never needs, with what comes along with it.
 NEVER = {"asyncio", "email", "http", "multiprocessing", "pydantic", "ssl", "torch", "unittest", "xml"}
 #: What is loaded by commands that work, not by those that only speak.
-LATER = {"jinja2", "msgspec", "numpy", "perfdoctor.detectors", "perfdoctor.readers", "perfdoctor.report.html", "rich"}
+LATER = {"jinja2", "numpy", "perfdoctor.detectors", "perfdoctor.readers", "perfdoctor.report.html", "rich"}
 PROGRAM = """
 import json, os, sys
 from perfdoctor.cli.main import main

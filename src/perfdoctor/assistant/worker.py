@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system import own_process
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.desk import Desk
@@ -77,9 +78,7 @@ def main() -> None:
     requests, replies = _own_streams()
     setting = msgspec.json.decode(sys.argv[1], type=Setting)
     _limit_memory(setting.memory_bytes)
-    from perfdoctor.system.memory import keep_freed  # noqa: PLC0415
-
-    keep_freed()
+    own_process.take()
     from perfdoctor.assistant.desk import Desk, Named  # noqa: PLC0415 after that, for numpy
     from perfdoctor.assistant.root import Root  # noqa: PLC0415
 

@@ -296,9 +296,6 @@ def diagnosed(
     """The diagnosis of these recordings. `timeline`: is begun as soon as it can be, for `write_html`."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
-        from perfdoctor.system.memory import keep_freed
-
-        keep_freed()
         from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.scale.read import read_run  # numpy first, as the readers want it
         from perfdoctor.system import beside

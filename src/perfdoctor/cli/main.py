@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from functools import cache
@@ -15,13 +14,12 @@ from typer.core import TyperGroup
 from perfdoctor import __version__
 from perfdoctor.cli import ascii_fallback, completion, plain_values
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.system import own_process
 
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 128 + 2  # SIGINT
 OUTPUT_CLOSED = 128 + 13  # SIGPIPE
-#: Objects made until Python looks for cycles that nobody holds. By default, after 700, that is 3 % of a long diagnosis.
-_COLLECTED_AFTER = 100_000
 EXAMPLES = """\b
 Examples:
   perfdoctor run -- torchrun train.py          record and diagnose a training
@@ -128,7 +126,7 @@ def _perfdoctor(
 
 def main() -> None:
     """The `perfdoctor` program."""
-    gc.set_threshold(_COLLECTED_AFTER)
+    own_process.take()
     ascii_fallback.set_up()
     plain_values.set_up()
     if completion.VARIABLE in os.environ:

@@ -7,7 +7,6 @@ allows it, the process is limited to the memory that plain data of this size nee
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.own_process import no_collection
 
 #: Plain data takes some ten times the bytes of its pickle (an event of 60 bytes is a dict of 350 with 4 numbers).
 _GROWTH = 32
@@ -64,18 +64,6 @@ def load(path: Path) -> object:
 
 def _loaded(stream: BinaryIO) -> object:
     return _Plain(stream).load()
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Without garbage collection: it would scan millions of new dicts again and again, and free none."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager

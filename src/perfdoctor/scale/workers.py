@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system import own_process
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ def _blocked_for_children() -> Iterator[None]:
 
 
 def _work(items: Connection, function: Callable[[Any], Any]) -> None:
+    own_process.take()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal: the first one acts on it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # tools that it started are ended
     if hasattr(signal, "pthread_sigmask"):

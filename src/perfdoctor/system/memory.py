@@ -1,4 +1,4 @@
-"""How much memory may a process take here, and what becomes of what it frees?"""
+"""How much memory may a process take here, and how does it give back what it has freed?"""
 
 from __future__ import annotations
 
@@ -11,27 +11,6 @@ from pathlib import Path
 UNKNOWN_BYTES = 4 << 30
 #: The limits of a container, of both versions of control groups.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-
-#: glibc's parameters (malloc.h) and what they are set to: larger blocks come from the system, and go back to it, one by
-#: one; so much that is free at the end of the heap stays. 32 MB is the most that every glibc takes.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES, _LARGE_BYTES = 256 << 20, 32 << 20
-
-
-def keep_freed() -> None:
-    """What one array frees is there for the next, where the C library is glibc. Before numpy is imported.
-
-    By default glibc hands a freed array of some MB back to the system, which must clear its pages again for the next,
-    and numpy asks for huge pages, which are slow to clear: of a recording with a million kernels that is a third of the
-    processor time. The most that is held stays the same.
-    """
-    if sys.platform != "linux":
-        return
-    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
-    set_parameter = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_parameter is not None:
-        set_parameter(_MMAP_THRESHOLD, _LARGE_BYTES)
-        set_parameter(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def give_back() -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from typing import TYPE_CHECKING
+
+from perfdoctor.system.own_process import without_pandas
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
 
 def database(connection: sqlite3.Connection) -> Database:
-    """sqlite-utils loads pandas where it is installed, which takes a second and is not needed."""
-    hidden = "pandas" not in sys.modules
-    if hidden:
-        sys.modules["pandas"] = None  # type: ignore[assignment]
-    try:
+    """sqlite-utils on this connection. It loads pandas where that is installed, but not in a process of ours."""
+    with without_pandas():
         from sqlite_utils.db import Database  # noqa: PLC0415
-    finally:
-        if hidden:
-            del sys.modules["pandas"]
     return Database(connection, recursive_triggers=False, execute_plugins=False)

@@ -20,7 +20,7 @@ import msgspec
 
 from perfdoctor.readers.kineto.events import Part
 from perfdoctor.readers.kineto.parts import Job, PartReader
-from perfdoctor.system import beside
+from perfdoctor.system import beside, own_process
 from perfdoctor.system.processors import worker_count
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _decoder = msgspec.msgpack.Decoder(Part)
 
 
 def main() -> None:
+    own_process.take()
     with contextlib.suppress(OSError):  # who started us is gone
         serve(sys.stdin.buffer, sys.stdout.buffer)
 
@@ -259,18 +260,28 @@ def read(
     threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
     beside.children_work()
-    own = PartReader()
+    try:
+        with own_process.switching_every(_SWITCH_S):
+            return _joined(shared, columns, position, done)
+    finally:
+        shared.stop()
+        for worker in workers:
+            worker.end()
+        for thread in threads:
+            thread.join()
+
+
+def _joined(shared: Shared, columns: Columns, position: int, done: Callable[[int], None]) -> Part:
+    """The sound pieces in the order of the text, of which this process reads those that no other has taken."""
     known: Known = {}
     total = Part(stop=position)
-    try:
+    with contextlib.closing(PartReader()) as own:
         while True:
             if found := shared.next_part():
                 part, numbers = found
                 if not part.is_sound or part.start != total.stop:
-                    break
+                    return total
                 columns.join(part, numbers)
                 total.stop = part.stop
                 total.count, total.repaired = total.count + part.count, total.repaired + part.repaired
@@ -280,13 +291,4 @@ def read(
             elif job := shared.job(wait=False):
                 shared.put(job[0], own.read(job[1]), known)
             elif not shared.wait():
-                break
-    finally:
-        sys.setswitchinterval(usual)
-        shared.stop()
-        for worker in workers:
-            worker.end()
-        for thread in threads:
-            thread.join()
-        own.close()
-    return total
+                return total

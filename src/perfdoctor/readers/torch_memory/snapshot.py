@@ -31,6 +31,7 @@ from perfdoctor.readers.torch_memory.snapshot_rows import (
     text_of,
 )
 from perfdoctor.readers.torch_memory.stacks import BEFORE, NO_STACK, Stack
+from perfdoctor.system.own_process import no_collection
 
 _HOW = "write it with torch.cuda.memory._dump_snapshot(), after torch.cuda.memory._record_memory_history()"
 _MARKS = (b"device_traces", b"segments", b"segment_type", b"total_size")
@@ -51,7 +52,7 @@ def read(path: Path) -> Timeline:
     Raises PerfdoctorError where the pickle is damaged, holds more than plain data, or no snapshot.
     """
     try:
-        with plain_pickle.no_collection():
+        with no_collection():
             return _Snapshot(path, plain_pickle.load(path), rank_in_name(path.name)).timeline()
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
         raise PerfdoctorError(f"`{path.name}` is no memory snapshot that perfdoctor understands", do=_HOW) from error
