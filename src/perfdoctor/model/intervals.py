@@ -6,7 +6,7 @@ Every question of overlap in perfdoctor is one line of this algebra: exposed com
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,14 @@ class Intervals:
         np.greater(first[1:], reach[:-1], out=opens[1:])  # touching pieces join: hence > and not >=
         closes = np.append(np.flatnonzero(opens)[1:] - 1, first.size - 1)
         return cls(first[opens], reach[closes])
+
+    @classmethod
+    def union(cls, sets: Iterable[Intervals]) -> Intervals:
+        """The instants that are in any of these sets."""
+        found = cls.empty()
+        for each in sets:
+            found = found | each
+        return found
 
     def __len__(self) -> int:
         """How many pieces there are."""

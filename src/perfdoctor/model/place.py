@@ -26,10 +26,6 @@ from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-def _union(frame: Frame, window: Intervals) -> Intervals:
-    return Intervals.of(frame.start_ns, frame.end_ns) & window
-
-
 class Place(Keeps, frozen=True):
     """One device of one rank in the analysed window, with everything that follows from it, computed once.
 
@@ -126,17 +122,17 @@ class Place(Keeps, frozen=True):
     @cached_property
     def compute(self) -> Intervals:
         """When any kernel ran inside the window."""
-        return _union(self.kernels, self.window)
+        return self.kernels.intervals & self.window
 
     @cached_property
     def communication(self) -> Intervals:
         """When any collective ran inside the window."""
-        return _union(self.collectives, self.window)
+        return self.collectives.intervals & self.window
 
     @cached_property
     def copying(self) -> Intervals:
         """When anything was copied inside the window."""
-        return _union(self.copies, self.window)
+        return self.copies.intervals & self.window
 
     @cached_property
     def exposed_communication(self) -> Intervals:

@@ -8,6 +8,7 @@ signal is an answer, a signal that is not in it was not recorded.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
@@ -90,6 +92,15 @@ class Frame(Struct, frozen=True):
     @property
     def name(self) -> Text:
         return self.text("name")
+
+    @property
+    def intervals(self) -> Intervals:
+        """The instants at which at least one row runs."""
+        return Intervals.of(self.start_ns, self.end_ns)
+
+    def named(self, pattern: re.Pattern[str]) -> Frame:
+        """The rows in whose name the pattern occurs."""
+        return self.take(self.name.matches(pattern))
 
     def protect(self) -> None:
         """From now on nobody can write to these columns."""

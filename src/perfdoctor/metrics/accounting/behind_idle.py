@@ -78,7 +78,7 @@ def innermost_with_most(pieces: Intervals, rows: Frame, least_share: float) -> t
     found = []
     for code in np.flatnonzero(each >= least_ns).tolist():  # one inside itself counted twice
         own = rows.take(rows.name.codes == code)
-        found.append(((pieces & Intervals.of(own.start_ns, own.end_ns)).total_ns, rows.name.values[code]))
+        found.append(((pieces & own.intervals).total_ns, rows.name.values[code]))
     ns, name = min((each for each in found if each[0] >= least_ns), default=(0, ""))
     return name, ns
 

@@ -96,11 +96,11 @@ def _of_threads(frame: Frame, threads: tuple[int, ...]) -> Frame:
 
 
 def _covered(frame: Frame) -> Intervals:
-    return Intervals.of(frame.start_ns, frame.end_ns)
+    return frame.intervals
 
 
 def _matching(frame: Frame, pattern: re.Pattern[str]) -> Frame:
-    return frame.take(frame.name.matches(pattern))
+    return frame.named(pattern)
 
 
 def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:

@@ -106,7 +106,7 @@ def initialisation(calls: Frame) -> Intervals:
     With nothing on the device to wait for, no allocation takes ten milliseconds.
     """
     never = np.iinfo(np.int64).max
-    launching = calls.take(calls.name.matches(cuda_names.LAUNCH))
+    launching = calls.named(cuda_names.LAUNCH)
     long = calls.take(calls.name.matches(cuda_names.ALLOCATOR_CALL) & (calls.duration_ns >= _SURELY_NS))
     found = Intervals.empty()
     for process in np.unique(long["process"]).tolist():

@@ -52,7 +52,7 @@ class HostPlace(Place, frozen=True):
     def _ops(self) -> Intervals:
         ops = self.rows("ops")
         if len(ops):
-            return Intervals.of(ops.start_ns, ops.end_ns) & self.window
+            return ops.intervals & self.window
         return self.host.visible & self.window
 
     @once_per_place
@@ -79,14 +79,14 @@ class HostPlace(Place, frozen=True):
     def communication(self) -> Intervals:
         """Collectives, and the time on the way between the training thread and the library's thread: `handed_over`."""
         rows = self.collectives
-        sending = Intervals.of(rows.start_ns, rows.end_ns) | self.handed_over
+        sending = rows.intervals | self.handed_over
         return (sending & self.window) | self.own_communication
 
     @cached_property
     def asks(self) -> Frame:
         """The training thread's calls that start the recorded collectives, one each; none where some are missing."""
         ops, sent = self.rows("ops"), self.recorded_collectives
-        asks = ops.take(ops.name.matches(nccl_names.STARTS_COLLECTIVE))
+        asks = ops.named(nccl_names.STARTS_COLLECTIVE)
         fit = len(asks) == len(sent) and bool((asks.start_ns <= sent.start_ns).all())
         return asks if fit else asks.take(np.zeros(len(asks), dtype=bool))
 
@@ -103,15 +103,15 @@ class HostPlace(Place, frozen=True):
         following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
         back = (following > sent.end_ns) & (following - sent.end_ns < LAUNCHING_GAP_NS)
         there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
-        return there - Intervals.of(sent.start_ns, sent.end_ns)
+        return there - sent.intervals
 
     @cached_property
     def own_communication(self) -> Intervals:
         """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
-        rows = [frame.take(frame.name.matches(nccl_names.ON_HOST)) for frame in (self.rows("ops"), self.rows("ranges"))]
+        rows = [frame.named(nccl_names.ON_HOST) for frame in (self.rows("ops"), self.rows("ranges"))]
         found = Intervals.empty()
         for frame in rows:
-            found = found | (Intervals.of(frame.start_ns, frame.end_ns) & self.window)
+            found = found | (frame.intervals & self.window)
         return found
 
     @cached_property
@@ -138,9 +138,9 @@ class HostPlace(Place, frozen=True):
         engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
         """
         ops, ranges = self.rows("ops"), self.rows("ranges")
-        nodes = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
-        passes = ranges.take(ranges.name.matches(torch_names.BACKWARD))
-        own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
+        nodes = ops.named(torch_names.AUTOGRAD_NODE)
+        passes = ranges.named(torch_names.BACKWARD)
+        own = nodes.intervals.overlap_ns(passes.start_ns, passes.end_ns) > 0
         pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
         long = pauses.durations_ns >= LAUNCHING_GAP_NS
         return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
@@ -187,7 +187,7 @@ def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Interva
 def _transport(timeline: Timeline, rank: int) -> Frame:
     """What the library's threads send, until the training thread had it."""
     ranges = timeline.ranges.of(rank=rank)
-    sent = ranges.take(ranges.name.matches(nccl_names.HOST_TRANSPORT))
+    sent = ranges.named(nccl_names.HOST_TRANSPORT)
     return sent.with_columns(end_ns=_over_ns(sent, _standing_still(timeline, rank)))
 
 
@@ -195,8 +195,8 @@ def _standing_still(timeline: Timeline, rank: int) -> Intervals:
     """Long pauses between the training thread's ops: it waits in calls that start collectives, too."""
     ops = timeline.ops.of(rank=rank)
     ops = ops.take(np.isin(ops["thread"], driving_threads(timeline, rank)))
-    asks = ops.take(ops.name.matches(nccl_names.ON_HOST))
-    busy = Intervals.of(ops.start_ns, ops.end_ns) - Intervals.of(asks.start_ns, asks.end_ns)
+    asks = ops.named(nccl_names.ON_HOST)
+    busy = ops.intervals - asks.intervals
     long = busy.starts[1:] - busy.ends[:-1] > LAUNCHING_GAP_NS
     return Intervals(busy.ends[:-1][long], busy.starts[1:][long])
 

@@ -263,7 +263,7 @@ def _evidence(
     return Evidence(
         host=host,
         once=host.once | model,
-        blocked=Intervals.of(blocking.start_ns, blocking.end_ns),
+        blocked=blocking.intervals,
         refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
         # Calls alone do not distinguish launching from other code between two calls.
         launching=host.launching if host.in_view else in_launch,

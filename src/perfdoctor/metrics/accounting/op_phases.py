@@ -16,16 +16,13 @@ def compute_by_phase(place: Place) -> dict[str, int]:
         return {}
     ops, ranges = place.rows("ops"), place.rows("ranges")
     backward = place.compute & (
-        _covered(ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE)))
-        | _covered(ranges.take(ranges.name.matches(torch_names.BACKWARD)))
+        _covered(ops.named(torch_names.AUTOGRAD_NODE)) | _covered(ranges.named(torch_names.BACKWARD))
     )
-    updating = _covered(ranges.take(ranges.name.matches(torch_names.OPTIMIZER_RANGE))) | _covered(
-        ops.take(ops.name.matches(torch_names.OPTIMIZER_RANGE))
-    )
+    updating = _covered(ranges.named(torch_names.OPTIMIZER_RANGE)) | _covered(ops.named(torch_names.OPTIMIZER_RANGE))
     optimizer = (place.compute - backward) & updating
     other_ns = place.compute.total_ns - backward.total_ns - optimizer.total_ns
     return dict(zip(OP_PHASES, (other_ns, backward.total_ns, optimizer.total_ns), strict=True))
 
 
 def _covered(rows: Frame) -> Intervals:
-    return Intervals.of(rows.start_ns, rows.end_ns)
+    return rows.intervals

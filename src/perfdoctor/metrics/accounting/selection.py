@@ -157,7 +157,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
     execution = None if place.device is None else _launching(place, rows)
     rows, execution = _steady(place, rows, execution)
     if execution is None:
-        window, begin = Intervals.of(rows.start_ns, rows.end_ns), rows.start_ns
+        window, begin = rows.intervals, rows.start_ns
     else:
         window, begin = _on_device(place, rows, execution)
     if not window:
@@ -172,7 +172,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
     )  # fmt: skip
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
-    return narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+    return narrowed_to(place, window & kept, steps, rows.intervals)
 
 
 def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:

@@ -47,8 +47,8 @@ def _initialised(place: Place) -> Intervals:
 def _named(pattern: re.Pattern[str]) -> Callable[[Place], Intervals]:
     def pieces(place: Place) -> Intervals:
         rows = host_rows(place, ("ranges", "functions"))
-        rows = rows.take(rows.name.matches(pattern))
-        return Intervals.of(rows.start_ns, rows.end_ns) & place.window
+        rows = rows.named(pattern)
+        return rows.intervals & place.window
 
     return pieces
 

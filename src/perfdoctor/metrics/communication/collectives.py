@@ -231,7 +231,7 @@ def _bandwidth(kind: str, places: Sequence[Place], rows: Matrix, sizes: Ints, tr
     exposed = []
     for place, own in zip(places, rows, strict=True):
         frame = place.recorded_collectives.take(own)
-        pieces = Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication
+        pieces = frame.intervals & place.exposed_communication
         exposed.append(pieces.total_ns / place.units)
     return Bandwidth(
         kind=kind,

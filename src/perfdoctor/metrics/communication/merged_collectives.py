@@ -12,7 +12,6 @@ from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.columns import Ints
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 
 _SUMS = frozenset({"all_reduce", "reduce"})
@@ -64,7 +63,7 @@ def asking_ns(run: Run, matched: Skew) -> int:
     def of_place(place: HostPlace) -> int:
         sending = place.recorded_collectives
         asking = (place.own_communication | place.handed_over) & place.exposed_communication
-        return (asking - Intervals.of(sending.start_ns, sending.end_ns)).total_ns
+        return (asking - sending.intervals).total_ns
 
     each = [of_place(place) / place.units for place in host_places(run)]
     return int(float(np.mean(each)) * (1 - 1 / per_step)) if each and per_step > 1 else 0

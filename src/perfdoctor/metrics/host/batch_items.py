@@ -45,7 +45,7 @@ def _when(place: Place) -> tuple[Ints, Frame]:
     """When each loss began on the device (on a run without a GPU: on its thread), and the ops."""
     if place.device is None:
         ops = place.timeline.ops.of(rank=place.rank)
-        losses = outermost(ops.take(ops.name.matches(torch_names.CLASSIFICATION_LOSS)))
+        losses = outermost(ops.named(torch_names.CLASSIFICATION_LOSS))
         return losses.start_ns, losses
     _, losses, first = first_kernels(place, named(place.timeline, "ops", torch_names.CLASSIFICATION_LOSS))
     return first, losses

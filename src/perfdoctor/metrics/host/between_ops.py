@@ -52,7 +52,7 @@ def between_ops(place: HostPlace) -> Between:
     """
     ops = place.timeline.ops.of(rank=place.rank)
     own = host_updates(place).time | op_loops(place).handover
-    pieces = place.idle_causes["host_work"] - Intervals.of(ops.start_ns, ops.end_ns) - own
+    pieces = place.idle_causes["host_work"] - ops.intervals - own
     if place.steps.used < _FEWEST_STEPS or not pieces:
         return Between(pieces, np.zeros(len(pieces)))
     before = _before_which_op(place, pieces)

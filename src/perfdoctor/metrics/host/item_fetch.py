@@ -82,7 +82,7 @@ def item_fetch(place: Place) -> ItemFetch | None:
     ops_per_item = len(of_items) / (items * len(fetches))
     computing = ops_per_item * float(np.mean(~of_items.name.matches(torch_names.VIEWS_ITEM)))
     # The rows are read and written once, as stacking them does, and again by each op that computes.
-    copied_ns = _usual_ns(rows.take(rows.name.matches(torch_names.CONCATENATES)), fetches) * (1 + computing / tensors)
+    copied_ns = _usual_ns(rows.named(torch_names.CONCATENATES), fetches) * (1 + computing / tensors)
     return ItemFetch(
         max(views, key=lambda name: views[name]),
         items,
@@ -132,7 +132,7 @@ def _python_ns(ops: Frame, fetches: Intervals) -> float:
 
 def _views(ops: Frame, fetches: Intervals) -> dict[str, int]:
     """Of the views that items are: how many of each name the usual fetch has."""
-    views = ops.take(ops.name.matches(torch_names.VIEWS_ITEM))
+    views = ops.named(torch_names.VIEWS_ITEM)
     fetch = _fetch_of(views.start_ns, fetches)
     usual = {
         str(views.name.values[code]): int(

@@ -101,7 +101,7 @@ def _busy(place: Place) -> Intervals:
     host, waits = place.host, waiting_calls(place)
     # Where ops were recorded the thread is in view, and between them runs Python code.
     seen = place.window | launching(place) if host.ops_recorded else host.launching | host.visible
-    busy = seen - Intervals.of(waits.start_ns, waits.end_ns)
+    busy = seen - waits.intervals
     for cause in _AWAY:
         busy = busy - host.explicit[cause]
     for cause in _BUSY:

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from perfdoctor.metrics.host.pace import busy_ns, launching, waiting_calls
 from perfdoctor.model.host_rows import nested_rows
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats
 from perfdoctor.vocabulary.names.frameworks import alike_on_ranks
@@ -92,7 +91,7 @@ def _by_name(place: Place) -> tuple[Floats, Floats]:
     A row's time is its own, without that of rows inside it, which count themselves.
     """
     waits = waiting_calls(place)
-    waited = Intervals.of(waits.start_ns, waits.end_ns)
+    waited = waits.intervals
     counts, totals = [], []
     for signal in _SIGNALS:
         rows = nested_rows(place.timeline, place.rank, signal)

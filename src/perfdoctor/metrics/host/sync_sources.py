@@ -88,12 +88,12 @@ def syncs(place: Place) -> Syncs:
 def around_update(place: Place) -> Intervals:
     """When the host was in an optimizer's step, in clipping, or between a scaler's check of gradients and that step."""
     steps = host_rows(place, ("ops", "ranges"))
-    steps = steps.take(steps.name.matches(torch_names.OPTIMIZER_STEP))
+    steps = steps.named(torch_names.OPTIMIZER_STEP)
     functions = host_rows(place, ("functions",))
-    functions = functions.take(functions.name.matches(torch_names.UPDATE_FUNCTION))
-    found = Intervals.of(steps.start_ns, steps.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
+    functions = functions.named(torch_names.UPDATE_FUNCTION)
+    found = steps.intervals | functions.intervals
     checks = host_rows(place, ("ops",))
-    checks = checks.take(checks.name.matches(torch_names.UNSCALES))
+    checks = checks.named(torch_names.UNSCALES)
     if not len(checks) or not len(steps):
         return found
     following = np.searchsorted(steps.start_ns, checks.start_ns)

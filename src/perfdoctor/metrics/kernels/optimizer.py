@@ -35,9 +35,9 @@ def host_updates(place: HostPlace) -> HostOps:
     marks = ops.name.matches(torch_names.OPTIMIZER_RANGE)
     updating = Intervals.empty()
     for rows in (place.rows("ranges"), ops):
-        found = rows.take(rows.name.matches(torch_names.OPTIMIZER_RANGE))
-        updating = updating | Intervals.of(found.start_ns, found.end_ns)
-    backward = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
+        found = rows.named(torch_names.OPTIMIZER_RANGE)
+        updating = updating | found.intervals
+    backward = ops.named(torch_names.AUTOGRAD_NODE)
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
         return HostOps(0, 0, Intervals.empty())
@@ -46,5 +46,5 @@ def host_updates(place: HostPlace) -> HostOps:
     inner = outermost(inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0))
     others = inner.name.matches(torch_names.NOT_PER_TENSOR)
     together = inner.take(others)
-    updating = updating - Intervals.of(together.start_ns, together.end_ns)
+    updating = updating - together.intervals
     return HostOps(int((~others).sum()), updating.total_ns, updating)

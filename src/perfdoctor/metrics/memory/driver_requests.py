@@ -34,5 +34,5 @@ def requests(place: Place) -> Requests:
 def _inside(place: Place, signal: str, pattern: re.Pattern[str]) -> int:
     """How many rows of that name begin in the window."""
     rows = place.timeline[signal].of(rank=place.rank)
-    at = rows.take(rows.name.matches(pattern)).start_ns
+    at = rows.named(pattern).start_ns
     return int(np.count_nonzero(place.window.overlap_ns(at, at + 1)))

@@ -43,7 +43,7 @@ def _of_place(place: Place) -> dict[str, tuple[int, int]]:
     launched, work, found = launches(place), place.work, {}
     for name in dict.fromkeys(each for each in named.tolist() if each):
         rows = outermost(ranges.take(named == name))
-        inside = launched.within(Intervals.of(rows.start_ns, rows.end_ns))
+        inside = launched.within(rows.intervals)
         busy = Intervals.of(work.start_ns[inside], work.end_ns[inside])
         if busy:
             found[name] = (len(rows), busy.total_ns)
