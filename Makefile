@@ -11,13 +11,19 @@ export PERFDOCTOR_NSYS ?= $(NSYS)
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-$(BIN)/.made: pyproject.toml
+# What users install, and all that a demo needs.
+$(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# What the tests and the other targets need besides.
+$(BIN)/.made: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
-demo: $(BIN)/.made  ## diagnose a recording that comes with the project, and write its report
+demo: $(BIN)/.installed  ## diagnose a recording that comes with the project, and write its report
 	$(BIN)/perfdoctor analyze $(DEMO) --html perfdoctor-demo.html
 
 # A run starts Python hundreds of times: what it compiles is kept, whatever the environment says.
@@ -25,6 +31,11 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist 
 
 test: $(BIN)/.made  ## run the tests: one case of each kind of those that take long
 	$(PYTEST)
+
+MARKED ?= recordings and not thorough
+
+test-recordings: $(BIN)/.made  ## run the tests of public recordings alone: PERFDOCTOR_RECORDINGS names their folder
+	$(PYTEST) -m "$(MARKED)"
 
 # Google's storage, and an emulator of it: with all the others pip takes minutes to find versions that fit.
 BUCKETS := "gcsfs>=2024.6" "gcp-storage-emulator>=2024.8"
@@ -86,5 +97,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
+.PHONY: help demo test test-recordings test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help

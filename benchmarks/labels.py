@@ -18,6 +18,8 @@ else:
     import tomli as tomllib
 
 _HERE = Path(__file__).parent
+#: Recordings that are not ours to ship: a folder that need not be there.
+RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or _HERE.parent.parent / "shared" / "data")
 
 
 def paths(case: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -28,8 +30,7 @@ def paths(case: Mapping[str, Any], folder: Path) -> list[Path]:
 
 def recordings() -> Path | None:
     """The folder of public recordings, or None where it is not on this machine."""
-    folder = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or _HERE.parent.parent / "shared" / "data")
-    return folder if folder.is_dir() else None
+    return RECORDINGS if RECORDINGS.is_dir() else None
 
 
 def cases() -> list[Mapping[str, Any]]:

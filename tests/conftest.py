@@ -6,10 +6,10 @@ import gc
 import hashlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, NOT_HERE, public
 from hypothesis import settings
 
 # Tests hold millions of rows as plain Python, none of them in a cycle: to look for some takes a third of their time.
@@ -44,6 +44,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for number, item in enumerate(items):
         first.setdefault(_group(item), number)
     items.sort(key=lambda item: (not _waits(item), first[_group(item)]))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of public recordings are skipped where those are not on this machine."""
+    if item.get_closest_marker("recordings"):
+        public()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that is skipped for want of public recordings fails if it is not marked: `-m recordings` would miss it."""
+    report = yield
+    if report.skipped and NOT_HERE in str(report.longrepr) and not item.get_closest_marker("recordings"):
+        report.outcome, report.longrepr = "failed", "it reads public recordings, and is not marked `recordings`"
+    return report
 
 
 def _group(item: pytest.Item) -> str:

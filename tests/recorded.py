@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, RECORDINGS
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.records import Examination
@@ -82,7 +82,9 @@ def parameter(path: Path, *values: object) -> object:
     """The parameters of a test that is about this recording. Fixtures of one folder are one work, and belong together."""
     label = "/".join(path.parts[-2:])
     group = str(path.relative_to(FIXTURES)).split("/")[0] if path.is_relative_to(FIXTURES) else label
-    return pytest.param(*values, id=label, marks=pytest.mark.xdist_group(f"recording {group}"))
+    marks = [pytest.mark.xdist_group(f"recording {group}")]
+    marks += [pytest.mark.recordings] * path.is_relative_to(RECORDINGS)
+    return pytest.param(*values, id=label, marks=marks)
 
 
 @lru_cache(1)

@@ -22,6 +22,8 @@ SOURCE = ROOT / "src" / "perfdoctor"
 GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
 #: Imported by programs that have the trainer in question.
 OF_TRAINERS = SOURCE / "integrations"
+#: Programs, which are never imported.
+STARTED = {"py-spy"}
 IMPORTED_AS = {"arro3-core": "arro3", "nvidia-ml-py": "pynvml", "mlflow-skinny": "mlflow"}
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -59,9 +61,19 @@ def imported_anywhere() -> set[str]:
     )
 
 
-@pytest.mark.parametrize("distribution", sorted(REQUIRED))
+@pytest.mark.parametrize("distribution", sorted(REQUIRED - STARTED))
 def test_what_is_required_is_imported(distribution):
     assert module(distribution) in imported_anywhere()
+
+
+@pytest.mark.parametrize("program", sorted(STARTED))
+def test_or_it_is_a_program_that_is_started(program):
+    assert program in REQUIRED
+    assert any(f'"{program}"' in path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
+
+
+def test_old_commands_may_name_an_extra_that_is_empty_by_now():
+    assert PROJECT["optional-dependencies"]["sampling"] == []
 
 
 def test_what_is_imported_is_required_or_an_extra():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from assistant.client import Assistant, assistant
 from assistant.truth import Kineto, inside, length, sql, touching, union
-from folders import RECORDINGS
+from folders import public
 
 TORCH = (
     "kineto/resnet50-workers0.pt.trace.json.gz",
@@ -18,10 +18,7 @@ TORCH = (
 NSYS = ("nsys/mfu_2gpu_before.sqlite", "nsys/power-iteration-t4.sqlite")
 ALWAYS = {"start_ns": -(1 << 60), "end_ns": 1 << 62}
 
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(not (RECORDINGS / TORCH[0]).exists(), reason="the public recordings are not here"),
-]
+pytestmark = pytest.mark.recordings
 
 #: Start, end, device and name of a kernel.
 Kernel = tuple[int, int, int, str]
@@ -29,7 +26,7 @@ Kernel = tuple[int, int, int, str]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Assistant]:
-    with assistant(RECORDINGS) as connected:
+    with assistant(public()) as connected:
         yield connected
 
 
@@ -37,10 +34,10 @@ def kernels_of(path: str) -> list[Kernel]:
     if path in TORCH:
         return [
             (start, end, each["args"]["device"], each["name"])
-            for start, end, each in Kineto(RECORDINGS / path).events("kernel")
+            for start, end, each in Kineto(public(path)).events("kernel")
         ]
     return sql(
-        RECORDINGS / path,
+        public(path),
         """SELECT start, end, deviceId, value FROM CUPTI_ACTIVITY_KIND_KERNEL
         JOIN StringIds ON StringIds.id = demangledName""",
     )

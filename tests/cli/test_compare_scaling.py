@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from comparison import scaled
-from folders import FIXTURES
-from labels import recordings
+from folders import FIXTURES, public
 from plant import write_kineto
 from real_nsys import nsys
 from test_docs import is_described, paths_of
@@ -72,11 +71,10 @@ def test_what_is_no_series_is_refused(arguments, code, said):
 
 @pytest.mark.recordings
 @pytest.mark.nsys
-@pytest.mark.skipif(recordings() is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 def test_a_real_training_on_one_and_four_gpus_has_the_published_throughput(monkeypatch):
     """NERSC's tutorial of SC21: 64 samples a step in all, 1,272 samples/s on four GPUs."""
     monkeypatch.setenv("PERFDOCTOR_NSYS", nsys())
-    folder = recordings() / "nsys" / "sc21"
+    folder = public("nsys/sc21")
     one, four = str(folder / "dali_amp_apex_jit.qdrep"), str(folder / "4gpu_baseline.qdrep")
     assert "does not say among how many ranks" in call(one, four, "--no-html").stderr
     found = json.loads(call(f"4={four}", one, "--no-html", "--json", "-").stdout)

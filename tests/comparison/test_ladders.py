@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from labels import recordings
+from folders import RECORDINGS, public
 from real_nsys import nsys
 from recorded import RULES, parameter, recording
 
@@ -14,11 +14,7 @@ from perfdoctor.comparison.snapshot import of_examination
 from perfdoctor.report.comparison import html
 from perfdoctor.views.pages import timeline
 
-FOLDER = recordings()
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
-]
+pytestmark = pytest.mark.recordings
 #: Before, after, the first cause, its sign, the verdict.
 RUNGS = [
     ("nsys/sc21/baseline.qdrep", "nsys/sc21/8workers.qdrep", "input_wait", -1, "faster"),
@@ -49,17 +45,17 @@ MOST_BYTES = 2_000_000
 
 
 def examined(name):
-    path = FOLDER / name
+    path = public(name)
     if path.suffix in (".qdrep", ".nsys-rep"):
         os.environ["PERFDOCTOR_NSYS"] = nsys()
     return recording(path).examination
 
 
 def snapshot(name):
-    return of_examination(name, examined(name), RULES, [FOLDER / name])
+    return of_examination(name, examined(name), RULES, [RECORDINGS / name])
 
 
-@pytest.mark.parametrize("rung", [parameter(FOLDER / rung[0], rung) for rung in RUNGS] if FOLDER else [])
+@pytest.mark.parametrize("rung", [parameter(RECORDINGS / rung[0], rung) for rung in RUNGS])
 def test_the_cause_of_each_rungs_gain_is_first(rung):
     before, after, cause, sign, verdict = rung
     ours, theirs = snapshot(before), snapshot(after)
@@ -73,7 +69,7 @@ def test_the_cause_of_each_rungs_gain_is_first(rung):
         assert one.step_ns == pytest.approx(one.steps.steps_ns.mean(), rel=1e-6)
 
 
-@pytest.mark.parametrize("rung", [parameter(FOLDER / LARGEST[0], LARGEST)] if FOLDER else [])
+@pytest.mark.parametrize("rung", [parameter(RECORDINGS / LARGEST[0], LARGEST)])
 def test_the_largest_page_is_below_2_mb(rung):
     runs = {"before": examined(rung[0]), "after": examined(rung[1])}
     drawn = {

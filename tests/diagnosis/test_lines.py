@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from folders import ROOT
+from folders import public
 from recorded import in_ns, plain_json, recording
 
 from perfdoctor.vocabulary.names.python_code import is_user_function
 
-RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS", ROOT.parent / "shared" / "data"))
 #: With idle time of known causes, and functions of its own beside those of libraries.
 TRACES = ("kineto/bert-small-h100.json.gz", "kineto/eager-b200.json.gz")
 
@@ -42,15 +39,15 @@ def time_in(functions, pieces):
     return found
 
 
-@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", TRACES)
 def test_the_functions_that_take_most_of_the_time_after_syncs_or_between_launches_are_named(name):
-    found = recording(RECORDINGS / name)
+    found = recording(public(name))
     (place,) = found.run.places
     causes = {"launch-bound": "launch_bound", "host-syncs": "host_sync"}
     checked = [advice for advice in found.diagnosis.findings if advice.rule in causes]
     assert checked
-    functions = main_thread(RECORDINGS / name)
+    functions = main_thread(public(name))
     for advice in checked:
         idle = place.idle_causes[causes[advice.rule]] & place.window
         took = time_in(functions, list(idle))

@@ -8,7 +8,7 @@ import numpy as np
 import perfetto_file
 import pytest
 from builders import draw, timeline
-from labels import recordings
+from folders import RECORDINGS
 from msgspec.structs import replace
 from recorded import of_recordings, recording
 from report.samples import POISON
@@ -23,7 +23,6 @@ from perfdoctor.model.timeline import Device, Timeline, merge
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 
-FOLDER = recordings()
 RULES = load_rules()
 SIGNALS = {
     "kernels": "kernel", "collectives": "collective", "copies": "copy", "ranges": "range", "functions": "python",
@@ -381,7 +380,7 @@ def test_perfettos_own_schema_knows_every_field():
 
 # --- public recordings ---
 
-RECORDINGS = (
+PUBLIC = (
     "kineto/bert-small-h100.json.gz", "kineto/qwen-0.5b-h100.json.gz", "kineto/compile-triton-mi300.json.gz",
     "kineto/gpu-only-mi210.json.gz", "kineto/edge/cpu-only-rank34-of-300.json.gz", "kineto/edge/no-gpu-events.json.gz",
     "kineto/edge/mi250-minitoy.json.gz", "kineto/dlrm-8rank", "kineto/sampled-2-of-128", "nsys/mock.sqlite",
@@ -391,8 +390,7 @@ RECORDINGS = (
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-@of_recordings([FOLDER / name for name in RECORDINGS] if FOLDER else [])
+@of_recordings(RECORDINGS / name for name in PUBLIC)
 def test_public_recordings_come_back_row_by_row(path):
     recorded, file = recording(path).timeline, perfetto_file.read(recording(path).perfetto)
     shift_ns = max(0, -min(int(recorded[signal].start_ns.min()) for signal in SIGNALS if len(recorded[signal])))

@@ -12,7 +12,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from folders import FIXTURES, RECORDINGS, ROOT
+from folders import FIXTURES, ROOT, public
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
@@ -208,7 +208,7 @@ def test_parquet_and_arrow_have_the_same_rows(run, file, tmp_path):
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["h100_2gpu_1s", "mfu_2gpu_before", "power-iteration-t4"])
 def test_tables_of_an_nsys_export_are_what_plain_sql_counts(name):
-    path = RECORDINGS / "nsys" / f"{name}.sqlite"
+    path = public(f"nsys/{name}.sqlite")
     run = prepare(read([path]))
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         kernels = db.execute("SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
@@ -228,7 +228,7 @@ def test_tables_of_an_nsys_export_are_what_plain_sql_counts(name):
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["ddp-a100-rank3-of-8", "qwen-0.5b-h100", "resnet-ddp-a100-rank0"])
 def test_tables_of_a_kineto_trace_are_what_its_json_says(name):
-    path = RECORDINGS / "kineto" / f"{name}.json.gz"
+    path = public(f"kineto/{name}.json.gz")
     run = prepare(read([path]))
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
 

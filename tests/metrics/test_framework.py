@@ -7,7 +7,7 @@ import re
 
 import foreign_programs
 import pytest
-from folders import RECORDINGS
+from folders import public
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
@@ -79,16 +79,16 @@ def test_neither_jax_nor_cuda_alone_is_told_of_torch(tmp_path):
         assert said_of_torch(made(tmp_path / "program.sqlite"), tmp_path) == [], made
 
 
-@pytest.mark.skipif(not RECORDINGS, reason="no recordings here")
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", OTHERS)
 def test_nor_are_the_people_who_made_these_recordings(name, tmp_path):
-    assert said_of_torch(RECORDINGS / name, tmp_path) == []
+    assert said_of_torch(public(name), tmp_path) == []
 
 
-@pytest.mark.skipif(not RECORDINGS, reason="no recordings here")
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", OF_PYTORCH)
 def test_pytorch_is_known_by_its_kernels(name):
-    assert framework(read([RECORDINGS / name])) == "torch"
+    assert framework(read([public(name)])) == "torch"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from folders import FIXTURES, RECORDINGS
+from folders import FIXTURES, public
 
 import perfdoctor
 from perfdoctor.model.timeline import Source
@@ -89,14 +89,12 @@ def test_ranks_of_one_job_belong_together(folder):
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not RECORDINGS.exists(), reason="the public recordings are not here")
 @pytest.mark.parametrize("folder", ["kineto/dlrm-8rank", "kineto/sampled-2-of-128", "wild/speedrun-8rank"])
 def test_ranks_of_real_jobs_belong_together(folder):
-    assert not any(ONE_JOB in note for note in read([RECORDINGS / folder]).notes)
+    assert not any(ONE_JOB in note for note in read([public(folder)]).notes)
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not RECORDINGS.exists(), reason="the public recordings are not here")
 def test_real_recordings_of_two_jobs_do_not():
-    files = [RECORDINGS / "kineto" / name for name in ("ddp-a100-rank3-of-8.json.gz", "ddp-v100-rank1-of-2.json.gz")]
+    files = [public(f"kineto/{name}") for name in ("ddp-a100-rank3-of-8.json.gz", "ddp-v100-rank1-of-2.json.gz")]
     assert "is of a job of 8 ranks, ddp-v100-rank1-of-2.json.gz of a job of 2 ranks" in read(files).notes[0]

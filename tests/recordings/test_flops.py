@@ -8,21 +8,17 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from labels import recordings
+from folders import RECORDINGS
 from recorded import of_recordings, plain_json, recording
 
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.records.work_done import Efficiency
 
-FOLDER = recordings()
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
-]
+pytestmark = pytest.mark.recordings
 
 
 def of(*names: str) -> pytest.MarkDecorator:
-    return of_recordings(FOLDER / "kineto" / name for name in names) if FOLDER else of_recordings([])
+    return of_recordings(RECORDINGS / "kineto" / name for name in names)
 
 
 def counted(path: Path) -> Efficiency:

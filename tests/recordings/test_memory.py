@@ -9,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labels import recordings
+from folders import public_files
 from recorded import of_recordings, recording
 from torch_python import torch_python
 
 from perfdoctor.metrics.memory.in_use import replays
 from perfdoctor.metrics.memory.peak import memory_uses
 
-FOLDER = recordings()
-FILES = sorted((FOLDER / "memory").glob("*.pickle")) if FOLDER and (FOLDER / "memory").is_dir() else []
+FILES = public_files("memory/*.pickle")
 
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(not FILES, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
-]
+pytestmark = pytest.mark.recordings
 each_file = of_recordings(FILES)
 KEYS = ("total_size", "allocated_size", "active_size", "requested_size")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import RECORDINGS, public, public_files
 from formulas import all_missed
-from labels import all_findings, cases, paths, recordings, wrong
+from labels import all_findings, cases, paths, wrong
 from real_nsys import nsys
 from recorded import in_ns, of_recordings, parameter, plain_json, recording
 
@@ -24,24 +25,19 @@ from perfdoctor.records.findings import Advice
 from perfdoctor.report import json_report
 from perfdoctor.vocabulary.rulebook import load_rules
 
-FOLDER = recordings()
-CASES = cases() if FOLDER else []
+CASES = cases()
 REPORTS = (".qdrep", ".nsys-rep")
 
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
-]
+pytestmark = pytest.mark.recordings
 each_case = pytest.mark.parametrize(
-    "case", [parameter(FOLDER / case["path"], case) for case in CASES if "files" not in case]
+    "case", [parameter(RECORDINGS / case["path"], case) for case in CASES if "files" not in case]
 )
 
 Piece = tuple[int, int]
 
 
 def path_of(case: dict[str, Any]) -> Path:
-    assert FOLDER is not None
-    path = FOLDER / case["path"]
+    path = public(case["path"])
     if path.suffix in REPORTS:
         os.environ["PERFDOCTOR_NSYS"] = nsys()
     return path
@@ -71,8 +67,7 @@ def test_every_label_holds_and_times_are_exact_and_those_that_plain_code_finds_i
 
 @pytest.mark.parametrize("case", [case for case in CASES if "files" in case], ids=lambda case: case["path"])
 def test_every_label_of_some_of_a_folders_files_holds(case: dict[str, Any]) -> None:
-    assert FOLDER is not None
-    diagnosis = diagnose(read(paths(case, FOLDER)), list(load_rules().values()))
+    diagnosis = diagnose(read(paths(case, public())), list(load_rules().values()))
     assert list(wrong(case, diagnosis)) == []
 
 
@@ -172,10 +167,7 @@ def count(path: Path) -> list[dict[str, int]]:
     return [counted.numbers() for counted in found.values()]
 
 
-EDGES = sorted((FOLDER / "kineto" / "edge").iterdir()) if FOLDER else []
-
-
-@of_recordings(EDGES)
+@of_recordings(public_files("kineto/edge/*"))
 def test_every_odd_trace_is_diagnosed_or_refused_in_words(path: Path) -> None:
     try:
         diagnosis = recording(path).diagnosis
@@ -188,7 +180,7 @@ def test_every_odd_trace_is_diagnosed_or_refused_in_words(path: Path) -> None:
 
 
 def of(*names: str) -> list[Path]:
-    return [FOLDER / name for name in names] if FOLDER else []
+    return [RECORDINGS / name for name in names]
 
 
 @of_recordings(of("nsys/mfu_2gpu_before.sqlite", "nsys/mfu_2gpu_after.sqlite"))

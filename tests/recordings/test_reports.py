@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labels import cases, fixture_cases, recordings
+from folders import RECORDINGS, public_files
+from labels import cases, fixture_cases
 from recorded import of_recordings, recording
 from rich.console import Console
 from view_tables import rows_of
@@ -24,7 +25,6 @@ from perfdoctor.records.views import Heat, Table, Views
 from perfdoctor.report import html, json_report, markdown, terminal
 from perfdoctor.views.places import in_short, in_words
 
-FOLDER = recordings()
 MOST_BYTES = 1_500_000
 #: What Python calls a number or a thing that is not there, and a page must not.
 SLIPS = re.compile(r"\b(?:None|nan|NaN|inf|Infinity|null)\b")
@@ -38,20 +38,16 @@ PARTS = {
     "exposed_copy_ns": "exposed_copy",
 }
 
-pytestmark = pytest.mark.recordings
-
 
 def paths() -> Iterator[Path]:
     """All fixtures; of the public recordings those that need no other program to be read."""
     for case in fixture_cases():
         yield case["folder"] / case["path"]
-    if FOLDER is None:
-        return
     for case in cases():
         if "fails" not in case and Path(case["path"]).suffix not in (".qdrep", ".nsys-rep"):
-            yield FOLDER / case["path"]
+            yield RECORDINGS / case["path"]
     for kind in ("kineto/edge", "wild", "memory", "ncu", "nccl", "topology", "device"):
-        yield from sorted((FOLDER / kind).glob("*"))
+        yield from public_files(f"{kind}/*")
 
 
 PATHS = list(dict.fromkeys(paths()))

@@ -144,7 +144,7 @@ def test_the_stages_stand_before_the_findings_and_link_to_them():
 def test_a_page_of_ops_without_lines_of_code_says_how_to_record_them():
     column = TableColumn("op", "text", ["aten::mm"])
     ops, lines = (Table("ops", name, name, (column,), 1) for name in ("ops", "lines"))
-    assert "perfdoctor[sampling]" in html.render(INPUT_BOUND, Views(tables=(ops,)))
+    assert "that py-spy names your own lines" in html.render(INPUT_BOUND, Views(tables=(ops,)))
     assert "perfdoctor run --stacks" not in html.render(INPUT_BOUND, Views(tables=(lines, ops)))
 
 

@@ -1,6 +1,7 @@
 """Which tables and views does a history have, and how does an older file become a current one?
 
-Each change of the schema is one migration, which stays as it is once it is released. `PRAGMA user_version` counts them.
+Each change of the schema is one migration, which stays as it is once it is released. `PRAGMA user_version` counts them,
+which every perfdoctor reads before it touches a file: the migrations of sqlite-utils are named in a table instead.
 Columns are only added, so that an older perfdoctor goes on reading and writing a newer file: `schema.works_from` is the
 least version whose perfdoctor may.
 

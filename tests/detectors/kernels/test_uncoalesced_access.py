@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builders import ELEMENTWISE, GEMM, findings, only_finding, summary
-from labels import recordings
+from folders import public
 from ncu_builders import MS, NAN, alone, steps, with_ncu
 
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.records.savings import Saving
-
-FOLDER = recordings()
 
 RULE = "uncoalesced-access"
 _THEIRS = "UncoalescedGlobalAccess"
@@ -73,10 +71,9 @@ def test_where_memory_was_not_measured_nothing_is_promised():
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here")
 def test_what_a_real_fix_saved_lies_within_what_is_predicted():
     """A sum of two matrices on a T4, measured before and after its threads read in order: 66.4 µs and 52.6 µs."""
-    before, after = (ncu.read(FOLDER / "ncu" / f"mlp-t4-{name}.ncu-rep") for name in ("v7", "v1"))
+    before, after = (ncu.read(public(f"ncu/mlp-t4-{name}.ncu-rep")) for name in ("v7", "v1"))
     faulty, fixed = (each["kernel_profiles"].floats("gpu_time_ns")[0] for each in (before, after))
     name, blocks = before["kernel_profiles"].name[0], int(before["kernel_profiles"]["blocks"][0])
     drawn = steps({"name": name, "ns": int(faulty), "blocks": blocks}, {"name": GEMM, "ns": int(faulty)})

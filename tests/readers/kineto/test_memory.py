@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from labels import recordings
+from folders import public
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.memory.peak import memory_uses
@@ -15,7 +15,6 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.vocabulary.rulebook import load_rules
 
-FOLDER = recordings()
 KERNEL = {
     "ph": "X",
     "cat": "kernel",
@@ -83,11 +82,9 @@ def test_the_peak_of_each_device_is_known(tmp_path):
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 @pytest.mark.parametrize("name", ["qwen-0.5b-h100.json.gz", "bert-small-h100.json.gz", "v100-rank1-of-2.json.gz"])
 def test_the_peak_is_the_largest_total_in_the_raw_file(name):
-    assert FOLDER is not None
-    path = FOLDER / "kineto" / name
+    path = public(f"kineto/{name}")
     rows = [
         event["args"]
         for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import RECORDINGS
+from folders import public, public_files
 from recorded import in_ns, of_recordings, plain_json, recording
 
 from perfdoctor.errors import PerfdoctorError
@@ -491,14 +490,6 @@ def test_the_head_of_a_trace_is_recognised():
 # --- real recordings ---
 
 
-def recordings() -> Path:
-    folder = os.environ.get("PERFDOCTOR_RECORDINGS")
-    return Path(folder) if folder else RECORDINGS
-
-
-REAL_TRACES = sorted((recordings() / "kineto").rglob("*.json*"))
-
-
 KINDS = {"kernel": "kernel", "mtia_ccp_events": "kernel", "memcpy": "copy", "gpu_memcpy": "copy", "memset": "copy"}
 KINDS |= {"gpu_memset": "copy", "runtime": "call", "cuda_runtime": "call", "cuda_driver": "call"}
 KINDS |= {
@@ -523,7 +514,7 @@ def expected(file: Path) -> dict[str, list[tuple[int, int]]]:
 
 
 @pytest.mark.recordings
-@of_recordings(REAL_TRACES)
+@of_recordings(public_files("kineto/**/*.json*"))
 def test_every_row_of_a_real_trace_is_there_to_the_nanosecond(path: Path):
     timeline = recording(path).timeline
     signals = {"kernel": ["kernels", "collectives"], "copy": ["copies"], "call": ["calls"]}
@@ -538,8 +529,6 @@ def test_every_row_of_a_real_trace_is_there_to_the_nanosecond(path: Path):
 
 @pytest.mark.recordings
 def test_a_real_execution_trace_is_refused():
-    file = recordings() / "other" / "execution-trace-not-kineto.json.gz"
-    if not file.exists():
-        pytest.skip("no recordings: set PERFDOCTOR_RECORDINGS")
+    file = public("other/execution-trace-not-kineto.json.gz")
     with pytest.raises(PerfdoctorError, match="PyTorch execution trace"):
         kineto.read(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import RECORDINGS
+from folders import public, public_files
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import SAMPLE_NUMBERS, Timeline
@@ -322,19 +322,10 @@ def test_hostile_text_is_data(tmp_path):
 
 # --- real files ------------------------------------------------------------------------------------------------------
 
-FOLDER = RECORDINGS / "device"
-real = [pytest.mark.recordings, pytest.mark.skipif(not FOLDER.is_dir(), reason="the public recordings are not here")]
 
-
-def marked(function):
-    for mark in real:
-        function = mark(function)
-    return function
-
-
-@marked
+@pytest.mark.recordings
 def test_eight_gpus_of_a_real_run_as_the_csv_module_reads_them():
-    path = FOLDER / "nanogpt-gpu-metrics.csv"
+    path = public("device/nanogpt-gpu-metrics.csv")
     found = device_samples.read(path)
     with path.open(encoding="utf-8") as stream:
         plain = [row for row in csv.DictReader(stream) if None not in row.values() and None not in row]
@@ -354,15 +345,17 @@ def test_eight_gpus_of_a_real_run_as_the_csv_module_reads_them():
         assert (own.start_ns // 10**6).tolist() == times
 
 
-@marked
+@pytest.mark.recordings
 def test_dmon_and_dcgmi_of_real_machines_as_split_words():
-    found = device_samples.read(FOLDER / "rtxpro6000_4gpu_dmon_pucm.txt")
+    found = device_samples.read(public("device/rtxpro6000_4gpu_dmon_pucm.txt"))
     plain = [
-        line.split() for line in (FOLDER / "rtxpro6000_4gpu_dmon_pucm.txt").read_text().splitlines() if "#" not in line
+        line.split()
+        for line in (public("device/rtxpro6000_4gpu_dmon_pucm.txt")).read_text().splitlines()
+        if "#" not in line
     ]
     for place, name, factor in ((1, "power_w", 1), (2, "temperature_c", 1), (4, "utilization_share", 0.01), (11, "sm_clock_mhz", 1), (12, "memory_used_bytes", 2**20)):  # fmt: skip
         assert column(found, name) == pytest.approx([float(row[place]) * factor for row in plain]), name
-    for path in FOLDER.glob("*dcgmi*"):
+    for path in public_files("device/*dcgmi*"):
         rows = [line.split() for line in path.read_text().splitlines() if line.startswith("GPU ")]
         own = device_samples.read(path)["device_samples"]
         assert sorted(own["device"].tolist()) == sorted(int(row[1]) for row in rows)
@@ -371,8 +364,8 @@ def test_dmon_and_dcgmi_of_real_machines_as_split_words():
         assert sorted(rates[~np.isnan(rates)].tolist()) == sorted(sent)
 
 
-@marked
+@pytest.mark.recordings
 def test_four_capped_gpus_without_a_header_have_their_reason():
-    found = device_samples.read(FOLDER / "rtxpro6000_4gpu_query_throttle.csv")
+    found = device_samples.read(public("device/rtxpro6000_4gpu_query_throttle.csv"))
     assert found["device_samples"]["reasons"].tolist() == [4] * 4
-    assert len(device_samples.read(FOLDER / "rtxpro6000_4gpu_query_main.csv")["device_samples"]) == 4
+    assert len(device_samples.read(public("device/rtxpro6000_4gpu_query_main.csv"))["device_samples"]) == 4

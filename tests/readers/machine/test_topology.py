@@ -6,14 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from folders import RECORDINGS
+from folders import public_files
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import side_files
 from perfdoctor.readers.machine import topology
-
-FOLDER = RECORDINGS / "topology"
 
 TABS = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
@@ -78,8 +76,7 @@ def test_a_file_without_a_table_is_refused(tmp_path):
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="the public recordings are not here")
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", public_files("topology/*.txt"), ids=lambda path: path.name)
 def test_a_real_machine_as_its_words_read_one_by_one(path):
     """Words of a row, counted from its device: the n-th is the link to the n-th device of the header."""
     found = topology.read(path)

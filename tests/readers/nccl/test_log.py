@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from folders import RECORDINGS
+from folders import public, public_files
 from tables import of_each
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -19,14 +19,6 @@ from perfdoctor.readers.nccl import log as nccl_log
 from perfdoctor.readers.nccl import nccl_tests
 from perfdoctor.readers.open import read as read_any
 from perfdoctor.vocabulary.rulebook import load_rules
-
-FOLDER = RECORDINGS / "nccl"
-
-
-def real(function):
-    return pytest.mark.recordings(
-        pytest.mark.skipif(not FOLDER.is_dir(), reason="the public recordings are not here")(function)
-    )
 
 
 def read(tmp_path: Path, *lines: str) -> Timeline:
@@ -225,12 +217,12 @@ def test_a_header_without_rows_is_refused(tmp_path):
 # --- real logs -------------------------------------------------------------------------------------------------------
 
 
-@real
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", ["a100-healthy.log", "a100-bad-topology.log", "nccl-tests-allreduce.log"])
 def test_measured_bandwidths_as_a_regular_expression_reads_them(name):
     """The mean over all rows is what nccl-tests itself prints below its table."""
-    text = (FOLDER / name).read_text()
-    frame = nccl_log.read(FOLDER / name)["link_tests"]
+    path = public(f"nccl/{name}")
+    text, frame = path.read_text(), nccl_log.read(path)["link_tests"]
     (average,) = re.findall(r"# Avg bus bandwidth\s*:\s*([\d.]+)", text)
     speeds = frame.floats("bus_bytes_per_second") / 1e9
     empty = len(re.findall(r"^\s+0\s+0\s+float", text, re.MULTILINE)) * 2
@@ -240,8 +232,8 @@ def test_measured_bandwidths_as_a_regular_expression_reads_them(name):
     assert set(frame.name) == {"all_reduce"}
 
 
-@real
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.log")), ids=lambda path: path.name)
+@pytest.mark.recordings
+@pytest.mark.parametrize("path", public_files("nccl/*.log"), ids=lambda path: path.name)
 def test_ways_and_facts_as_regular_expressions_find_them(path):
     text = path.read_text(errors="replace")
     found = nccl_log.read(path)
@@ -272,7 +264,7 @@ def test_ways_and_facts_as_regular_expressions_find_them(path):
     assert {file: count for file, count in counts.items() if count} == returned
 
 
-@real
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -286,6 +278,6 @@ def test_ways_and_facts_as_regular_expressions_find_them(path):
     ],
 )
 def test_what_is_found_in_a_log_alone(name, expected):
-    diagnosis = diagnose(read_any([FOLDER / name]), list(load_rules().values()))
+    diagnosis = diagnose(read_any([public(f"nccl/{name}")]), list(load_rules().values()))
     assert {advice.rule for advice in diagnosis.findings} == expected
     assert not [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import public, public_files
 from hypothesis import given
 from hypothesis import strategies as st
-from labels import recordings
 from ncu_files import block, launch, report, rule
 from ncu_tables import RAW, agrees
 
@@ -18,8 +18,6 @@ from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.ncu import report_file as ncu_file
 from perfdoctor.readers.ncu import tool as ncu_tool
-
-FOLDER = recordings()
 
 #: The hand-made launch of the tables, in base units.
 NAMES = [name for name, _, _ in RAW]
@@ -139,7 +137,7 @@ def test_no_damage_makes_it_fail_in_another_way(tmp_path_factory, data):
         assert error.do
 
 
-REPORTS = sorted((FOLDER / "ncu").glob("*.ncu-rep")) if FOLDER else []
+REPORTS = public_files("ncu/*.ncu-rep")
 real = pytest.mark.parametrize("file", REPORTS, ids=[file.stem for file in REPORTS])
 
 
@@ -203,10 +201,9 @@ def test_a_real_report_gives_nvidias_numbers_without_its_package(file):
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here")
 def test_a_matrix_of_a_million_sums_is_a_million_operations():
     """1000 × 1000 numbers, two read and one written: at least 12 MB, and one addition each."""
     for name in ("mlp-t4-v1", "mlp-t4-v7"):
-        frame = ncu.read(FOLDER / "ncu" / f"{name}.ncu-rep")["kernel_profiles"]
+        frame = ncu.read(public(f"ncu/{name}.ncu-rep"))["kernel_profiles"]
         assert frame.floats("flop")[0] == pytest.approx(1e6)
         assert 12e6 < frame.floats("dram_bytes")[0] < 18e6

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from folders import FIXTURES, RECORDINGS
+from folders import FIXTURES, public, public_files
 from ncu_tables import ABOUT, DETAILS, LONG, RAW, RULE, about, agrees, long, table, wide
 from rich.console import Console
 
@@ -29,7 +29,6 @@ from perfdoctor.report import html, json_report, terminal
 from perfdoctor.vocabulary.rulebook import load_rules
 
 TRACE = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
-NCU_REPORTS = RECORDINGS / "ncu"
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 
 
@@ -219,8 +218,7 @@ def test_a_package_that_does_not_load_is_none(monkeypatch):
     assert ncu_package.package() is None
 
 
-real = pytest.mark.skipif(not NCU_REPORTS.is_dir(), reason="the public recordings are not here")
-REPORTS = sorted(NCU_REPORTS.glob("*.ncu-rep")) if NCU_REPORTS.is_dir() else []
+REPORTS = public_files("ncu/*.ncu-rep")
 
 
 def theirs(report: Path):
@@ -232,7 +230,6 @@ def theirs(report: Path):
 
 
 @pytest.mark.recordings
-@real
 @pytest.mark.parametrize("report", REPORTS, ids=[report.stem for report in REPORTS])
 def test_a_real_report_is_read_as_nvidia_reads_it(report):
     module, actions = theirs(report)
@@ -260,7 +257,6 @@ def test_a_real_report_is_read_as_nvidia_reads_it(report):
 
 
 @pytest.mark.recordings
-@real
 @pytest.mark.parametrize("report", REPORTS, ids=[report.stem for report in REPORTS])
 def test_a_real_report_printed_as_a_table_gives_the_same_numbers(report, tmp_path):
     """Every metric of the real report, written as ncu writes them, is read back as the report itself."""
@@ -282,10 +278,9 @@ def test_a_real_report_printed_as_a_table_gives_the_same_numbers(report, tmp_pat
 
 
 @pytest.mark.recordings
-@real
 def test_the_real_table_is_read():
     """`ncu --csv` of 2025, with rules: the values as they stand in the file."""
-    timeline = ncu.read(NCU_REPORTS / "copy-blocked.csv")
+    timeline = ncu.read(public("ncu/copy-blocked.csv"))
     row = {name: column[0] for name, column in timeline["kernel_profiles"].columns.items()}
     truth = {"gpu_time_ns": 21_058_944, "memory_share": 0.6184, "sm_share": 0.013, "occupancy_share": 0.9626, "blocks": 1024,
              "threads_per_block": 256, "waves_per_sm": 6.4, "compute_capability": 75, "sm_count": 40, "excess_sector_share": 0.75, "useful_bytes": 32 * (33554432 - 25165824),
@@ -300,11 +295,10 @@ def test_the_real_table_is_read():
 
 
 @pytest.mark.recordings
-@real
 @pytest.mark.parametrize("name", ["silu-pytorch.txt", "heat-eq.txt"])
 def test_the_text_output_of_ncu_is_no_table(name):
     with pytest.raises(PerfdoctorError, match="text output of Nsight Compute") as caught:
-        read([NCU_REPORTS / name])
+        read([public(f"ncu/{name}")])
     assert "--csv" in caught.value.do
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import FIXTURES, RECORDINGS
+from folders import FIXTURES, public_files
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import of_recordings
 
 from perfdoctor.readers.nsys import columns as nsys_columns
 from perfdoctor.readers.nsys import tables as nsys_tables
@@ -119,10 +120,7 @@ def test_columns_outlive_the_file_and_may_be_written_to(tmp_path):
     assert column.sum() == 499500 - 1000
 
 
-EXPORTS = sorted([*FIXTURES.rglob("*.sqlite"), *RECORDINGS.rglob("*.sqlite")])
-
-
-@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: "-".join(path.parts[-3:]))
+@of_recordings([*sorted(FIXTURES.rglob("*.sqlite")), *public_files("**/*.sqlite")])
 def test_every_table_of_every_export_is_read_alike_both_ways(path, monkeypatch):
     monkeypatch.setattr(nsys_columns, "_ROWS_A_BATCH", 1000)
     compared = 0

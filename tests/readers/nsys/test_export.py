@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from folders import ROOT
+from folders import public
 from real_nsys import nsys as nsys_path
 from real_nsys import with_its_agent
 
@@ -19,8 +19,6 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.nsys.export import export, is_report, writer_version
-
-RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or ROOT.parent / "shared" / "data") / "nsys"
 
 NEW_HEAD = b"NVIDIA Tegra Profiler Report 2026@2@1@210-262137639646v0.\n\x0bLocal (CLI)"
 OLD_HEAD = b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)"
@@ -36,13 +34,6 @@ def real_nsys() -> str:
 def no_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PERFDOCTOR_NSYS", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-
-
-def recording(name: str) -> Path:
-    path = RECORDINGS / name
-    if not path.exists():
-        pytest.skip("the public recordings are not here: set PERFDOCTOR_RECORDINGS to their folder")
-    return path
 
 
 def stand_in(folder: Path, script: str) -> str:
@@ -332,7 +323,7 @@ def without_importer(importer: Path, folder: Path) -> Path:
 @pytest.mark.nsys
 @pytest.mark.recordings
 def test_a_report_of_a_newer_nsys_is_refused_with_both_versions(real_nsys, tmp_path):
-    error = refusal(recording("newer-2026.2.nsys-rep"), tmp_path, real_nsys)
+    error = refusal(public("nsys/newer-2026.2.nsys-rep"), tmp_path, real_nsys)
     assert "Nsight Systems 2026.2.1, newer than the nsys installed here (20" in error.what
 
 
@@ -340,7 +331,7 @@ def test_a_report_of_a_newer_nsys_is_refused_with_both_versions(real_nsys, tmp_p
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["sc21/4gpu_bucketcap100mb.qdrep", "ai-profiler/baseline_nvtx.nsys-rep"])
 def test_real_reports_are_exported_whole(real_nsys, tmp_path, name):
-    made = export(recording(name), tmp_path, real_nsys)
+    made = export(public(f"nsys/{name}"), tmp_path, real_nsys)
     connection = sqlite3.connect(made)
     expected = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0]
     connection.close()
@@ -353,7 +344,9 @@ def test_real_reports_are_exported_whole(real_nsys, tmp_path, name):
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["sc21/8workers.qdrep", "ai-profiler/firstOptimization.nsys-rep"])
 def test_the_tables_that_are_read_say_all_that_the_whole_report_says(real_nsys, tmp_path, name):
-    whole, part = (export(recording(name), tmp_path / str(asked), real_nsys, whole=asked) for asked in (True, False))
+    whole, part = (
+        export(public(f"nsys/{name}"), tmp_path / str(asked), real_nsys, whole=asked) for asked in (True, False)
+    )
     assert part.stat().st_size < whole.stat().st_size / 4
     assert "TARGET_INFO_SYSTEM_ENV" not in tables(part), "the program's environment is not read"
     ours, theirs = nsys.read(part), nsys.read(whole)
@@ -381,7 +374,7 @@ def tables(export: Path) -> set[str]:
     ],
 )
 def test_real_reports_have_the_version_of_their_writer(name, version):
-    path = recording(name)
+    path = public(f"nsys/{name}")
     with path.open("rb") as stream:
         assert is_report(stream.read(64))
     assert writer_version(path) == version

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import RECORDINGS
+from folders import public, public_files
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.intervals import Intervals
@@ -650,8 +650,6 @@ def test_the_tables_of_a_damaged_file_that_are_whole_are_used(at):
 
 # --- real recordings ---
 
-EXPORTS = sorted(RECORDINGS.glob("nsys/*.sqlite"))
-
 
 def plainly(path: Path, sql: str) -> list[tuple]:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -671,8 +669,7 @@ def union_ns(pieces: Iterable[tuple[int, int]]) -> int:
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not EXPORTS, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS to their folder")
-@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", public_files("nsys/*.sqlite"), ids=lambda path: path.stem)
 def test_real_exports_agree_with_plain_sql_to_the_nanosecond(path):
     timeline = nsys.read(path)
     tables = {name.decode() for (name,) in plainly(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -691,16 +688,9 @@ def test_real_exports_agree_with_plain_sql_to_the_nanosecond(path):
     assert ("kernels" in timeline.recorded) == bool(any(pieces.values()))
 
 
-def recording(name: str) -> Path:
-    path = RECORDINGS / "nsys" / name
-    if not path.exists():
-        pytest.skip("the public recordings are not here: set PERFDOCTOR_RECORDINGS to their folder")
-    return path
-
-
 @pytest.mark.recordings
 def test_a_program_of_cuda_graphs_is_busy_though_it_has_few_kernels():
-    timeline = nsys.read(recording("cuda-graphs-a100.sqlite"))
+    timeline = nsys.read(public("nsys/cuda-graphs-a100.sqlite"))
     kernels = timeline.kernels
     window = kernels.end_ns.max() - kernels.start_ns.min()
     plain = kernels.take(~kernels["is_graph"])
@@ -710,7 +700,7 @@ def test_a_program_of_cuda_graphs_is_busy_though_it_has_few_kernels():
 
 @pytest.mark.recordings
 def test_four_small_copies_of_a_real_run_are_pageable_and_the_large_ones_pinned():
-    copies = nsys.read(recording("h100_2gpu_1s.sqlite")).copies
+    copies = nsys.read(public("nsys/h100_2gpu_1s.sqlite")).copies
     pageable = copies.take(copies.text("host_memory").equals("pageable"))
     pinned = copies.take(copies.text("host_memory").equals("pinned") & copies.text("direction").equals("h2d"))
     assert (len(pageable), pageable["bytes"].sum()) == (4, 3_136)
@@ -719,7 +709,7 @@ def test_four_small_copies_of_a_real_run_are_pageable_and_the_large_ones_pinned(
 
 @pytest.mark.recordings
 def test_an_export_without_a_kernel_table_recorded_no_gpu_activity():
-    timeline = nsys.read(recording("no-kernels-not-utf8.sqlite"))
+    timeline = nsys.read(public("nsys/no-kernels-not-utf8.sqlite"))
     assert not timeline.recorded & {"kernels", "copies", "collectives"}
     assert "No GPU activity was recorded in no-kernels-not-utf8.sqlite." in timeline.notes
 

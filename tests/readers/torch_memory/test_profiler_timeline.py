@@ -8,14 +8,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from labels import recordings
+from folders import public
 from snapshots import MIB, Recording
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.readers.open import read
 
-FOLDER = recordings()
 #: time, action (1 there before, 2 made, 3 changes its purpose, 4 freed), bytes, category
 ROWS = [
     [-1, 1, 100, 0],  # a parameter
@@ -73,10 +72,8 @@ def test_a_file_that_breaks_off_is_refused_with_its_reason(tmp_path):
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 def test_a_real_one_sums_as_a_plain_loop_does():
-    assert FOLDER is not None
-    path = FOLDER / "memory" / "memory_timeline.raw.gz"
+    path = public("memory/memory_timeline.raw.gz")
     held: dict[int, int] = defaultdict(int)
     peak, at_peak = 0, {}
     for _, _, size, category in json.loads(gzip.decompress(path.read_bytes())):

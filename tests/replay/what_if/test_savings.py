@@ -11,7 +11,8 @@ import numpy as np
 import plant
 import pytest
 from builders import only_finding
-from labels import cases, recordings
+from folders import RECORDINGS
+from labels import cases
 from recorded import parameter, recording
 from tables import one_of_each
 
@@ -116,14 +117,13 @@ def test_a_healthy_training_plays_as_it_was():
 #: Its ranks wait for some that were not recorded.
 INCOMPLETE = {"kineto/dlrm-8rank": 0.30}
 PATHS = [
-    parameter(recordings() / case["path"], recordings() / case["path"], INCOMPLETE.get(case["path"], 0.01))
-    for case in (cases() if recordings() else ())
+    parameter(RECORDINGS / case["path"], RECORDINGS / case["path"], INCOMPLETE.get(case["path"], 0.01))
+    for case in cases()
     if "fails" not in case and not case["path"].endswith((".qdrep", ".nsys-rep"))  # those need nsys to be read
 ]
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not PATHS, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 @pytest.mark.parametrize(("path", "most"), PATHS)
 def test_the_replay_of_a_real_recording_is_true_to_it(path, most):
     run = recording(path).run

@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 from builders import BASE_NS, draw
-from labels import recordings
+from folders import public
 from machine_builders import HEAT, POWER, beside, samples
 from report.samples import INPUT_BOUND
 
@@ -16,8 +16,6 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.open import read
 from perfdoctor.records.views import Chart, Table
 from perfdoctor.views.pages import device
-
-FOLDER = recordings()
 
 
 def page(timeline: Timeline) -> tuple[dict[str, Chart], Table | None]:
@@ -96,9 +94,8 @@ def test_one_sample_each_is_a_table_alone():
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 def test_the_page_agrees_with_plain_python_on_a_csv():
-    path = FOLDER / "device" / "nanogpt-gpu-metrics.csv"
+    path = public("device/nanogpt-gpu-metrics.csv")
     with path.open() as file:
         rows = list(csv.DictReader(file))
     key = {name.strip().lower(): name for name in rows[0]}

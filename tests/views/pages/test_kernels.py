@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import statistics
 from collections import defaultdict
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from builders import ELEMENTWISE, FOREACH_ADAM, GEMM, SGEMM, draw
-from folders import ROOT
+from folders import public
 from recorded import of_recordings, recording
 from view_tables import (
     GPU_RECORDINGS,
@@ -160,15 +158,10 @@ def test_narrow_types_are_not_called_fp16(name, data_type):
     assert costs.data_types == (data_type,)
 
 
-RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS", ROOT.parent / "shared" / "data"))
-
-
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["mfu_2gpu_before", "h100_2gpu_1s", "power-iteration-t4"])
 def test_sql_finds_the_same_of_a_real_recording(name):
-    path = RECORDINGS / "nsys" / f"{name}.sqlite"
-    if not path.exists():
-        pytest.skip("the public recordings are not here: set PERFDOCTOR_RECORDINGS")
+    path = public(f"nsys/{name}.sqlite")
     run = recording(path).run
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         (first,) = database.execute("SELECT min(start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, frame
-from labels import recordings
+from folders import public
 from msgspec.structs import replace
 from report.samples import INPUT_BOUND
 from snapshots import MIB, Recording
@@ -20,7 +20,6 @@ from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.records.views import Chart, Table
 from perfdoctor.views.pages import memory
 
-FOLDER = recordings()
 WORK = "work/train.py:1 step"
 
 
@@ -170,9 +169,8 @@ def test_without_memory_there_is_no_page():
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 def test_a_memory_timeline_s_areas_are_its_running_sums():
-    path = FOLDER / "memory" / "memory_timeline.raw.gz"
+    path = public("memory/memory_timeline.raw.gz")
     chart = page(read([path]))["memory-0-0"]
     x, total = stacked(chart)
     timeline = read([path])["memory_changes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import BASE_NS, GEMM, timeline
-from labels import recordings
+from folders import public
 from machine_builders import beside
 from msgspec.structs import replace
 from report.samples import INPUT_BOUND
@@ -19,7 +19,6 @@ from perfdoctor.records.views import Chart, Table
 from perfdoctor.records.work_done import Ceiling, Efficiency, Roofline, RooflineRow
 from perfdoctor.views.pages import roofline
 
-FOLDER = recordings()
 NOTHING = Efficiency("", None, None, None, 0.0, None, None, "", "", None, "", "", None, None)
 MM = RooflineRow(
     "op", "aten::mm", "8 × 8, 8 × 8", GEMM, "bf16", 2, 5e6, 4e12, 2e9, 8e14, 2000.0, 9.9e14, 0.81, "compute"
@@ -147,9 +146,8 @@ def test_without_measured_kernels_nothing_of_them_is_shown():
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
 def test_a_measured_report_shows_its_kernel():
-    run = prepare(read([FOLDER / "ncu" / "mlp-t4-v1.ncu-rep"]))
+    run = prepare(read([public("ncu/mlp-t4-v1.ncu-rep")]))
     made = page(rows=[], run=run)
     profiles = run.timeline["kernel_profiles"]
     flop, moved, ns = (float(profiles.floats(each)[0]) for each in ("flop", "dram_bytes", "gpu_time_ns"))

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from labels import cases, recordings
+from folders import RECORDINGS
+from labels import cases
 from recorded import of_recordings, recording
 
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.report import embedded
 
-FOLDER = recordings()
 #: Reports of nsys need its own tool to be read: what they hold is also in the exports.
 PATHS = [
-    FOLDER / case["path"]
-    for case in (cases() if FOLDER else ())
+    RECORDINGS / case["path"]
+    for case in cases()
     if "fails" not in case and not case["path"].endswith((".qdrep", ".nsys-rep"))
 ]
 #: What a report of 1.5 MB has for its timeline.
 MOST_BYTES = 900_000
 
-pytestmark = [
-    pytest.mark.recordings,
-    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
-]
+pytestmark = pytest.mark.recordings
 
 
 @of_recordings(PATHS)
