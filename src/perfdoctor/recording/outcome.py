@@ -18,6 +18,11 @@ _FEWEST_STEPS = 3
 _OWN_ERROR = "The program's own last lines say why it ended."
 _LET_IT_RUN = "Let it run until its steps are recorded."
 _FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: What recording is tried with each night (scripts/try-torch-versions).
+TRIED = "torch 2.4 to 2.15 and Python 3.10 to 3.14"
+_NOT_TRIED = f"The program ran without it. Recording is tried with {TRIED}: report this line, with your versions."
+#: How the agent's notes begin where it could not go on.
+_AGENT = "perfdoctor's agent "
 _OWN_PROFILER = (
     "Only one profiler can run: switch the program's own off, or let it write its trace (on_trace_ready="
     "torch.profiler.tensorboard_trace_handler(DIR)), and perfdoctor diagnoses that."
@@ -43,6 +48,8 @@ def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: 
         for report, who in zip(training, _names(training), strict=True)
         for note in (*_of_profilers(report), *_of_end(report, window, tool, ended))
     ]
+    # Where others trained, a Python without torch that the agent could not enter is no loss.
+    notes += [note for report in reports if report not in training and report.torch for note in _failures(report)]
     has_some = any(report.steps_recorded or report.trace for report in training)
     do = "" if has_some else _do(max(training, key=lambda report: report.steps_seen), ended)
     return Outcome(tuple(dict.fromkeys(notes)), do)
@@ -51,7 +58,14 @@ def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: 
 # --- no step ---
 
 
+def _failures(report: ProcessReport) -> list[str]:
+    """Why the agent of this process ended early; nothing where it did not."""
+    return [note for note in report.notes if note.startswith(_AGENT)]
+
+
 def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> Outcome:
+    if failures := [note for report in reports for note in _failures(report)]:
+        return Outcome(tuple(dict.fromkeys(failures)), _NOT_TRIED)
     when = "before its first step" if reports else "before it imported torch"
     if ended.timed_out:
         return Outcome(("no step was seen until then",), "Give it more time with --timeout.")
@@ -103,7 +117,7 @@ def _of_profilers(report: ProcessReport) -> Iterator[str]:
     elif report.steps_recorded or report.trace:
         yield from report.notes
     else:  # first why nothing was recorded, then what is not certain about the steps
-        yield from sorted(report.notes, key=lambda note: "torch.profiler" not in note)
+        yield from sorted(report.notes, key=lambda note: "own torch.profiler" not in note)
 
 
 def _of_end(report: ProcessReport, window: Window, tool: str, ended: Ended) -> Iterator[str]:
@@ -124,7 +138,9 @@ def _of_end(report: ProcessReport, window: Window, tool: str, ended: Ended) -> I
 def _do(report: ProcessReport, ended: Ended) -> str:
     if report.state == "recording" and ended.signal in (0, signal.SIGKILL):
         return "Let it end by itself, or with SIGTERM or Ctrl-C: then what was recorded is kept."
-    if any("torch.profiler" in note for note in report.notes):
+    if _failures(report):
+        return _NOT_TRIED
+    if any("own torch.profiler" in note for note in report.notes):
         return _OWN_PROFILER
     if ended.code or ended.signal:
         return _killed(ended)

@@ -37,7 +37,9 @@ def test_it_prints_nothing(file: Path) -> None:
 
 
 def test_python_that_never_imports_torch_loads_only_the_hook() -> None:
-    assert imported(torch_profiler.AGENT / "sitecustomize.py") == {"os", "sys", "perfdoctor_agent"}
+    only_to_report_a_failure = {"json"}
+    hook = imported(torch_profiler.AGENT / "sitecustomize.py")
+    assert hook - only_to_report_a_failure == {"os", "sys", "perfdoctor_agent"}
 
 
 def test_an_armed_python_loads_no_module_that_a_bare_one_does_not() -> None:

@@ -17,10 +17,29 @@ def _arm():
         if "PERFDOCTOR_AGENT" in os.environ:
             from perfdoctor_agent import imports
 
-            imports.watch()
+            imports.watch(_failed)
+    except Exception as error:
+        _failed(error)
+    sys.path[:] = [path for path in sys.path if path != _HERE]
+
+
+def _failed(error, torch=""):  # noqa: ANN001 nothing of typing is loaded here
+    """Report why the agent of this process did not start. `torch`: its version. The program runs on without the agent.
+
+    This is what works in a Python of any age, and with an agent of which nothing can be imported.
+    """
+    try:
+        import json
+
+        settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
+        why = f"perfdoctor's agent did not start: {type(error).__name__}: {error}"
+        facts = {"pass": settings["pass"], "pid": os.getpid(), "torch": torch, "state": "failed", "notes": [why]}
+        path = os.path.join(settings["reports"], "{}-{}.json".format(settings["pass"], os.getpid()))
+        with open(path + ".tmp", "w") as file:
+            json.dump(facts, file)
+        os.replace(path + ".tmp", path)
     except Exception:
         pass
-    sys.path[:] = [path for path in sys.path if path != _HERE]
 
 
 def _hand_over():

@@ -213,7 +213,9 @@ class Recording:
             self._at_exit.cancel()
 
     def _why_nothing(self, facts: dict[str, Any]) -> str:
-        if facts["notes"] and (facts["state"] == "failed" or any("torch.profiler" in each for each in facts["notes"])):
+        if facts["notes"] and (
+            facts["state"] == "failed" or any("own torch.profiler" in each for each in facts["notes"])
+        ):
             return str(facts["notes"][-1])
         seen, skipped = facts["steps_seen"], max(self._window.skip, _FEWEST_SKIPPED)
         if not seen:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import identity, nvtx
+from perfdoctor_agent import identity, nvtx, private
 from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
@@ -45,6 +45,7 @@ _DOUBT = (
     "what ends a step is not certain, as several kinds of events come, each in a rhythm of its own, or none evenly: "
     f'mark your steps with `with torch.profiler.record_function("{STEP_RANGE}"):`, and they are taken for the steps'
 )
+FAILED = "perfdoctor's agent failed: "
 _NOT_STARTED = "the program uses its own torch.profiler: perfdoctor's was not started"
 #: Signals that end a program by default, and after which it may still write: a job's end, a terminal that was closed.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -73,11 +74,12 @@ class Agent:
         from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
-        util.register_after_fork(agent, Agent.at_exit)  # children lose what was registered for their exit
+        util.register_after_fork(agent, Agent.in_child)
         agent.watch()
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
+        self._is_compiling, self._is_tracing = torch.compiler.is_compiling, torch.jit.is_tracing
         self.is_fork = False
         self.has_optimizer = False
         self.optimizers = 0
@@ -86,10 +88,7 @@ class Agent:
 
     def _renew(self) -> None:
         self.pid = os.getpid()
-        settings = self.settings
-        self.report = Report(
-            settings["reports"], settings["pass"], str(self.torch.__version__), settings.get("report", "")
-        )
+        self.report = self._new_report()
         self.step_finder = self._new_step_finder()
         self.foreign = Foreign(self.torch, self._make_room, self._own_trace)
         self.recorder: Recorder | None = None
@@ -113,6 +112,10 @@ class Agent:
         self._caught: list[int] = []  # signals whose handler is ours
         self._step_hooks: dict[str, Callable[[], None]] = {}  # what sees the ends of steps
 
+    def _new_report(self) -> Report:
+        given = self.settings
+        return Report(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
+
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
         finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]), rounds=not self.has_optimizer)
@@ -128,8 +131,10 @@ class Agent:
             # A fork may be a loader's worker: it reports nothing before it trains.
             self._name_nccl_log()
             self.report.write()
-        if self.is_fork or identity.is_child():
-            self.sampling.permit_as_worker()
+            self.sampling.follow(identity.parent())
+        self.sampling.announce()
+        for loss in private.losses(self.torch):
+            self.report.note(loss)
         self._step_hooks = {
             "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove,
             "forward": self.forward.remove,
@@ -181,8 +186,14 @@ class Agent:
             self._discard()
             self._recorded()
             self.recorder, self.ranges, self.window = None, None, -1
+            self.sampling.announce()
         self.step_finder = self._new_step_finder()
         self.before = {}
+
+    def in_child(self) -> None:
+        """In a child of multiprocessing, as soon as that knows what it is. What is registered for its exit is lost."""
+        self.at_exit()
+        self.sampling.follow(identity.parent())
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
@@ -202,7 +213,7 @@ class Agent:
     # --- steps ---
 
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if self.torch.compiler.is_compiling():  # do not appear in what a compiler traces
+        if self._is_compiling():  # do not appear in what a compiler traces
             return
         if not self.has_optimizer:  # it was made before the agent began to watch
             self._trains()
@@ -210,7 +221,7 @@ class Agent:
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         # A range would become part of what torch.jit.trace traces.
-        if self.window > 0 and self.ranges is not None and not self.is_done and not self.torch.jit.is_tracing():
+        if self.window > 0 and self.ranges is not None and not self.is_done and not self._is_tracing():
             result = self.ranges.around("forward", call, module, *args, **kwargs)
         else:
             result = call(module, *args, **kwargs)
@@ -509,7 +520,7 @@ class Agent:
 
     def give_up(self, why: str) -> None:
         try:
-            self.report.note("perfdoctor's agent failed: " + why)
+            self.report.note(FAILED + why)
             self.report.write(state="failed")
             self.sampling.end()
             self.modules.switch_off()
@@ -549,11 +560,13 @@ class Agent:
             self.is_fork = True
             self._renew()
             self.watch()
-        except Exception:
-            self.is_done = True
+        except Exception as error:
+            self.report = self._new_report()  # not the parent's
+            self.give_up(f"{type(error).__name__}: {error}")
 
     def _drop_window(self) -> None:
         """In a child: the recording is the parent's."""
+        self.sampling.drop()
         if self.ranges is not None:
             self.ranges.nvtx = None
             self.ranges.remove()

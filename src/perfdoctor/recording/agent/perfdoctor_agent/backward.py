@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-_NAME = "_engine_run_backward"
+from perfdoctor_agent import private
+
+_NAME = private.RUN_BACKWARD.rpartition(".")[2]
 
 
 class BackwardWatch:
@@ -18,7 +20,7 @@ class BackwardWatch:
 
     def __init__(self, torch: Any, ended: Callable[[], None]) -> None:
         self.autograd, self.ended = torch.autograd, ended
-        self.original = self.autograd.__dict__.get(_NAME)
+        self.original = private.find(torch, private.RUN_BACKWARD)
         self.wrapper = self._wrapper() if self.original else None
         self.inside = False
 

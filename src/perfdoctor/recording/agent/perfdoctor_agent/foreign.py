@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from perfdoctor_agent import private
+
 
 class Foreign:
     """Notices the program's own profilers at the three functions that all of them call, and the traces that they write.
@@ -16,7 +18,7 @@ class Foreign:
     """
 
     def __init__(self, torch: Any, make_room: Callable[[], None], wrote: Callable[[str], None]) -> None:
-        self.profiler, self.outer = torch.autograd.profiler, torch.profiler.profiler
+        self.torch, self.profiler = torch, torch.autograd.profiler
         self.ours = False
         self.is_active = False
         self.is_alone = False
@@ -25,13 +27,14 @@ class Foreign:
         self._undo: list[Callable[[], None]] = []
 
     def watch(self) -> None:
-        for name, is_active in (("_prepare_profiler", True), ("_enable_profiler", True), ("_disable_profiler", False)):
+        for path, is_active in ((private.PREPARE, True), (private.ENABLE, True), (private.DISABLE, False)):
+            name = path.rpartition(".")[2]
             self._replace(self.profiler, name, functools.partial(self._noticing, is_active=is_active))
-        self._replace(getattr(self.outer, "profile", None), "step", self._without_ranges)
+        self._replace(self.torch.profiler.profile, "step", self._without_ranges)
         self.watch_exports()
 
     def watch_exports(self) -> None:
-        for owner in (getattr(self.outer, "_KinetoProfile", None), getattr(self.profiler, "profile", None)):
+        for owner in (private.find(self.torch, private.KINETO_PROFILE), self.profiler.profile):
             self._replace(owner, "export_chrome_trace", self._noting_file)
 
     def leave(self) -> None:

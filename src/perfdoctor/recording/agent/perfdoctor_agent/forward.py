@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import imports
+from perfdoctor_agent import imports, private
 from perfdoctor_agent.modules import ModuleMarks
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
@@ -34,7 +34,7 @@ class ForwardWatch:
     def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks | None = None) -> None:
         self.marks = marks or ModuleMarks(torch)
         self.module = torch.nn.Module
-        self.original = self.module.__dict__["__call__"]
+        self.original = private.find(torch, private.CALL)
         self.wrapper = self._wrapper(torch, around)
         self.is_on = False
         self._stop_waiting: Callable[[], None] = lambda: None
@@ -69,7 +69,7 @@ class ForwardWatch:
         return call
 
     def install(self) -> None:
-        if not self.is_on:
+        if not self.is_on and self.original is not None:
             self.is_on = True
             self._swap(self.original, self.wrapper)
             self._stop_waiting = imports.when_imported(_EVAL_FRAME, self._spare_compiled)

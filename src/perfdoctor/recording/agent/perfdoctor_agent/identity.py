@@ -47,11 +47,22 @@ def processes_here() -> int:
     return int(local) if local.isdigit() and int(local) else launcher_rank()[1]
 
 
-def is_child() -> bool:
-    """Has multiprocessing of another Python started this one?"""
+def parent() -> int:
+    """The process that started this one by multiprocessing; 0 where it was started otherwise."""
     from multiprocessing import process  # torch has imported it
 
-    return process.parent_process() is not None
+    known = process.parent_process()
+    if known is not None:
+        return known.pid or 0
+    # A spawned one is told who it is only after it has imported the program, and torch with it.
+    return os.getppid() if "--multiprocessing-fork" in getattr(sys, "orig_argv", ()) else 0
+
+
+def is_worker() -> bool:
+    """Was this process started as loaders start their workers, as daemons?"""
+    from multiprocessing import process  # torch has imported it
+
+    return bool(process.current_process().daemon)
 
 
 def _job() -> str:

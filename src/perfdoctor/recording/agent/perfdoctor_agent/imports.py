@@ -59,15 +59,15 @@ def when_imported(name: str, after: Callable[[Any], None]) -> Callable[[], None]
     return waiting.leave
 
 
-def watch() -> None:
-    """Start the agent when torch is imported."""
+def watch(failed: Callable[[Exception, str], None]) -> None:
+    """Start the agent when torch is imported. `failed(error, version of torch)` is called where it does not start."""
 
     def start(torch: Any) -> None:
         try:
             from perfdoctor_agent.agent import Agent
 
             Agent.start(torch)
-        except Exception:
-            pass
+        except Exception as error:
+            failed(error, str(getattr(torch, "__version__", "")))
 
     when_imported("torch", start)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from perfdoctor_agent import private
 from perfdoctor_agent.agent import Agent
 
 _agents: list[InsideAgent] = []
@@ -29,7 +30,7 @@ class InsideAgent(Agent):
         if settings["marked"]:
             self.marks_steps = self.has_optimizer = True
             self.step_finder = self._new_step_finder()
-        self.foreign.is_active = bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+        self.foreign.is_active = bool(private.find(torch, private.IS_ENABLED))
 
     def begin(self) -> None:
         global _is_registered  # noqa: PLW0603 what is registered for forks stays for the life of the process

@@ -1,6 +1,6 @@
 """How are Kineto's lines about our recording kept off the program's output, and the program's own lines left there?
 
-Its level is a public variable of torch's library (libkineto/src/Logger.h). The variable KINETO_LOG_LEVEL of the
+Its level is a variable of torch's library. The variable KINETO_LOG_LEVEL of the
 environment would do for the whole process, and for its children: for the program's own profiler too.
 """
 
@@ -12,7 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-_LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
+from perfdoctor_agent import private
+
 _NOTHING = 99
 _IF_LOADED = 4  # RTLD_NOLOAD
 
@@ -35,6 +36,6 @@ def silence(torch: Any) -> Callable[[], None]:
 def _level(torch_folder: str) -> Any | None:
     try:
         library = os.path.join(torch_folder, "lib", "libtorch_cpu.so")
-        return ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), _LEVEL)
+        return ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), private.KINETO_LEVEL)
     except (OSError, ValueError, TypeError):  # built without Kineto, or into another library
         return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from perfdoctor_agent import private
+
 #: A structure with more is not looked through to its end.
 _MOST_PARTS = 10_000
 #: A program makes a few loaders, but an iterator of each for every epoch.
@@ -29,7 +31,9 @@ class LoaderWatch:
         self._undo: Any = None
 
     def install(self) -> None:
-        base = self.torch.utils.data.dataloader._BaseDataLoaderIter
+        base = private.find(self.torch, private.LOADER_ITERATOR)
+        if base is None:
+            return
         original, seen = base.__next__, self._seen
 
         def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's

@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from perfdoctor_agent import private
+
 _PREFIX = "nn.Module: "
 _LONGEST_NAME = 300
 #: A model has some thousand modules; of more than so many, those that are called first get their paths.
@@ -20,7 +22,7 @@ class ModuleMarks:
     """Between `switch_on` and `switch_off`, `mark(name(module))` is a range around a forward."""
 
     def __init__(self, torch: Any) -> None:
-        self.mark: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
+        self.mark: Any = private.find(torch, private.MARK)
         self.is_on = False
         self._names: dict[int, tuple[Any, str]] = {}
         self._roots: dict[str, list[Any]] = {}

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from perfdoctor_agent import private
+
 #: Collections of the youngest generation are frequent and take microseconds: they get no range.
 _YOUNGEST = 0
 _LONGEST_NAME = 200
@@ -38,7 +40,7 @@ class RangeHooks:
     def install(self) -> None:
         if self.nvtx is not None:
             self._hand_ranges_to_nvtx()
-        self._wrap(self.torch.autograd, "_engine_run_backward", "backward")
+        self._wrap(self.torch.autograd, private.RUN_BACKWARD.rpartition(".")[2], "backward")
         self._wrap(self.torch, "save", "torch.save")
         # A safe checkpoint waits longest for these, which no profiler shows: writing to disk, replacing the old file.
         for name in ("fsync", "replace", "rename"):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import kineto
+from perfdoctor_agent import kineto, private
 from perfdoctor_agent.foreign import Foreign
 
 
@@ -22,7 +22,7 @@ class Recorder:
         self.error = ""
         self.before_export: Callable[[], None] = lambda: None
         profiler = torch.profiler
-        self._warning = (profiler.profiler, torch.autograd.profiler)
+        self._warning = (getattr(profiler, "profiler", None), torch.autograd.profiler)
         activities = [profiler.ProfilerActivity.CPU] + ([profiler.ProfilerActivity.CUDA] if cuda else [])
         options: dict[str, Any] = {"record_shapes": True, "with_stack": stacks}
         config = _experimental(torch, cuda=cuda, stacks=stacks)
@@ -51,7 +51,7 @@ class Recorder:
         """
         self.foreign.ours = True
         spoken = kineto.silence(self.torch)
-        warn = [(module, module.__dict__["warn"]) for module in self._warning if "warn" in module.__dict__]
+        warn = [(module, module.warn) for module in self._warning if hasattr(module, "warn")]
         try:
             for module, _ in warn:
                 module.warn = _ignore_warning
@@ -80,11 +80,10 @@ def _ignore_warning(*_args: Any, **_kwargs: Any) -> None:
 
 def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Any | None:
     """Options that this version of torch has: rows for syncs, and no second copy of all events in Python."""
-    try:
-        config = torch._C._profiler._ExperimentalConfig
-        known = config.__init__.__doc__ or ""
-    except AttributeError:
+    config = private.find(torch, private.OPTIONS)
+    if config is None:
         return None
+    known = config.__init__.__doc__ or ""
     wanted = {"enable_cuda_sync_events": cuda, "trace_only": not stacks}
     options = {name: True for name, is_wanted in wanted.items() if is_wanted and name + ":" in known}
     return config(**options) if options else None

@@ -2,10 +2,15 @@
 
 It asks perfdoctor's sampler by a line in a FIFO (recording/sampling/sampler.py), and permits that process, and no
 other, to read its memory, only while it samples. Nothing in here reads a stack.
+
+A loader's worker does the same for just as long, and cannot know by itself when that is. The training holds locks on
+two bytes of a file: it releases the first one when steps begin, and the second one when they have ended. A thread in
+the worker waits for them in the kernel. A worker that starts later finds no file, and permits nothing.
 """
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import json
 import os
@@ -13,12 +18,21 @@ import sys
 import time
 from typing import Any
 
+from perfdoctor_agent import identity
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing is sampled
+    fcntl = None  # type: ignore[assignment]
+
 _SET_PTRACER = 0x59616D61  # prctl(2): PR_SET_PTRACER; EINVAL where Yama is not there, and nothing restricted
-#: All workers do the same work.
+#: The bytes of the file that workers wait for.
+_BEGIN, _END = 0, 1
+#: So many workers are sampled at most, as all do the same work.
 _MOST_WORKERS = 2
 #: py-spy is ready 20 to 60 ms after it was asked, when short steps would be over: it is awaited once, so long at most.
 _READY_S, _POLL_S = 0.3, 0.002
-#: Of a notebook's cells. More was not written by hand.
+#: The longest text of a notebook's cells, in characters. More was not written by hand.
 _MOST_TEXT = 1_000_000
 
 
@@ -31,11 +45,32 @@ class Sampling:
         self.settings = settings
         self.is_on = False
         self.began_unix_ns = 0
+        self._window = -1  # the file that workers wait for, while it is locked
 
-    def permit_as_worker(self) -> None:
-        """A loader's worker cannot know when steps are recorded: it permits the sampler until either ends."""
-        if self.settings:
-            _permit(self.settings["sampler"])
+    def announce(self) -> None:
+        """Let workers that start from now on wait for the recorded steps of this process."""
+        if not self.settings or fcntl is None:
+            return
+        try:
+            self._window = os.open(self._window_of(os.getpid()), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.lockf(self._window, fcntl.LOCK_EX, 2, _BEGIN)
+        except OSError:  # there is no sampler on this machine, or it is announced already
+            pass
+
+    def follow(self, training: int) -> None:
+        """In a worker of `training`'s loader: permit the sampler while that process records steps. 0: it is of none."""
+        if not self.settings or fcntl is None or not training:
+            return
+        try:
+            window = os.open(self._window_of(training), os.O_RDONLY)
+        except OSError:  # its steps are recorded already
+            return
+        _thread.start_new_thread(_permit_in_window, (window, self.settings["sampler"]))
+
+    def drop(self) -> None:
+        """In a fork: the window is the parent's, and so are its locks."""
+        if self._window >= 0:
+            os.close(self._window)
 
     def begin(self, step_ns: int, processes: int) -> None:
         """In the step of warm-up. `step_ns`: what a step takes, 0 if unknown; `processes`: how many ask for it here."""
@@ -43,9 +78,10 @@ class Sampling:
             return
         workers = _workers()
         _permit(self.settings["sampler"])
+        self._release(_BEGIN)
         self.is_on = self._ask("begin", os.getpid(), processes * (1 + len(workers)), *workers)
         if not self.is_on:
-            _permit(0)
+            self._forbid()
         elif step_ns < _READY_S * 1e9:
             self._wait_until_ready()
 
@@ -53,12 +89,29 @@ class Sampling:
         self.began_unix_ns = time.time_ns()
 
     def end(self) -> None:
-        """Behind the recorded steps."""
+        """End the sampling, after the last recorded step."""
         if self.is_on:
             self._write_cells()
             self._ask("end", os.getpid(), self.began_unix_ns, time.time_ns())
             self.is_on = False
-            _permit(0)
+            self._forbid()
+
+    def _forbid(self) -> None:
+        _permit(0)
+        if self._window >= 0:
+            try:
+                os.unlink(self._window_of(os.getpid()))
+            except OSError:
+                pass
+            os.close(self._window)  # which releases its locks
+            self._window = -1
+
+    def _release(self, byte: int) -> None:
+        if self._window >= 0:
+            fcntl.lockf(self._window, fcntl.LOCK_UN, 1, byte)
+
+    def _window_of(self, training: int) -> str:
+        return os.path.join(self.settings["ready"], f"window-{training}")
 
     def _ask(self, *words: object) -> bool:
         """False where nobody listens: on another machine, or the sampler has ended."""
@@ -111,6 +164,19 @@ def _permit(pid: int) -> None:
         ctypes.CDLL(None).prctl(_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
     except (OSError, AttributeError):  # no prctl: nothing to permit
         pass
+
+
+def _permit_in_window(window: int, sampler: int) -> None:
+    """Permit the sampler from the release of one lock to that of the other; the training's end releases both."""
+    try:
+        fcntl.lockf(window, fcntl.LOCK_SH, 1, _BEGIN)
+        if identity.is_worker():
+            _permit(sampler)
+            fcntl.lockf(window, fcntl.LOCK_SH, 1, _END)
+            _permit(0)
+    except Exception:
+        pass
+    os.close(window)
 
 
 def _workers() -> list[int]:

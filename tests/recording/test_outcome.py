@@ -1,0 +1,69 @@
+"""What `perfdoctor run` says of a program, by the reports of its processes and by how it ended."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from folders import ROOT
+
+from perfdoctor.recording.launch.program_run import Ended
+from perfdoctor.recording.outcome import TRIED, outcome
+from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.system.run_folder import ProcessReport, _process_report
+
+NOT_STARTED = "perfdoctor's agent did not start: KeyError: 'torch.optim.optimizer'"
+FAILED = "perfdoctor's agent failed: RuntimeError: no"
+
+
+def report(pid: int = 1, **facts: Any) -> ProcessReport:
+    return _process_report({"pass": "torch", "pid": pid, "state": "written", "torch": "2.13.0", "ended": True, **facts})
+
+
+@pytest.mark.parametrize("ended", [Ended(), Ended(code=1), Ended(code=137, signal=9), Ended(timed_out=True)])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"state": "failed", "notes": [NOT_STARTED]},
+        {"state": "failed", "notes": [NOT_STARTED], "torch": ""},
+        {"state": "failed", "notes": ["torch 2.13.0 has no x: y", FAILED], "steps_seen": 0},
+    ],
+)
+def test_where_the_agent_failed_its_reason_is_said_and_nothing_about_torch_or_steps(facts: dict, ended: Ended) -> None:
+    found = outcome([report(**facts)], Window(), "torch", ended)
+    assert found.notes == (facts["notes"][-1],)
+    assert TRIED in found.do
+
+
+def test_an_agent_that_failed_among_the_steps_is_no_reason_to_record_fewer() -> None:
+    found = outcome([report(state="failed", steps_seen=3, notes=[FAILED])], Window(), "torch", Ended())
+    assert FAILED in found.notes
+    assert TRIED in found.do
+
+
+def test_beside_a_training_only_processes_with_torch_are_missed() -> None:
+    training = report(steps_seen=15, steps_recorded=10, trace="rank0.pt.trace.json")
+    helper = report(2, state="failed", notes=[NOT_STARTED], torch="")
+    assert outcome([training, helper], Window(), "torch", Ended()).notes == ()
+    other = report(3, state="failed", notes=[NOT_STARTED])
+    assert outcome([training, other], Window(), "torch", Ended()).notes == (NOT_STARTED,)
+
+
+def test_a_part_that_was_lost_is_said_and_is_no_profiler_of_the_programs_own() -> None:
+    lost = "torch 2.13.0 has no profiler.profiler._KinetoProfile: a trace may not be noticed"
+    found = outcome([report(state="watching", steps_seen=2, notes=[lost])], Window(), "torch", Ended())
+    assert found.notes == (lost, "ended after 2 steps, of which the first 5 are skipped")
+    assert "Only one profiler" not in found.do
+
+
+def test_the_versions_that_are_tried_are_stated_and_tried_each_night() -> None:
+    torch, python = re.findall(r"([\d.]+) to ([\d.]+)", TRIED)
+    assert (
+        f"PyTorch {torch[0]} to {torch[1]}, on Python {python[0]} to {python[1]}"
+        in (ROOT / "docs/recording.md").read_text()
+    )
+    assert f'torch = ["torch>={torch[0]}"]' in (ROOT / "pyproject.toml").read_text()
+    tried = (ROOT / "scripts/try-torch-versions").read_text()
+    assert f"oldest={torch[0]}." in tried
+    assert all(f"3.{minor}" in tried for minor in range(int(python[0][2:]), int(python[1][2:]) + 1))
