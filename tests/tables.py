@@ -55,5 +55,8 @@ def one_of_each(kind: Callable[..., Hashable], cases: Iterable[Any]) -> list[Any
 
 
 def _label(case: Any) -> str:
-    text = repr(case)
+    try:
+        text = repr(case)
+    except UnicodeEncodeError:  # a record with a lone surrogate, as hostile files have them
+        text = type(case).__name__
     return text if len(text) <= 120 else f"{text[:117]}…"

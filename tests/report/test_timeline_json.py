@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from builders import draw
 from folders import FIXTURES
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -126,5 +127,5 @@ def test_control_characters_of_a_trace_are_removed():
 
 def test_long_texts_are_cut_details_more_than_names():
     names = ("n" * 5_000, "d" * 5_000, "c")
-    document = plain(TimelineView(**{**vars(small(name=ints(0, 0), detail=ints(1, 1))), "names": names}))
+    document = plain(replace(small(name=ints(0, 0), detail=ints(1, 1)), names=names))
     assert [len(name) for name in document["names"]] == [1_000, 240, 1]

@@ -12,6 +12,7 @@ from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_builders import beside, samples
+from msgspec.structs import replace
 from ncu_builders import alone
 from recorded import of_recordings, recording
 
@@ -425,7 +426,7 @@ def test_a_long_run_is_thinned_but_adds_up_and_moments_stay_whole():
     run = prepare(long_run())
     at = 2_000_000_000
     cause = examine(run, []).diagnosis
-    diagnosis = Diagnosis(**{**vars(cause), "findings": (advice(Span("the longest of them", 0, at, at + 3_000_000)),)})
+    diagnosis = replace(cause, findings=(advice(Span("the longest of them", 0, at, at + 3_000_000)),))
     found = shown(run, diagnosis)
     (track,) = tracks(found, "kernels")
     kernels = run.timeline.kernels
