@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from html import unescape
 from pathlib import Path
 from textwrap import dedent
 
@@ -21,6 +22,7 @@ import msgspec
 import pytest
 from folders import ROOT
 from formulas import is_of_each, names_in
+from rule_trainings import content_of, healthy, pages, status, with_its_fault
 from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
@@ -254,12 +256,17 @@ def test_every_rule_has_a_detector_and_every_detector_a_rule():
     }
 
 
-def test_every_rule_is_held_against_drawn_trainings():
-    """In a file of its own, or in a table that it shares with its like (`*_cases.py`)."""
-    tests = [*(ROOT / "tests" / "detectors").rglob("test_*.py"), *(ROOT / "tests").glob("*_cases.py")]
-    named = "\n".join(path.read_text("utf-8") for path in tests)
-    without = [rule_id for rule_id in DOCUMENTS if f'"{rule_id}"' not in named]
-    assert without == [], "write tests/detectors/<category>/test_<rule>.py, or a row of tests/*_cases.py"
+@pytest.mark.parametrize("rule_id", DOCUMENTS)
+def test_every_rule_fires_on_a_training_with_its_fault(rule_id):
+    assert status(with_its_fault(rule_id), rule_id) == "found"
+
+
+@every_rule
+def test_every_rule_looks_at_a_healthy_training_and_finds_nothing(rule_id):
+    """Skipped is not silent: in one of them all that the rule needs was recorded."""
+    statuses = {name: status(examination, rule_id) for name, examination in healthy().items()}
+    assert "clear" in statuses.values(), "draw a healthy training in tests/rule_trainings.py that has what it needs"
+    assert {name for name, each in statuses.items() if each not in ("clear", "skipped")} == set()
 
 
 def test_every_planted_fault_is_that_of_a_rule():
@@ -315,15 +322,16 @@ def test_a_detector_that_is_not_always_sure_says_why(rule_id):
         assert not doubt.endswith(".")
 
 
-def test_every_page_of_the_report_has_its_module():
-    folder = ROOT / "src" / "perfdoctor" / "views" / "pages"
-    missing = [f"views/pages/{page}.py" for page in PAGES if not (folder / f"{page}.py").exists()]
-    assert missing == [], f"vocabulary/pages.py has a row for {', '.join(missing)}: write it, with view(run, diagnosis)"
-
-
-def test_every_page_of_the_report_has_its_numbers_recomputed():
-    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "views" / "pages").glob("test_*.py")}
-    assert set(PAGES) - tested == set(), "write tests/views/pages/test_<page>.py"
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_of_the_report_is_filled_and_drawn(page):
+    """By `view(run, diagnosis)` of views/pages/<page>.py, from one of the trainings at least."""
+    assert [shown.failed for shown, _ in pages()] == [()] * len(pages())
+    filled = [(titles, report) for shown, report in pages() if (titles := content_of(shown, page))]
+    assert filled, "add a training to tests/rule_trainings.py in which something of what it shows was recorded"
+    for titles, report in filled:
+        section = re.search(rf'<section class="page[^>]*id="{page}".*?(?=<section class="page)', report, re.DOTALL)
+        assert section, "it has content, and the report has no such page"
+        assert [title for title in titles if title not in unescape(section[0])] == []
 
 
 # Thresholds
