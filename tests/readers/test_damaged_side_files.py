@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers import side_files
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers import formats
+from perfdoctor.system.progress import silent, unheard
 from perfdoctor.vocabulary.rulebook import load_rules
 
 QUERY = (
@@ -55,6 +58,12 @@ WORDS = ["", "9" * 18, "9" * 30, "-1", "-9e99", "1e999", "nan", "inf", "0x" + "f
          "%s", "</script>", "\x00", "\x1b[4m", "=", "[", "]", "GPU 7", "#", "🔥", "1" * 300, "2024/05/01", "99:99:99"]  # fmt: skip
 
 
+def _read(file: Path, row: formats.Format) -> Timeline:
+    assert row.read
+    found: Timeline = row.read(file, silent, unheard)
+    return found
+
+
 @pytest.mark.parametrize(("kind", "text"), CASES)
 @given(data=st.data())
 def test_any_word_may_be_anything(tmp_path_factory, kind, text, data):
@@ -66,7 +75,7 @@ def test_any_word_may_be_anything(tmp_path_factory, kind, text, data):
     file = tmp_path_factory.mktemp("damaged") / "file"
     file.write_text("".join(words), encoding="utf-8")
     try:
-        found = side_files.read(file, side_files.kind_of(file.read_bytes()) or kind)
+        found = _read(file, formats.of_head(file.read_bytes()) or formats.named(kind))
     except PerfdoctorError:
         return
     diagnosis = diagnose(found, list(load_rules().values()))
@@ -81,17 +90,17 @@ def test_each_number_may_be_absurd(tmp_path, kind, text):
         for absurd in ("9" * 18, "9" * 19, "9" * 30, "-1", "1e999", "²", "٣"):
             file.write_text("".join([*words[:place], absurd, *words[place + 1 :]]), encoding="utf-8")
             try:
-                side_files.read(file, kind)
+                _read(file, formats.named(kind))
             except PerfdoctorError:
                 continue
 
 
 @pytest.mark.parametrize(("kind", "text"), CASES)
 def test_the_text_itself_is_of_its_kind_and_may_end_anywhere(tmp_path, kind, text):
-    assert side_files.kind_of(text.encode()) == kind
+    assert formats.of_head(text.encode()) is formats.named(kind)
     for end in range(0, len(text), 7):
         (tmp_path / "file").write_text(text[:end], encoding="utf-8")
         try:
-            side_files.read(tmp_path / "file", kind)
+            _read(tmp_path / "file", formats.named(kind))
         except PerfdoctorError:
             continue

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats, side_files
 from perfdoctor.readers.open import read
 from perfdoctor.recording.tools.nvml import COLUMNS
 from perfdoctor.report.words import wording
+from perfdoctor.system.progress import silent, unheard
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
@@ -208,10 +209,10 @@ def test_lines_of_garbage_do_not_cost_the_rest(tmp_path, text, garbage):
     first, *rest = text.splitlines()
     half = len(rest) // 2
     (tmp_path / "a").write_text("\n".join([first, *rest[:half], garbage, *rest[half:]]) + "\n")
-    head = (tmp_path / "a").read_bytes()
-    kind = side_files.kind_of_file(tmp_path / "a", head) or (
-        "topology" if text == TOPOLOGY else "nccl" if "NCCL" in text else "nvml"
-    )
-    found = side_files.read(tmp_path / "a", kind)
+    kind = "topology" if text == TOPOLOGY else "nccl" if "NCCL" in text else "nvml"
+    row = formats.of_named(tmp_path / "a")
+    row = row if row and row.join is side_files.joined else formats.named(kind)
+    assert row.read
+    found = row.read(tmp_path / "a", silent, unheard)
     assert sum(len(found[signal]) for signal in MACHINE_SIGNALS) > 0
     assert json.dumps(found.notes)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 HTML_MARKER = b"<!-- perfdoctor report"
 METRICS_MARKER = b"# HELP perfdoctor_"
 _HEAD = 1024
-_ENDINGS = (".gz", ".json", ".trace", ".pt", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".csv", ".pickle")
 
 
 def default_html(paths: Sequence[Path | RemoteFile]) -> Path:
@@ -40,10 +39,11 @@ def _is_fetched(folder: Path) -> bool:
 
 def _stem(name: str) -> str:
     """`rank0` of `rank0.pt.trace.json.gz`."""
+    from perfdoctor.readers import formats
+
+    endings = (".gz", ".pt", *formats.endings())
     while True:
-        ending = next(
-            (ending for ending in _ENDINGS if name.lower().endswith(ending) and len(name) > len(ending)), None
-        )
+        ending = next((ending for ending in endings if name.lower().endswith(ending) and len(name) > len(ending)), None)
         if ending is None:
             return name
         name = name[: -len(ending)]

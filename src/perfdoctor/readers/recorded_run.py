@@ -19,14 +19,14 @@ from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
-from perfdoctor.readers import sampled_stacks, side_files, text_rows
+from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.system.progress import Done, Progress, silent
+from perfdoctor.system.progress import Done, Progress, silent, unheard
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -36,8 +36,6 @@ _TOOLS = ("nsys", "torch")
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
-#: Enough to recognise a side file.
-_SIDE_HEAD_BYTES = 65_536
 #: Of the time of steps that were only timed: where long ones take less, the recorded steps stand for all.
 _NOTABLE_SHARE = 0.1
 #: Fewer samples than this do not show whether memory rises steadily.
@@ -307,14 +305,11 @@ def _sides(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Tim
     """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note where one cannot be read."""
     for file in (*run.files("device", "*"), *run.files("nccl", "*")):
         try:
-            with file.open("rb") as stream:
-                kind = side_files.kind_of_file(file, stream.read(_SIDE_HEAD_BYTES))
-            if kind is not None:
+            row = formats.of_named(file)
+            if row and row.read and row.join is side_files.joined:
                 progress(f"Reading {file.name}")
-                yield side_files.read(file, kind)
-        except OSError as error:  # noqa: PERF203 the other files are still read
-            notes.append(f"{file.name} cannot be opened: {error.strerror}.")
-        except PerfdoctorError as error:
+                yield row.read(file, progress, unheard)
+        except PerfdoctorError as error:  # noqa: PERF203 the other files are still read
             notes.append(f"{error.what}. {error.do}.".replace("..", "."))
 
 

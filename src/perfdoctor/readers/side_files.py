@@ -7,66 +7,21 @@ overlap; otherwise the samples describe the run as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.readers import text_rows
-from perfdoctor.readers.kineto import trace as kineto
-from perfdoctor.readers.machine import cpu_samples, process_lists, topology
-from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
-from perfdoctor.readers.nccl import flight_recorder, nccl_tests
-from perfdoctor.readers.nccl import log as nccl_log
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
-_READERS: Mapping[str, Callable[[Path], Timeline]] = {
-    "flight-recorder": flight_recorder.read,
-    "nccl": nccl_log.read,
-    "nccl-tests": nccl_tests.read,
-    "topology": topology.read,
-    "cpu": cpu_samples.read,
-    "nvml": device_samples.read,
-    "processes": process_lists.read,
-}
-KINDS = frozenset(_READERS)
-#: Which of the text files it is by its first bytes; the first one that says yes.
-_TEXTS = {
-    "nccl": nccl_log.looks_like,
-    "nccl-tests": nccl_tests.looks_like,
-    "topology": topology.looks_like,
-    "cpu": cpu_samples.looks_like,
-    "processes": process_lists.looks_like,
-    "nvml": device_samples.looks_like,
-}
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
 #: Time zones in use lie between -12 and +14 hours, nearly all of them whole hours, the others quarters.
 _ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
 #: Signals whose times are put on the timeline's clock.
 _DATED = ("device_samples", "cpu_samples")
 _AS_A_WHOLE = "its samples describe the run as a whole."
-
-
-def kind_of(head: bytes) -> str | None:
-    """The kind of side file that begins with these bytes; None for all other files."""
-    if flight_recorder.looks_like(head) and not kineto.looks_like(head):
-        return "flight-recorder"
-    if b"\0" in head[:4096] or text_rows.is_json(head):
-        return None
-    return next((kind for kind, is_one in _TEXTS.items() if is_one(head)), None)
-
-
-def kind_of_file(file: Path, head: bytes) -> str | None:
-    """The same for a file that the user named: NCCL's first line may come late in a job's output."""
-    return kind_of(head) or ("nccl" if nccl_log.is_log(file, head) else None)
-
-
-def read(file: Path, kind: str) -> Timeline:
-    """The file as a Timeline of its own. PerfdoctorError where it cannot be read."""
-    return _READERS[kind](file)
 
 
 def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, int] | None = None) -> Timeline:

@@ -22,7 +22,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK
 from perfdoctor.export.moments import Moment, moments
 from perfdoctor.patterns import regex
-from perfdoctor.readers.open import kind_of_head
+from perfdoctor.readers import formats
 from perfdoctor.readers.tensorboard import session_of
 from perfdoctor.system.run_folder import MANIFEST
 from perfdoctor.viewer.root import Root
@@ -40,11 +40,6 @@ MOST_FILES = 20_000
 _LARGEST_REPORT = 1 << 27
 _TITLE = regex(rb"<title>(.*?)</title>")
 _DATA = regex(rb'<script type="application/json" id="diagnosis">(.*?)</script>', re.DOTALL)
-_RECORDINGS = (
-    ".json", ".json.gz", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".pickle", ".trace", ".trace.gz",
-)  # fmt: skip
-#: What holds a run, a snapshot or kernels; what describes machines is read beside such.
-_WHOLE = frozenset({"kineto", "nsys", "report", "ncu-report", "snapshot"})
 
 
 class File(Struct, frozen=True):
@@ -115,7 +110,7 @@ class Folder:
             kind, size, changed_ns = self._looked_at(path)
             if kind in ("html", "json", "trace"):
                 ours.append(File(cast("Kind", "report" if kind == "html" else kind), path, size, changed_ns))
-            elif kind in _WHOLE:
+            elif kind == "recording":
                 recordings[path] = changed_ns
         beside = defaultdict(list)
         for file in ours:
@@ -142,9 +137,9 @@ class Folder:
         return self._moments[trace]
 
     def _looked_at(self, path: PurePosixPath) -> tuple[str | None, int, int]:
-        """Ours: `html`, `json`, `trace`; a recording: what kind; else None. And its size, and when it was changed."""
+        """Ours: `html`, `json`, `trace`; `recording`; else None. And its size, and when it was changed."""
         name = path.name.lower()
-        if not name.endswith((".html", ".pftrace", ".pftrace.gz", *_RECORDINGS)):
+        if not name.endswith((".html", ".pftrace", ".pftrace.gz", *formats.endings(recordings=True))):
             return None, 0, 0
         try:
             with self.root.open(path) as file:
@@ -224,9 +219,10 @@ def _kind(name: str, file: BinaryIO) -> str | None:
     if name.endswith(".json") and _JSON in head[:_OUR_HEAD] and _FORMAT in head[:_OUR_HEAD]:
         return "json"
     try:
-        return kind_of_head(_inflated(head))
+        row = formats.of_head(_inflated(head))
     except PerfdoctorError:
         return None
+    return "recording" if row and row.is_recording else None
 
 
 def _inflated(head: bytes) -> bytes:

@@ -10,7 +10,7 @@ from builders import draw
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats, side_files
 from perfdoctor.readers.machine import process_lists
 from perfdoctor.readers.open import read as read_all
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -42,7 +42,7 @@ PMON = """\
 def read(tmp_path, text: str):
     file = tmp_path / "processes.txt"
     file.write_text(text, encoding="utf-8")
-    assert side_files.kind_of(file.read_bytes()) == "processes"
+    assert formats.of_head(file.read_bytes()) is formats.named("processes")
     return process_lists.read(file)
 
 

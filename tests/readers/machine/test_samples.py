@@ -13,7 +13,7 @@ from folders import public, public_files
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import SAMPLE_NUMBERS, Timeline
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats
 from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.machine.sample_columns import of_query
 from perfdoctor.readers.machine.sample_times import parsed
@@ -25,7 +25,7 @@ NAN = float("nan")
 def read(tmp_path: Path, text: str, name: str = "samples.csv") -> Timeline:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
-    assert side_files.kind_of(file.read_bytes()) == "nvml"
+    assert formats.of_head(file.read_bytes()) is formats.named("nvml")
     return device_samples.read(file)
 
 

@@ -10,7 +10,7 @@ from folders import public_files
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats
 from perfdoctor.readers.machine import topology
 
 TABS = (
@@ -24,7 +24,7 @@ TABS = (
 def read(tmp_path: Path, text: str) -> Timeline:
     file = tmp_path / "topo.txt"
     file.write_text(text, encoding="utf-8")
-    assert side_files.kind_of(file.read_bytes()) == "topology"
+    assert formats.of_head(file.read_bytes()) is formats.named("topology")
     return topology.read(file)
 
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats
 from perfdoctor.readers.nccl import flight_recorder
 
 
@@ -43,7 +43,7 @@ def write(request, tmp_path):
 
 def test_a_message_with_its_duration_is_a_measure_of_the_links(write):
     file = write(dump(entry()))
-    assert side_files.kind_of(file.read_bytes()[:65_536]) == "flight-recorder"
+    assert formats.of_head(file.read_bytes()[:65_536]) is formats.named("flight-recorder")
     found = flight_recorder.read(file)
     frame = found["link_tests"]
     assert list(frame.name) == ["all_reduce"]

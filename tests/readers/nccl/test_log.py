@@ -14,7 +14,7 @@ from tables import of_each
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.readers import side_files
+from perfdoctor.readers import formats
 from perfdoctor.readers.nccl import log as nccl_log
 from perfdoctor.readers.nccl import nccl_tests
 from perfdoctor.readers.open import read as read_any
@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.rulebook import load_rules
 def read(tmp_path: Path, *lines: str) -> Timeline:
     file = tmp_path / "nccl.log"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert side_files.kind_of(file.read_bytes()) == "nccl"
+    assert formats.of_head(file.read_bytes()) is formats.named("nccl")
     return nccl_log.read(file)
 
 
@@ -151,8 +151,8 @@ def test_other_output_of_the_job_is_skipped(tmp_path):
     file = tmp_path / "job.log"
     file.write_text("x = 1\n" * 30_000 + info("Using network IB") + "\n")
     head = file.read_bytes()[:65_536]
-    assert side_files.kind_of(head) is None
-    assert side_files.kind_of_file(file, head) == "nccl"
+    assert formats.of_head(head) is None
+    assert formats.of_named(file) is formats.named("nccl")
     assert len(nccl_log.read(file)["nccl_facts"]) == 1
 
 
@@ -191,7 +191,7 @@ TABLE = """\
 def test_a_table_of_its_own(tmp_path):
     file = tmp_path / "tests.txt"
     file.write_text(TABLE)
-    assert side_files.kind_of(file.read_bytes()) == "nccl-tests"
+    assert formats.of_head(file.read_bytes()) is formats.named("nccl-tests")
     frame = nccl_tests.read(file)["link_tests"]
     assert frame["bytes"].tolist() == [1048576, 1048576, 16777216, 16777216]
     assert frame["time_ns"].tolist() == [100_000, 110_000, 1_000_000, 1_000_000]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.assistant.bounded import Answer, name, page
-from perfdoctor.readers.open import kind_of
+from perfdoctor.readers.formats import kind_of
 from perfdoctor.report import json_document
 from perfdoctor.report.words.wording import counted
 from perfdoctor.system.run_folder import MANIFEST, RunFolder
@@ -47,6 +47,10 @@ def _found(start: Path) -> tuple[list[tuple[Path, str]], bool]:
             return found, True
         if MANIFEST in files and _is_run(here):
             found.append((here, "run"))
+            folders.clear()
+            continue
+        if here != start and (kind := kind_of(here)):
+            found.append((here, kind))
             folders.clear()
             continue
         found += _files(here, sorted(files))

@@ -40,6 +40,7 @@ _READ = tuple(
     )
 )  # fmt: skip
 _TABLES = f"--tables={','.join(_READ)}"
+_IS_READ = regex("|".join(_READ), re.IGNORECASE)
 _LIMITED = "-" + hashlib.sha256(_TABLES.encode()).hexdigest()[:8]
 #: Environment variables that nsys needs. It gets no others, so they cannot appear in what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
@@ -55,6 +56,11 @@ _LONGEST_STEM = 80
 def is_report(head: bytes) -> bool:
     """Do these first bytes (64 are enough) belong to a .nsys-rep, .qdrep or .qdstrm?"""
     return head.startswith(_REPORT) or _is_stream(head)
+
+
+def is_table_read(table: str) -> bool:
+    """Is the table of this name one of those that are exported to be read?"""
+    return _IS_READ.fullmatch(table) is not None
 
 
 def _is_stream(head: bytes) -> bool:

@@ -46,7 +46,7 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\x00"
 _VERSIONED = regex(r"^(?P<table>.+)_V(?P<version>\d+)$")
-_HOLDS_EVENTS = regex(
+HOLDS_EVENTS = regex(
     r"CUPTI_ACTIVITY_KIND_|TARGET_INFO_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
 NVTX, NVTX_COLUMNS = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
@@ -137,11 +137,11 @@ class Database(Struct, dict=True):
             plain, version = (versioned["table"], int(versioned["version"])) if versioned else (str(name), 0)
             if plain not in best or version > best[plain][0]:
                 best[plain] = (version, str(name))
-        return {plain: _quoted(name) for plain, (_, name) in best.items()}
+        return {plain: quoted(name) for plain, (_, name) in best.items()}
 
     @property
     def is_export(self) -> bool:
-        return "StringIds" in self.tables and any(_HOLDS_EVENTS.match(table) for table in self.tables)
+        return "StringIds" in self.tables and any(HOLDS_EVENTS.match(table) for table in self.tables)
 
     def columns_of(self, table: str) -> frozenset[str]:
         if table not in self.tables:
@@ -350,7 +350,7 @@ def _uri(path: Path) -> str:
     return f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
