@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 _PROCESSES = 3
 _ROUNDS = 20
@@ -107,8 +107,8 @@ def _torch_python() -> str | None:
 
 def _rounds(python: str, scratch: Path, is_quick: bool) -> list[dict[str, float]]:
     """The median step of each turn, in seconds on the processor, by kind."""
-    recording = Recording("torch", Path(tempfile.mkdtemp(dir=scratch)), "cpu")
-    window = Window(steps=_STEPS, skip=_SKIP)
+    recording = PassSettings("torch", Path(tempfile.mkdtemp(dir=scratch)), "cpu")
+    window = StepWindow(steps=_STEPS, skip=_SKIP)
     environment = torch_profiler.environment(dict(os.environ), recording, window, reports=scratch, nccl=None)
     environment["PYTHONPATH"] = str(torch_profiler.AGENT)
     # The training calls the agent itself, turn by turn: it must not be called at the start of the interpreter too.

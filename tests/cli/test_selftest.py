@@ -17,12 +17,12 @@ from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.nvml import Devices
 from perfdoctor.selftest import order, rates
-from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.trials import Runner
 
-WORKS = Check("torch.profiler", Verdict.WORKS, "10 steps of 32.0 ms, input-wait named first")
-ABSENT = Check("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems.")
-FAILED = Check("ncu", Verdict.FAILED, "ERR_NVGPUCTRPERM", "Run as root.")
+WORKS = ToolCheck("torch.profiler", Verdict.WORKS, "10 steps of 32.0 ms, input-wait named first")
+ABSENT = ToolCheck("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems.")
+FAILED = ToolCheck("ncu", Verdict.FAILED, "ERR_NVGPUCTRPERM", "Run as root.")
 
 
 @pytest.fixture

@@ -175,8 +175,8 @@ def test_a_training_that_ends_before_is_one_line(tmp_path: Path) -> None:
 def test_under_perfdoctor_run_a_trainer_only_marks_its_steps(tmp_path: Path, name: str) -> None:
     for folder in ("agents", "torch"):
         (tmp_path / folder).mkdir()
-    recording = torch_profiler.Recording("torch", tmp_path / "torch", "cpu")
-    known = torch_profiler.settings(recording, torch_profiler.Window(4, 3), reports=tmp_path / "agents")
+    recording = torch_profiler.PassSettings("torch", tmp_path / "torch", "cpu")
+    known = torch_profiler.settings(recording, torch_profiler.StepWindow(4, 3), reports=tmp_path / "agents")
     around = {torch_profiler.VARIABLE: json.dumps(known), "PYTHONPATH": f"{torch_profiler.AGENT}:{ROOT / 'src'}"}
     run(tmp_path, CASES[name][0] + documented(name), steps=20, **around)
     assert not list(tmp_path.rglob("perfdoctor-runs"))

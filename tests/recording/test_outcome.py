@@ -10,7 +10,7 @@ from folders import ROOT
 
 from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.outcome import TRIED, outcome
-from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system.run_folder import ProcessReport, _process_report
 
 NOT_STARTED = "perfdoctor's agent did not start: KeyError: 'torch.optim.optimizer'"
@@ -31,13 +31,13 @@ def report(pid: int = 1, **facts: Any) -> ProcessReport:
     ],
 )
 def test_where_the_agent_failed_its_reason_is_said_and_nothing_about_torch_or_steps(facts: dict, ended: Ended) -> None:
-    found = outcome([report(**facts)], Window(), "torch", ended)
+    found = outcome([report(**facts)], StepWindow(), "torch", ended)
     assert found.notes == (facts["notes"][-1],)
     assert TRIED in found.do
 
 
 def test_an_agent_that_failed_among_the_steps_is_no_reason_to_record_fewer() -> None:
-    found = outcome([report(state="failed", steps_seen=3, notes=[FAILED])], Window(), "torch", Ended())
+    found = outcome([report(state="failed", steps_seen=3, notes=[FAILED])], StepWindow(), "torch", Ended())
     assert FAILED in found.notes
     assert TRIED in found.do
 
@@ -45,14 +45,14 @@ def test_an_agent_that_failed_among_the_steps_is_no_reason_to_record_fewer() -> 
 def test_beside_a_training_only_processes_with_torch_are_missed() -> None:
     training = report(steps_seen=15, steps_recorded=10, trace="rank0.pt.trace.json")
     helper = report(2, state="failed", notes=[NOT_STARTED], torch="")
-    assert outcome([training, helper], Window(), "torch", Ended()).notes == ()
+    assert outcome([training, helper], StepWindow(), "torch", Ended()).notes == ()
     other = report(3, state="failed", notes=[NOT_STARTED])
-    assert outcome([training, other], Window(), "torch", Ended()).notes == (NOT_STARTED,)
+    assert outcome([training, other], StepWindow(), "torch", Ended()).notes == (NOT_STARTED,)
 
 
 def test_a_part_that_was_lost_is_said_and_is_no_profiler_of_the_programs_own() -> None:
     lost = "torch 2.13.0 has no profiler.profiler._KinetoProfile: a trace may not be noticed"
-    found = outcome([report(state="watching", steps_seen=2, notes=[lost])], Window(), "torch", Ended())
+    found = outcome([report(state="watching", steps_seen=2, notes=[lost])], StepWindow(), "torch", Ended())
     assert found.notes == (lost, "ended after 2 steps, of which the first 5 are skipped")
     assert "Only one profiler" not in found.do
 

@@ -16,10 +16,10 @@ from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.nsys import Nsys
 from perfdoctor.recording.tools.nvml import Devices, Gpu
 from perfdoctor.recording.tools.py_spy import PySpy
-from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.document import document, line_for_a_report
 from perfdoctor.selftest.order import SelfTest
-from perfdoctor.selftest.trials import Plain, Recorded
+from perfdoctor.selftest.trials import Plain, RecordedTrial
 from perfdoctor.vocabulary.examples import load_examples
 
 MS = 1_000_000
@@ -65,7 +65,7 @@ class DrawnRunner:
         self.runs += 1
         return Plain(0, f"step   0  loss {loss}\nmedian step {step_ms:.2f} ms\n", "", 1.0)
 
-    def recorded(self, name: str, passes: str, command: Sequence[str], *_: str) -> Recorded:
+    def recorded(self, name: str, passes: str, command: Sequence[str], *_: str) -> RecordedTrial:
         target = self.folder / name
         (target / "agents").mkdir(parents=True, exist_ok=True)
         (target / "device").mkdir(exist_ok=True)
@@ -78,16 +78,18 @@ class DrawnRunner:
         kind = name.partition("-")[0]
         rules = {"slow_input": "input-wait", "exposed_communication": "exposed-communication"}
         found = diagnosis(rules.get(kind, kind.replace("_", "-")), 10, ranks=1 + (kind == "exposed_communication"))
-        drawn = Recorded(codes.get(kind, 0), "step   0  loss 0.1234\nmedian step 10.00 ms\n", "", 2.0, target, found)
+        drawn = RecordedTrial(
+            codes.get(kind, 0), "step   0  loss 0.1234\nmedian step 10.00 ms\n", "", 2.0, target, found
+        )
         changes = next((each for start, each in self.instead.items() if name.startswith(start)), {})
         return replace(drawn, **changes)
 
-    def what_if(self, recorded: Recorded, rule: str) -> dict[str, Any]:
+    def what_if(self, recorded: RecordedTrial, rule: str) -> dict[str, Any]:
         return {"step_ns": {case: share * 10 * MS for case, share in self.left.items()}}
 
 
-def measured(*_: Any, **__: Any) -> Check:
-    return Check("machine rates", Verdict.WORKS, "memory 21 GB/s")
+def measured(*_: Any, **__: Any) -> ToolCheck:
+    return ToolCheck("machine rates", Verdict.WORKS, "memory 21 GB/s")
 
 
 def tried(tmp_path: Path, machine: Machine = ON_CPU, sampler: PySpy = PY_SPY, **drawn: Any) -> dict[str, Any]:
@@ -284,7 +286,7 @@ def test_when_the_time_is_up_no_further_example_is_begun(tmp_path):
 
 def test_overhead_outside_of_the_recorded_steps_must_show_in_each_of_three_rounds(tmp_path):
     class Slowed(DrawnRunner):
-        def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> Recorded:
+        def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> RecordedTrial:
             ran = super().recorded(name, passes, command, *options)
             for file in (ran.folder / "agents").glob("*.json"):
                 report = json.loads(file.read_text("utf-8"))

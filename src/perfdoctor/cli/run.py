@@ -147,7 +147,7 @@ def _session(
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import startable
     from perfdoctor.recording.record import Session
-    from perfdoctor.recording.tools.torch_profiler import Window
+    from perfdoctor.recording.tools.torch_profiler import StepWindow
     from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
@@ -168,7 +168,7 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    window = Window(steps, skip, several if stop is None else stop, stacks, sampling, source, modules)
+    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 

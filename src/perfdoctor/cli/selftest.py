@@ -22,7 +22,7 @@ from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine
-    from perfdoctor.selftest.checks import Check
+    from perfdoctor.selftest.checks import ToolCheck
 
 EXAMPLES = """\b
 Examples:
@@ -98,13 +98,13 @@ class _Shown(Struct):
     full: bool
     file: Path | None
     quiet: bool
-    checks: list[Check] = field(default_factory=list)
+    checks: list[ToolCheck] = field(default_factory=list)
 
     @property
     def _to_standard_output(self) -> bool:
         return str(self.file) == analyze.STANDARD_OUTPUT
 
-    def add(self, check: Check) -> None:
+    def add(self, check: ToolCheck) -> None:
         self.checks.append(check)
         if not (self.quiet or self._to_standard_output):
             _show(check)
@@ -157,7 +157,7 @@ def _folder(output: Path | None) -> Iterator[Path]:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _show(check: Check) -> None:
+def _show(check: ToolCheck) -> None:
     """`nsys   works: 12 steps …`, and what to do below it."""
     from rich.text import Text
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from ignite.engine import Events
 
-from perfdoctor.integrations.window import Window
+from perfdoctor.integrations.window import WindowCallback
 
 
-class PerfdoctorHandler(Window):
+class PerfdoctorHandler(WindowCallback):
     """Records a window of iterations, into `perfdoctor-runs` of a folder that is given to `attach`.
 
     Example:

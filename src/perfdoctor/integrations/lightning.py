@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from perfdoctor.integrations.window import Window
+from perfdoctor.integrations.window import WindowCallback
 
 if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
     from pytorch_lightning import Callback
@@ -13,7 +13,7 @@ else:
     from lightning.pytorch import Callback
 
 
-class PerfdoctorCallback(Window, Callback):  # type: ignore[misc] # of a package that need not be there
+class PerfdoctorCallback(WindowCallback, Callback):  # type: ignore[misc] # of a package that need not be there
     """Records a window of `Trainer.fit`, into `perfdoctor-runs` of the trainer's `log_dir`.
 
     A step is a batch after which the optimizers have stepped: with gradient accumulation, one update.

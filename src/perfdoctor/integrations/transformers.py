@@ -6,10 +6,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from perfdoctor.integrations.window import Window
+from perfdoctor.integrations.window import WindowCallback
 
 
-class PerfdoctorCallback(Window, TrainerCallback):  # type: ignore[misc] # of a package that need not be there
+class PerfdoctorCallback(WindowCallback, TrainerCallback):  # type: ignore[misc] # of a package that need not be there
     """Records a window of `Trainer.train`, into `perfdoctor-runs` of `TrainingArguments.output_dir`.
 
     A step is one of the trainer's: with gradient accumulation, one update.

@@ -12,7 +12,7 @@ from perfdoctor.recording.inside.recording import Recording
 from perfdoctor.system.run_folder import RUNS
 
 
-class Window:
+class WindowCallback:
     """What callbacks and handlers have in common. Each records once, however often its trainer trains.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.recording.launch.program_run import Ended
-from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system.run_folder import ProcessReport
 from perfdoctor.system.trainings import trainings
 
@@ -29,17 +29,19 @@ _OWN_PROFILER = (
 )
 
 
-class Outcome(Struct, frozen=True):
+class PassOutcome(Struct, frozen=True):
     """`notes` for the user; `do` is what to do where no step was recorded, else ""."""
 
     notes: tuple[str, ...] = ()
     do: str = ""
 
 
-def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: Ended) -> Outcome:
+def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, ended: Ended) -> PassOutcome:
     """What the reports of a pass's processes say, and how its program ended."""
     if not ended.was_started:
-        return Outcome(do="Check the command: the system could not start it.")  # why, is among the notes of the launch
+        return PassOutcome(
+            do="Check the command: the system could not start it."
+        )  # why, is among the notes of the launch
     training = [report for report in reports if report.is_training]
     if not training:
         return _without_steps(reports, ended)
@@ -52,7 +54,7 @@ def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: 
     notes += [note for report in reports if report not in training and report.torch for note in _failures(report)]
     has_some = any(report.steps_recorded or report.trace for report in training)
     do = "" if has_some else _do(max(training, key=lambda report: report.steps_seen), ended)
-    return Outcome(tuple(dict.fromkeys(notes)), do)
+    return PassOutcome(tuple(dict.fromkeys(notes)), do)
 
 
 # --- no step ---
@@ -63,25 +65,25 @@ def _failures(report: ProcessReport) -> list[str]:
     return [note for note in report.notes if note.startswith(_AGENT)]
 
 
-def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> Outcome:
+def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> PassOutcome:
     if failures := [note for report in reports for note in _failures(report)]:
-        return Outcome(tuple(dict.fromkeys(failures)), _NOT_TRIED)
+        return PassOutcome(tuple(dict.fromkeys(failures)), _NOT_TRIED)
     when = "before its first step" if reports else "before it imported torch"
     if ended.timed_out:
-        return Outcome(("no step was seen until then",), "Give it more time with --timeout.")
+        return PassOutcome(("no step was seen until then",), "Give it more time with --timeout.")
     if ended.interrupted_by:
         name = signal.Signals(ended.interrupted_by).name
-        return Outcome((f"{name} came {when}",), _LET_IT_RUN)
+        return PassOutcome((f"{name} came {when}",), _LET_IT_RUN)
     if ended.signal:
-        return Outcome((f"the program was ended by {_signal(ended)} {when}",), _killed(ended))
+        return PassOutcome((f"the program was ended by {_signal(ended)} {when}",), _killed(ended))
     if ended.code:
-        return Outcome((f"the program ended with code {ended.code} {when}",), _OWN_ERROR)
+        return PassOutcome((f"the program ended with code {ended.code} {when}",), _OWN_ERROR)
     if not reports:
-        return Outcome(
+        return PassOutcome(
             ("no Python that perfdoctor's agent could enter imported torch: no steps and no ops were recorded",),
             "If the command starts the training elsewhere (docker, ssh, sbatch), put perfdoctor run there.",
         )
-    return Outcome(
+    return PassOutcome(
         (
             "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
             + ("" if all(report.ended for report in reports) else " before the program was killed"),
@@ -120,7 +122,7 @@ def _of_profilers(report: ProcessReport) -> Iterator[str]:
         yield from sorted(report.notes, key=lambda note: "own torch.profiler" not in note)
 
 
-def _of_end(report: ProcessReport, window: Window, tool: str, ended: Ended) -> Iterator[str]:
+def _of_end(report: ProcessReport, window: StepWindow, tool: str, ended: Ended) -> Iterator[str]:
     seen, recorded = report.steps_seen, report.steps_recorded
     with_code = f"ended with code {ended.code}" if ended.code and not ended.signal else "ended"
     if report.state == "recording":

@@ -15,9 +15,9 @@ from msgspec import Struct
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan
-from perfdoctor.recording.sampling.session import Sampler
+from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder
 
@@ -35,7 +35,7 @@ class Session(Struct, frozen=True):
     command: tuple[str, ...]
     environment: Mapping[str, str]
     plan: Plan
-    window: Window
+    window: StepWindow
     folder: RunFolder
     time_limit_s: float | None = None
     #: Gets the program's pid in each pass.
@@ -85,7 +85,7 @@ class Session(Struct, frozen=True):
     def _torch(self, record: PassRecord) -> launch.Ended:
         traces = self.folder.make("torch")
         with self._sampler(record) as sampler:
-            ended = self._run(Recording("torch", traces, "cpu+cuda"), sampler=sampler)
+            ended = self._run(PassSettings("torch", traces, "cpu+cuda"), sampler=sampler)
         self._keep_own_traces(record)
         record.files += kept_traces(self.folder, "torch")
         return ended
@@ -97,7 +97,7 @@ class Session(Struct, frozen=True):
         gpu = self.plan.machine.has_gpu
         # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
-        recording = Recording("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
+        recording = PassSettings("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
         with self._sampler(record) as sampler:
             ended = self._run(
                 recording,
@@ -116,7 +116,7 @@ class Session(Struct, frozen=True):
         assert tool is not None
         report, log = folder / f"{self.plan.machine.program.name}.ncu-rep", folder / "ncu.log"
         known = ncu.options(tool)
-        recording = Recording("ncu", folder, "", capture_range="first")
+        recording = PassSettings("ncu", folder, "", capture_range="first")
         ended = self._run(
             recording,
             launch.Tool(lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log),
@@ -135,14 +135,14 @@ class Session(Struct, frozen=True):
     # --- the program ---
 
     @contextlib.contextmanager
-    def _sampler(self, record: PassRecord) -> Iterator[Sampler | None]:
+    def _sampler(self, record: PassRecord) -> Iterator[SamplerProcess | None]:
         """Samples the stacks of one pass, and keeps them; None where it cannot, or is not to."""
         py_spy = self.plan.machine.py_spy
         if not self.window.sampling or py_spy.trouble:
             yield None
             return
         try:
-            sampler = Sampler(py_spy, with_source=self.window.source)
+            sampler = SamplerProcess(py_spy, with_source=self.window.source)
         except OSError as error:  # no space, no more processes: the training runs without it
             record.notes.append(f"stacks were not sampled: {error.strerror or error}")
             yield None
@@ -157,10 +157,10 @@ class Session(Struct, frozen=True):
 
     def _run(
         self,
-        recording: Recording,
+        recording: PassSettings,
         tool: launch.Tool | None = None,
         time_limit_s: float | None = None,
-        sampler: Sampler | None = None,
+        sampler: SamplerProcess | None = None,
     ) -> launch.Ended:
         environment = torch_profiler.environment(
             self.environment, recording, self.window,

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from perfdoctor.report.words.wording import duration, fine_share, share
-from perfdoctor.selftest.checks import Check, Verdict, worst
+from perfdoctor.selftest.checks import ToolCheck, Verdict, worst
 from perfdoctor.selftest.obstacles import Obstacle, another_tool, by_messages
-from perfdoctor.selftest.trials import Plain, Recorded
+from perfdoctor.selftest.trials import Plain, RecordedTrial
 
 #: Two executions of a training on a shared machine differ by so much; further apart, one of them was disturbed.
 SAME_STEP_SHARE = 0.25
@@ -21,26 +21,26 @@ NOTABLE_OVERHEAD_SHARE = 0.05
 _DEFECT = "Report it with the line below the table: this is a defect of perfdoctor."
 
 
-def recording(name: str, ran: Recorded, rule: str, environment: Mapping[str, str]) -> Check:
+def recording(name: str, ran: RecordedTrial, rule: str, environment: Mapping[str, str]) -> ToolCheck:
     """Was the training recorded by this pass, were its steps found, and is its fault the first finding?"""
     seconds = ran.seconds
     trouble = _not_recorded(ran)
     if trouble:
         what, do = _explained(ran, trouble, environment)
-        return Check(name, Verdict.FAILED, what, do, seconds)
+        return ToolCheck(name, Verdict.FAILED, what, do, seconds)
     step_ns = ran.step_ns()
     numbers = {"step_ns": step_ns, "first_rule": ran.first_rule(), "steps": _step_count(ran)}
     found = [f"{_step_count(ran)} steps of {duration(step_ns or 0)}"]
     if ran.first_rule() == rule:
-        return Check(name, Verdict.WORKS, f"{found[0]}, {rule} named first", "", seconds, numbers)
+        return ToolCheck(name, Verdict.WORKS, f"{found[0]}, {rule} named first", "", seconds, numbers)
     if ran.finding(rule):
         what = f"{found[0]}; {rule} found behind {ran.first_rule()}"
-        return Check(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
+        return ToolCheck(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
     what, do = _explained(ran, f"{found[0]}, but {rule} was not found", environment)
-    return Check(name, Verdict.FAILED, what, do, seconds, numbers)
+    return ToolCheck(name, Verdict.FAILED, what, do, seconds, numbers)
 
 
-def _not_recorded(ran: Recorded) -> str:
+def _not_recorded(ran: RecordedTrial) -> str:
     """What is missing; "" if there is a diagnosis with all steps."""
     if ran.code:
         return f"the training ended with {ran.code}"
@@ -53,11 +53,11 @@ def _not_recorded(ran: Recorded) -> str:
     return ""
 
 
-def _step_count(ran: Recorded) -> int:
+def _step_count(ran: RecordedTrial) -> int:
     return int((ran.diagnosis.get("run") or {}).get("steps", {}).get("count") or 0)
 
 
-def _explained(ran: Recorded, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _explained(ran: RecordedTrial, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
     """What went wrong and what to do, by the messages of the tools where they are known."""
     trouble_known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
     if trouble_known:
@@ -76,14 +76,14 @@ def known_trouble(messages: str, otherwise: str) -> Obstacle:
     return Obstacle(what, _DEFECT)
 
 
-def with_limits(check: Check, what: str, do: str) -> Check:
+def with_limits(check: ToolCheck, what: str, do: str) -> ToolCheck:
     """A check that works, limited by `what` (nothing where that is "")."""
     if not what or check.verdict is not Verdict.WORKS:
         return check
     return replace(check, verdict=Verdict.LIMITED, found=f"{check.found}; {what}", do=do)
 
 
-def does_not_show(check: Check, step_ns: float | None) -> Check:
+def does_not_show(check: ToolCheck, step_ns: float | None) -> ToolCheck:
     """A training that was recorded, whose fault was not found because it costs nothing here."""
     if check.verdict is not Verdict.FAILED or not step_ns:
         return check
@@ -91,45 +91,47 @@ def does_not_show(check: Check, step_ns: float | None) -> Check:
     return replace(check, verdict=Verdict.LIMITED, found=what, do="")
 
 
-def both(first: Check, second: Check) -> Check:
+def both(first: ToolCheck, second: ToolCheck) -> ToolCheck:
     """One line of two checks of the same thing: the worse verdict, and what both found."""
     verdict = worst([first.verdict, second.verdict])
     do = next((each.do for each in (first, second) if each.verdict is verdict and each.do), "")
     numbers = {**first.numbers, **second.numbers}
-    return Check(first.name, verdict, f"{first.found}; {second.found}", do, first.seconds + second.seconds, numbers)
+    return ToolCheck(first.name, verdict, f"{first.found}; {second.found}", do, first.seconds + second.seconds, numbers)
 
 
-def kernels_recorded(name: str, ran: Recorded, environment: Mapping[str, str]) -> Check | None:
+def kernels_recorded(name: str, ran: RecordedTrial, environment: Mapping[str, str]) -> ToolCheck | None:
     """On a machine with a GPU: did its kernels reach the timeline? None if they did."""
     rows = ran.diagnosis.get("recording") or ran.diagnosis.get("time") or []
     if any(row.get("kernel_count") for row in rows):
         return None
     what, do = _explained(ran, "no kernel of the GPU was recorded", environment)
-    return Check(name, Verdict.FAILED, what, do, ran.seconds)
+    return ToolCheck(name, Verdict.FAILED, what, do, ran.seconds)
 
 
-def same_step(first: Recorded, second: Recorded, names: Sequence[str]) -> Check:
+def same_step(first: RecordedTrial, second: RecordedTrial, names: Sequence[str]) -> ToolCheck:
     """Do two passes, which are two executions, agree on the step?"""
     one, other = first.step_ns(), second.step_ns()
     if not one or not other:
-        return Check("passes agree", Verdict.ABSENT, "there is only one pass with steps")
+        return ToolCheck("passes agree", Verdict.ABSENT, "there is only one pass with steps")
     apart = abs(one - other) / min(one, other)
     numbers = {"first_step_ns": one, "second_step_ns": other}
     text = f"{names[0]} {duration(one)}, {names[1]} {duration(other)} a step: {share(apart)} apart"
     if apart <= SAME_STEP_SHARE:
-        return Check("passes agree", Verdict.WORKS, text, "", 0.0, numbers)
+        return ToolCheck("passes agree", Verdict.WORKS, text, "", 0.0, numbers)
     do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
-    return Check("passes agree", Verdict.LIMITED, text, do, 0.0, numbers)
+    return ToolCheck("passes agree", Verdict.LIMITED, text, do, 0.0, numbers)
 
 
-def untouched(plain: Sequence[Plain], recorded: Sequence[Recorded], exits: Sequence[tuple[str, int, int]]) -> Check:
+def untouched(
+    plain: Sequence[Plain], recorded: Sequence[RecordedTrial], exits: Sequence[tuple[str, int, int]]
+) -> ToolCheck:
     """Are output and exit code of the training its own? `exits`: (pass, code without, code under perfdoctor)."""
     wrong = [f"{each.folder.name}: another output" for each in recorded if _differs(each, plain)]
     wrong += [f"{name}: {ending(code)} instead of {ending(wanted)}" for name, wanted, code in exits if code != wanted]
     if wrong:
-        return Check("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
+        return ToolCheck("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
     endings = ", ".join(dict.fromkeys(ending(wanted) for _, wanted, _ in exits))
-    return Check("program untouched", Verdict.WORKS, f"output the same in {len(recorded)} runs; {endings} kept")
+    return ToolCheck("program untouched", Verdict.WORKS, f"output the same in {len(recorded)} runs; {endings} kept")
 
 
 def ending(code: int) -> str:
@@ -137,18 +139,18 @@ def ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
-def _differs(recorded: Recorded, plain: Sequence[Plain]) -> bool:
+def _differs(recorded: RecordedTrial, plain: Sequence[Plain]) -> bool:
     # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
     own = {each.comparable_output for each in plain}
     return len(own) == 1 and recorded.comparable_output not in own
 
 
-def overhead(plain: Sequence[Plain], recorded: Recorded, pass_name: str) -> Check:
+def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) -> ToolCheck:
     """How much longer are steps while they are recorded, and outside of the window?"""
     reports = recorded.reports(pass_name)
     alone = [each.step_ms for each in plain if each.step_ms]
     if not reports or not alone or not reports[0].unwatched_step_ns or not reports[0].watched_step_ns:
-        return Check("overhead", Verdict.ABSENT, "too few steps to compare")
+        return ToolCheck("overhead", Verdict.ABSENT, "too few steps to compare")
     outside_ns, inside_ns = reports[0].unwatched_step_ns, reports[0].watched_step_ns
     inside = inside_ns / outside_ns - 1
     outside = outside_ns / (max(alone) * 1e6) - 1
@@ -156,8 +158,8 @@ def overhead(plain: Sequence[Plain], recorded: Recorded, pass_name: str) -> Chec
     text = f"recorded steps {_longer(inside)}, others {_longer(outside)}"
     if outside > NOTABLE_OVERHEAD_SHARE:
         do = "Steps that are not recorded should cost nothing: repeat it on a quiet machine before you trust this line."
-        return Check("overhead", Verdict.LIMITED, text, do, 0.0, numbers)
-    return Check("overhead", Verdict.WORKS, text, "", 0.0, numbers)
+        return ToolCheck("overhead", Verdict.LIMITED, text, do, 0.0, numbers)
+    return ToolCheck("overhead", Verdict.WORKS, text, "", 0.0, numbers)
 
 
 def _longer(share_longer: float) -> str:

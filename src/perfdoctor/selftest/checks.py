@@ -17,7 +17,7 @@ class Verdict(str, Enum):
     ABSENT = "not here"
 
 
-class Check(Struct, frozen=True):
+class ToolCheck(Struct, frozen=True):
     """One line of the table. `found`: what was seen; `do`: the next step where something is missing.
 
     `numbers` are those behind the words, with their unit in their names, for the JSON document.

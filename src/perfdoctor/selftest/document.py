@@ -9,12 +9,12 @@ from typing import Any
 from perfdoctor import __version__
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import ncu
-from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.checks import ToolCheck, Verdict
 
 FORMAT = 1
 
 
-def document(machine: Machine, checks: Sequence[Check], *, full: bool) -> dict[str, Any]:
+def document(machine: Machine, checks: Sequence[ToolCheck], *, full: bool) -> dict[str, Any]:
     """As JSON: `{"format", "perfdoctor", "machine", "full", "works", "checks": [...]}`. No names of hosts or users."""
     return {
         "format": FORMAT,
@@ -42,12 +42,12 @@ def machine_facts(machine: Machine) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def works(checks: Sequence[Check]) -> bool:
+def works(checks: Sequence[ToolCheck]) -> bool:
     """Does all that is installed work? What is not here is no fault."""
     return not any(each.verdict is Verdict.FAILED for each in checks)
 
 
-def line_for_a_report(machine: Machine, checks: Sequence[Check]) -> str:
+def line_for_a_report(machine: Machine, checks: Sequence[ToolCheck]) -> str:
     """One line that can be pasted into a bug report."""
     facts = machine_facts(machine)
     gpus = ", ".join(dict.fromkeys(facts["gpus"])) or "none"

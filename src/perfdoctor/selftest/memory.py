@@ -6,7 +6,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
 from perfdoctor.report.words.wording import counted
 from perfdoctor.selftest import chain
-from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.trials import Runner
 
 NAME = "memory snapshot"
@@ -20,19 +20,19 @@ torch.cuda.memory._dump_snapshot({FILE!r})
 """
 
 
-def snapshot(runner: Runner, python: str, *, has_gpu: bool) -> Check:
+def snapshot(runner: Runner, python: str, *, has_gpu: bool) -> ToolCheck:
     """Records one with torch's own recorder, and reads it."""
     if not has_gpu:
-        return Check(NAME, Verdict.ABSENT, "torch records the memory of a GPU, and there is none")
+        return ToolCheck(NAME, Verdict.ABSENT, "torch records the memory of a GPU, and there is none")
     ran = runner.plain([python, "-c", f"import os; os.chdir({str(runner.folder)!r})\n{_PROGRAM}"])
     file = runner.folder / FILE
     if not file.is_file():
         trouble = chain.known_trouble(ran.errors, f"torch wrote no snapshot (it ended with {ran.code})")
-        return Check(NAME, Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        return ToolCheck(NAME, Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
     try:
         timeline = read([file])
     except PerfdoctorError as error:
-        return Check(NAME, Verdict.FAILED, error.what, error.do, ran.seconds)
+        return ToolCheck(NAME, Verdict.FAILED, error.what, error.do, ran.seconds)
     count = len(timeline.frames["allocations"])
     verdict = Verdict.WORKS if count else Verdict.FAILED
-    return Check(NAME, verdict, f"{counted(count, 'allocation')} read", "" if count else "Report it.", ran.seconds)
+    return ToolCheck(NAME, verdict, f"{counted(count, 'allocation')} read", "" if count else "Report it.", ran.seconds)

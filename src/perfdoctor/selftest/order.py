@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys, py_spy
 from perfdoctor.selftest import chain, memory, own_lines, promise, rates
-from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
-from perfdoctor.selftest.trials import STEPS, Plain, Recorded, Runner
+from perfdoctor.selftest.trials import STEPS, Plain, RecordedTrial, Runner
 from perfdoctor.vocabulary.examples import Example, load_examples
 
 #: The training of the first checks: its fault shows on every machine, with a GPU and without.
@@ -38,17 +38,17 @@ class SelfTest(Struct):
     full: bool
     seconds: float
     announce: Callable[[str], None]
-    measure: Callable[..., Check] = rates.measured
+    measure: Callable[..., ToolCheck] = rates.measured
     sampler: py_spy.PySpy = field(default_factory=py_spy.find)
     began: float = field(default_factory=time.monotonic)
-    recorded: dict[str, Recorded] = field(default_factory=dict)
+    recorded: dict[str, RecordedTrial] = field(default_factory=dict)
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self) -> Iterator[ToolCheck]:
         if not self.machine.program.torch:
             what = (
                 f"{self.python} has no torch" if self.machine.program.was_inspected else f"{self.python} does not start"
             )
-            yield Check("torch", Verdict.FAILED, what, "Give the Python that trains: --python PROGRAM")
+            yield ToolCheck("torch", Verdict.FAILED, what, "Give the Python that trains: --python PROGRAM")
             return
         yield from self._gpu()
         yield from self._passes()
@@ -64,10 +64,10 @@ class SelfTest(Struct):
 
     # --- the machine ---
 
-    def _gpu(self) -> Iterator[Check]:
+    def _gpu(self) -> Iterator[ToolCheck]:
         devices, program = self.machine.devices, self.machine.program
         if not devices.gpus:
-            yield Check("GPU", Verdict.ABSENT, devices.trouble or "none")
+            yield ToolCheck("GPU", Verdict.ABSENT, devices.trouble or "none")
             return
         names = [gpu.name for gpu in devices.gpus]
         self.announce("asking torch for the GPU")
@@ -76,14 +76,16 @@ class SelfTest(Struct):
         if asked.code == 0:
             divided = divided_gpu(names)
             verdict = Verdict.LIMITED if divided else Verdict.WORKS
-            yield Check("GPU", verdict, f"{found}; {divided.what}" if divided else found, divided.do if divided else "")
+            yield ToolCheck(
+                "GPU", verdict, f"{found}; {divided.what}" if divided else found, divided.do if divided else ""
+            )
             return
         trouble = chain.known_trouble(asked.errors + asked.output, "torch cannot use it")
-        yield Check("GPU", Verdict.FAILED, f"{found}: {trouble.what}", trouble.do, asked.seconds)
+        yield ToolCheck("GPU", Verdict.FAILED, f"{found}: {trouble.what}", trouble.do, asked.seconds)
 
     # --- one training through each pass ---
 
-    def _passes(self) -> Iterator[Check]:
+    def _passes(self) -> Iterator[ToolCheck]:
         training = load_examples()[FIRST]
         self.announce(f"{FIRST}: without perfdoctor")
         plain = [self._plain(training)]
@@ -105,27 +107,27 @@ class SelfTest(Struct):
         fixed = [self._plain(training, fixed=True)]
         yield promise.kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
 
-    def _by_nsys(self, training: Example) -> Recorded | None:
+    def _by_nsys(self, training: Example) -> RecordedTrial | None:
         """None where there is no nsys that could record."""
         if self.machine.nsys is None or self.machine.nsys.trouble:
             return None
         self.announce(f"{FIRST}: nsys")
         return self._recorded(training, "nsys")
 
-    def _nsys_checked(self, training: Example, ran: Recorded | None) -> Check:
+    def _nsys_checked(self, training: Example, ran: RecordedTrial | None) -> ToolCheck:
         tool = self.machine.nsys
         if tool is None:
-            return Check("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems, or set PERFDOCTOR_NSYS.")
+            return ToolCheck("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems, or set PERFDOCTOR_NSYS.")
         if ran is None:
             trouble = chain.known_trouble(tool.trouble, tool.trouble)
-            return Check("nsys", Verdict.FAILED, trouble.what, trouble.do)
+            return ToolCheck("nsys", Verdict.FAILED, trouble.what, trouble.do)
         return self._checked("nsys", ran, training, _tool_notes(ran, tool))
 
     def _plain_again(self, training: Example, plain: list[Plain]) -> None:
         self.announce(f"{training.name}: once more without perfdoctor")
         plain.append(self._plain(training))
 
-    def _untouched(self, training: Example, plain: list[Plain], recorded: list[Recorded]) -> Check:
+    def _untouched(self, training: Example, plain: list[Plain], recorded: list[RecordedTrial]) -> ToolCheck:
         """Before perfdoctor is blamed, the training has run twice without it: its own runs may differ."""
         exits = list(self._exits([each.folder.name.rpartition("-")[2] for each in recorded]))
         found = chain.untouched(plain, recorded, exits)
@@ -134,7 +136,9 @@ class SelfTest(Struct):
             found = chain.untouched(plain, recorded, exits)
         return found
 
-    def _checked(self, name: str, ran: Recorded, training: Example, limits: tuple[str, str] = ("", "")) -> Check:
+    def _checked(
+        self, name: str, ran: RecordedTrial, training: Example, limits: tuple[str, str] = ("", "")
+    ) -> ToolCheck:
         environment = self.runner.environment
         if self.machine.has_gpu and ran.diagnosis:
             missing = chain.kernels_recorded(name, ran, environment)
@@ -149,7 +153,7 @@ class SelfTest(Struct):
                 self.announce(f"{chain.ending(code)} under {name}")
                 yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
 
-    def _overhead(self, training: Example, plain: list[Plain], recorded: Recorded) -> Check:
+    def _overhead(self, training: Example, plain: list[Plain], recorded: RecordedTrial) -> ToolCheck:
         """Of up to three rounds: what perfdoctor costs shows in each of them, what disturbs the machine does not."""
         found = chain.overhead(plain, recorded, "torch")
         for again in range(2, _ROUNDS + 1):
@@ -166,34 +170,34 @@ class SelfTest(Struct):
 
     # --- what only a GPU has ---
 
-    def _counters(self) -> Iterator[Check]:
+    def _counters(self) -> Iterator[ToolCheck]:
         if self.machine.ncu is None:
             what = "Only needed to measure inside kernels: install Nsight Compute."
-            yield Check("ncu", Verdict.ABSENT, "not installed", what)
+            yield ToolCheck("ncu", Verdict.ABSENT, "not installed", what)
         elif not self.machine.has_gpu:
-            yield Check("ncu", Verdict.ABSENT, "it measures kernels of a GPU, and there is none")
+            yield ToolCheck("ncu", Verdict.ABSENT, "it measures kernels of a GPU, and there is none")
         elif self.machine.ncu_trouble:
             trouble = chain.known_trouble(self.machine.ncu_trouble, self.machine.ncu_trouble)
-            yield Check("ncu", Verdict.FAILED, trouble.what, trouble.do)
+            yield ToolCheck("ncu", Verdict.FAILED, trouble.what, trouble.do)
         else:
             yield self._kernels_measured()
 
-    def _kernels_measured(self) -> Check:
+    def _kernels_measured(self) -> ToolCheck:
         self.announce(f"{KERNELS}: ncu")
         ran = self._recorded(load_examples()[KERNELS], "torch,ncu")
         if any(each.get("kind") == "ncu" for each in ran.diagnosis.get("run", {}).get("sources", ())):
-            return Check("ncu", Verdict.WORKS, f"kernels of {KERNELS} measured", "", ran.seconds)
+            return ToolCheck("ncu", Verdict.WORKS, f"kernels of {KERNELS} measured", "", ran.seconds)
         trouble = chain.known_trouble("\n".join([ran.messages, *ran.notes]), "no kernel was measured")
-        return Check("ncu", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        return ToolCheck("ncu", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
 
-    def _samples(self, ran: Recorded) -> Check:
+    def _samples(self, ran: RecordedTrial) -> ToolCheck:
         if not self.machine.has_gpu:
-            return Check("GPU samples", Verdict.ABSENT, "NVML samples a GPU, and there is none")
+            return ToolCheck("GPU samples", Verdict.ABSENT, "NVML samples a GPU, and there is none")
         file = ran.folder / "device" / "samples.csv"
         rows = sum(1 for _ in file.open("r", encoding="utf-8")) - 1 if file.is_file() else 0
         if rows > 0:
-            return Check("GPU samples", Verdict.WORKS, f"{rows} rows of clocks, power and memory by NVML")
-        return Check(
+            return ToolCheck("GPU samples", Verdict.WORKS, f"{rows} rows of clocks, power and memory by NVML")
+        return ToolCheck(
             "GPU samples",
             Verdict.FAILED,
             "NVML wrote no samples",
@@ -202,7 +206,7 @@ class SelfTest(Struct):
 
     # --- several ranks ---
 
-    def _ranks(self) -> Iterator[Check]:
+    def _ranks(self) -> Iterator[ToolCheck]:
         training = load_examples()[RANKS]
         gpus = len(self.machine.devices.gpus)
         how = "NCCL" if gpus > 1 else "gloo"
@@ -211,27 +215,29 @@ class SelfTest(Struct):
         ranks = {row.get("rank") for row in ran.diagnosis.get("time", ())}
         if ran.code == 0 and len(ranks) == 2:
             log = list(ran.folder.glob("nccl/*.log"))
-            yield Check("two ranks", Verdict.WORKS, f"both recorded, {how} between them", "", ran.seconds)
+            yield ToolCheck("two ranks", Verdict.WORKS, f"both recorded, {how} between them", "", ran.seconds)
             if gpus > 1:
                 yield _nccl_log(log)
             return
         trouble = chain.known_trouble(ran.messages, f"{len(ranks)} of 2 ranks were recorded")
-        yield Check("two ranks", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        yield ToolCheck("two ranks", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
 
     # --- every example ---
 
-    def _examples(self) -> Iterator[Check]:
+    def _examples(self) -> Iterator[ToolCheck]:
         if not self.full:
             return
         for training in load_examples().values():
             if self.is_over:
-                yield Check(training.name, Verdict.ABSENT, "left out: the time was up", "Give it more: --seconds N.")
+                yield ToolCheck(
+                    training.name, Verdict.ABSENT, "left out: the time was up", "Give it more: --seconds N."
+                )
                 continue
             yield self._example(training)
 
-    def _example(self, training: Example) -> Check:
+    def _example(self, training: Example) -> ToolCheck:
         if not self.machine.has_gpu and training.cannot_show:
-            return Check(training.name, Verdict.ABSENT, f"a processor cannot show it: {training.cannot_show}")
+            return ToolCheck(training.name, Verdict.ABSENT, f"a processor cannot show it: {training.cannot_show}")
         self.announce(f"{training.name}: slow, and its fixed twin")
         plain, fixed = [self._plain(training)], [self._plain(training, fixed=True)]
         ran = self._recorded(training, self._best_pass())
@@ -253,8 +259,8 @@ class SelfTest(Struct):
     def _plain(self, training: Example, *, fixed: bool = False) -> Plain:
         return self.runner.plain(self._command(training, fixed=fixed))
 
-    def _recorded(self, training: Example, passes: str, *, fixed: bool = False) -> Recorded:
-        """Recorded once for all checks that ask for it."""
+    def _recorded(self, training: Example, passes: str, *, fixed: bool = False) -> RecordedTrial:
+        """Record once for all checks that ask for it."""
         name = f"{training.name}{'_fixed' if fixed else ''}-{passes.replace(',', '-')}"
         if name not in self.recorded:
             self.recorded[name] = self.runner.recorded(name, passes, self._command(training, fixed=fixed))
@@ -275,7 +281,7 @@ _ENDINGS = (
 _USE_GPU = "import torch; print(torch.ones(2, device='cuda').sum().item(), torch.cuda.get_device_name())"
 
 
-def _tool_notes(ran: Recorded, tool: nsys.Nsys) -> tuple[str, str]:
+def _tool_notes(ran: RecordedTrial, tool: nsys.Nsys) -> tuple[str, str]:
     """What nsys could not do although it recorded."""
     if nsys.keeps_environment(tool):
         return (
@@ -286,9 +292,9 @@ def _tool_notes(ran: Recorded, tool: nsys.Nsys) -> tuple[str, str]:
     return (f"only the raw stream {raw[0]} was kept", "Install its host part and libssh.") if raw else ("", "")
 
 
-def _nccl_log(files: list[Path]) -> Check:
+def _nccl_log(files: list[Path]) -> ToolCheck:
     if files:
-        return Check("NCCL log", Verdict.WORKS, f"{len(files)} ranks wrote what NCCL chose")
-    return Check(
+        return ToolCheck("NCCL log", Verdict.WORKS, f"{len(files)} ranks wrote what NCCL chose")
+    return ToolCheck(
         "NCCL log", Verdict.FAILED, "NCCL wrote no log", "Unset NCCL_DEBUG and NCCL_DEBUG_FILE for a recording."
     )

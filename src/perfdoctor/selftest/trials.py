@@ -45,7 +45,7 @@ class Plain(Struct, frozen=True):
         return MEDIAN_STEP.sub("", self.output)
 
 
-class Recorded(Plain, frozen=True):
+class RecordedTrial(Plain, frozen=True):
     """A run under `perfdoctor run`. `diagnosis` is empty where it made none."""
 
     folder: Path = Path()
@@ -104,16 +104,16 @@ class Runner(Struct, frozen=True):
         code, output, errors, seconds = self._timed(command)
         return Plain(code, output, errors, seconds)
 
-    def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> Recorded:
+    def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> RecordedTrial:
         """`perfdoctor run` into the folder `name`, which must be new."""
         target = self.folder / name
         words = ["run", "--quiet", "--passes", passes, "--steps", str(RECORDED), "--skip-steps", str(SKIPPED)]
         code, output, errors, seconds = self._timed(
             [*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command]
         )
-        return Recorded(code, output, errors, seconds, target, _document(target / "diagnosis.json"))
+        return RecordedTrial(code, output, errors, seconds, target, _document(target / "diagnosis.json"))
 
-    def what_if(self, recorded: Recorded, rule: str) -> Mapping[str, Any]:
+    def what_if(self, recorded: RecordedTrial, rule: str) -> Mapping[str, Any]:
         """The prediction for this rule's fix alone; empty where there is none."""
         file = recorded.folder / "what-if.json"
         words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]

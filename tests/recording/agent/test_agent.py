@@ -20,7 +20,7 @@ from warm_torch import ALL_AT_ONE, Program
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> Runner:
     def start(
         script: str,
         *,
-        window: Window | None = None,
+        window: StepWindow | None = None,
         environment: Mapping[str, str] | None = None,
         activities: Any = "cpu",
         send: int = 0,
@@ -82,10 +82,10 @@ def run(tmp_path: Path) -> Runner:
             (tmp_path / name).mkdir(exist_ok=True)
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(script), "utf-8")
-        recording = Recording("torch", tmp_path / "torch", activities)
+        recording = PassSettings("torch", tmp_path / "torch", activities)
         base = {**os.environ, **(environment or {})}
         full = torch_profiler.environment(
-            base, recording, window or Window(steps=4, skip=3), reports=tmp_path / "agents", nccl=tmp_path / "nccl"
+            base, recording, window or StepWindow(steps=4, skip=3), reports=tmp_path / "agents", nccl=tmp_path / "nccl"
         )
         if real or options:
             assert not send
@@ -130,13 +130,15 @@ def test_each_step_holds_one_forward_one_backward_and_one_update(run: Runner) ->
 
 
 def test_a_program_that_ends_inside_the_window_keeps_what_was_recorded(run: Runner) -> None:
-    found = run(MODEL + "for number in range(6): step()", window=Window(steps=100, skip=3))
+    found = run(MODEL + "for number in range(6): step()", window=StepWindow(steps=100, skip=3))
     assert found.report["steps_recorded"] == 3
     assert found.steps() >= 3
 
 
 def test_a_program_that_raises_in_the_window_keeps_its_error_and_the_recording(run: Runner) -> None:
-    found = run(MODEL + "for number in range(6): step()\nraise RuntimeError('mine')", window=Window(steps=100, skip=3))
+    found = run(
+        MODEL + "for number in range(6): step()\nraise RuntimeError('mine')", window=StepWindow(steps=100, skip=3)
+    )
     assert found.code == 1
     assert found.errors.endswith("RuntimeError: mine\n")
     assert "perfdoctor" not in found.errors
@@ -144,7 +146,7 @@ def test_a_program_that_raises_in_the_window_keeps_its_error_and_the_recording(r
 
 
 def test_a_program_that_dies_in_step_3_is_reported_as_such(run: Runner) -> None:
-    found = run(MODEL + "for number in range(3): step()\nsys.exit(9)", window=Window(steps=4, skip=5))
+    found = run(MODEL + "for number in range(3): step()\nsys.exit(9)", window=StepWindow(steps=4, skip=5))
     assert found.code == 9
     assert (found.report["state"], found.report["steps_seen"], found.report["ended"]) == ("watching", 3, True)
     assert not list((found.folder / "torch").iterdir())
@@ -153,7 +155,7 @@ def test_a_program_that_dies_in_step_3_is_reported_as_such(run: Runner) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_window_writes_the_trace_and_ends_the_program_by_that_signal(run: Runner, number: int) -> None:
     script = MODEL + "import time\nfor number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
-    found = run(script, window=Window(steps=100, skip=3), send=number)
+    found = run(script, window=StepWindow(steps=100, skip=3), send=number)
     assert found.code == -number
     assert found.steps() >= 2
 
@@ -163,14 +165,14 @@ def test_a_program_that_handles_sigterm_itself_does(run: Runner) -> None:
         "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
         "for number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
     )
-    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGTERM)
+    found = run(script, window=StepWindow(steps=100, skip=3), send=signal.SIGTERM)
     assert found.code == 5
     assert found.steps() >= 2
 
 
 def test_ctrl_c_in_the_window_is_the_programs_and_the_trace_is_written(run: Runner) -> None:
     script = MODEL + "import time\nfor number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
-    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGINT)
+    found = run(script, window=StepWindow(steps=100, skip=3), send=signal.SIGINT)
     assert found.code == -signal.SIGINT
     assert found.errors.endswith("KeyboardInterrupt\n")
     assert found.steps() >= 2
@@ -178,7 +180,7 @@ def test_ctrl_c_in_the_window_is_the_programs_and_the_trace_is_written(run: Runn
 
 def test_it_ends_the_program_after_the_window_if_requested_and_finally_blocks_run(run: Runner) -> None:
     script = MODEL + "try:\n    while True: step()\nfinally:\n    print('cleaned up')"
-    found = run(script, window=Window(steps=4, skip=3, stop=True))
+    found = run(script, window=StepWindow(steps=4, skip=3, stop=True))
     assert (found.code, found.output) == (0, "cleaned up\n")
     assert found.report["stopped"]
     assert found.steps() == 4
@@ -212,13 +214,13 @@ def test_unrecorded_steps_are_timed_before_and_behind_the_window(run: Runner) ->
     ids=["ends-in-the-window", "ends-soon-behind-it"],
 )
 def test_few_steps_are_enough_to_time_one(run: Runner, loop: str, least: int) -> None:
-    report = run(MODEL + loop, window=Window(steps=4, skip=5)).report
+    report = run(MODEL + loop, window=StepWindow(steps=4, skip=5)).report
     assert report["unwatched_steps"] >= least
     assert report["unwatched_step_ns"] > 0
 
 
 def test_one_step_alone_proves_no_length(run: Runner) -> None:
-    report = run(MODEL + "for number in range(5): step()", window=Window(steps=4, skip=1)).report
+    report = run(MODEL + "for number in range(5): step()", window=StepWindow(steps=4, skip=1)).report
     assert (report["unwatched_steps"], report["unwatched_step_ns"]) == (0, 0)
 
 
@@ -235,7 +237,7 @@ for number in range(14):
     step()
 """
     )
-    found = run(script, window=Window(steps=3, skip=3))
+    found = run(script, window=StepWindow(steps=3, skip=3))
     assert found.steps() == 3
     ranges = found.trace().ranges
     assert ranges.name.equals("Optimizer.step#Adam.step").sum() == pytest.approx(15, abs=1)
@@ -260,7 +262,7 @@ with torch.no_grad():
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(12): step(optimizer)
 """
-    found = run(script, window=Window(steps=4, skip=5))
+    found = run(script, window=StepWindow(steps=4, skip=5))
     assert (found.report["step_found_by"], found.report["steps_recorded"]) == ("optimizer", 4)
     assert found.trace().ranges.name.equals("backward").sum() == 4
 
@@ -297,7 +299,7 @@ def test_a_loop_without_an_optimizer_counts_each_step_once(run: Runner, step: st
 def test_validation_before_a_training_by_hand_is_no_step(run: Runner) -> None:
     validation = "with torch.no_grad():\n    for number in range(6): model(inputs)\n"
     training = "for number in range(15):\n    model(inputs).mean().backward()\n    update()\n"
-    found = run(BY_HAND + validation + training, window=Window(steps=4, skip=5))
+    found = run(BY_HAND + validation + training, window=StepWindow(steps=4, skip=5))
     assert found.report["step_found_by"] == "backward"
     assert found.trace().ranges.name.equals("backward").sum() == pytest.approx(4, abs=1)
 
@@ -310,7 +312,7 @@ for number in range(14):
         for _ in range(5): step(critic)
         if number % 2: step()
 """
-    found = run(MODEL + script, window=Window(steps=3, skip=3))
+    found = run(MODEL + script, window=StepWindow(steps=3, skip=3))
     assert (found.report["step_found_by"], found.steps(), found.report["notes"]) == ("range", 3, [])
     ranges = found.trace().ranges
     assert ranges.name.equals("perfdoctor.step").sum() == 3
@@ -319,7 +321,9 @@ for number in range(14):
 
 def test_where_two_rhythms_disagree_it_says_what_settles_it(run: Runner) -> None:
     script = "critic = torch.optim.Adam(model.parameters())\nfor number in range(14):\n"
-    found = run(MODEL + script + "    for _ in range(5): step(critic)\n    step()\n", window=Window(steps=3, skip=3))
+    found = run(
+        MODEL + script + "    for _ in range(5): step(critic)\n    step()\n", window=StepWindow(steps=3, skip=3)
+    )
     assert any("perfdoctor.step" in note for note in found.report["notes"])
 
 
@@ -461,7 +465,7 @@ def kineto_lines(found: Recorded) -> list[str]:
 
 
 def test_ours_is_stopped_when_the_programs_own_starts(run: Runner) -> None:
-    found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=Window(steps=100, skip=3))
+    found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=StepWindow(steps=100, skip=3))
     assert (found.code, found.output, kineto_lines(found)) == (0, "5\n", ["profiler_start", "profiler_stop"])
     assert any("perfdoctor's was stopped" in note for note in found.report["notes"])
     assert found.steps() >= 3

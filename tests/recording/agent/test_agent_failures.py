@@ -17,7 +17,7 @@ from guest_source import tree
 from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 sys.path.append(str(torch_profiler.AGENT))
 from perfdoctor_agent import private
@@ -76,7 +76,7 @@ def test_an_agent_that_cannot_even_wait_for_torch_is_reported(tmp_path: Path) ->
     hook = (torch_profiler.AGENT / "sitecustomize.py").read_text()
     (broken.parent / "sitecustomize.py").write_text(hook)
     environment = torch_profiler.environment(
-        os.environ, Recording("torch", tmp_path, "cpu"), Window(), reports=tmp_path, nccl=None
+        os.environ, PassSettings("torch", tmp_path, "cpu"), StepWindow(), reports=tmp_path, nccl=None
     )
     environment["PYTHONPATH"] = str(broken.parent)
     done = subprocess.run([sys.executable, "-c", "print(1)"], env=environment, capture_output=True, check=True)
@@ -91,7 +91,7 @@ def recorded(folder: Path, break_it: str) -> tuple[dict[str, Any], str]:
         (folder / name).mkdir()
     (folder / "train.py").write_text(TRAINING.format(break_it=break_it), "utf-8")
     environment = torch_profiler.environment(
-        os.environ, Recording("torch", folder / "torch", "cpu"), Window(steps=4, skip=3), reports=folder / "agents",
+        os.environ, PassSettings("torch", folder / "torch", "cpu"), StepWindow(steps=4, skip=3), reports=folder / "agents",
         nccl=None,
     )  # fmt: skip
     code, output, errors = Program([folder / "train.py"], folder, environment).finish()

@@ -18,7 +18,7 @@ from warm_torch import ALL_AT_ONE
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 STEPS = 3
@@ -59,7 +59,7 @@ def recorded(tmp_path: Path) -> Callable[..., Frame]:
         for name in ("agents", "torch", "nccl"):
             (tmp_path / name).mkdir()
         environment = torch_profiler.environment(
-            os.environ, Recording("torch", tmp_path / "torch", "cpu"), Window(STEPS, 3, modules=modules),
+            os.environ, PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(STEPS, 3, modules=modules),
             reports=tmp_path / "agents", nccl=tmp_path / "nccl",
         )  # fmt: skip
         done = subprocess.run(

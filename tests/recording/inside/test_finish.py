@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.recording.inside import finish
-from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 
 
@@ -39,7 +39,7 @@ def test_it_does_not_wait_where_all_have_ended(folder: RunFolder) -> None:
     begun = time.monotonic()
     assert finish._awaited(folder, 3, 600) == []
     assert time.monotonic() - begun < 60
-    finish.complete(folder, Window(), [], 3)
+    finish.complete(folder, StepWindow(), [], 3)
     assert [each["rank"] for each in folder.manifest.ranks] == [0, 1, 2]
     assert folder.manifest.passes[0].notes == []
 
@@ -48,9 +48,9 @@ def test_traces_are_compressed_only_while_there_is_time(folder: RunFolder) -> No
     for rank in range(2):
         report(folder, rank, ended=True)
         (folder.path / "torch" / f"rank{rank}.pt.trace.json").write_text("{}")
-    finish.complete(folder, Window(), [], 2, compressing_s=-1.0)
+    finish.complete(folder, StepWindow(), [], 2, compressing_s=-1.0)
     assert folder.manifest.passes[0].files == [f"torch/rank{rank}.pt.trace.json" for rank in range(2)]
-    finish.complete(folder, Window(), [], 2)
+    finish.complete(folder, StepWindow(), [], 2)
     assert [file.name for file in folder.files("torch", "*")] == [f"rank{rank}.pt.trace.json.gz" for rank in range(2)]
 
 
@@ -63,8 +63,8 @@ def test_a_rank_that_is_late_is_named_and_one_that_never_began_is_counted(
     report(folder, 2, ended=False)
     late = finish._awaited(folder, 3, 0.1)
     assert late == ["rank2"]
-    finish.complete(folder, Window(), late, 3)
+    finish.complete(folder, StepWindow(), late, 3)
     assert folder.manifest.passes[0].notes == ["rank2: not written in time, and not in this report"]
-    finish.complete(folder, Window(), [], 3)
+    finish.complete(folder, StepWindow(), [], 3)
     assert folder.manifest.passes[0].notes[1:] == ["1 of 3 ranks recorded into this folder"]
     assert RunFolder.open(folder.path).manifest.ranks[0]["rank"] == 0

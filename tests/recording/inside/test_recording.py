@@ -20,7 +20,7 @@ from perfdoctor.readers.open import read
 from perfdoctor.recording.inside import report_process
 from perfdoctor.recording.inside.report_process import PYTHON
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
@@ -194,7 +194,7 @@ assert recording.folder is recording.report is recording.wait() is None
 """
     )
     environment = torch_profiler.environment(
-        {**os.environ, **ENVIRONMENT}, Recording("torch", tmp_path / "torch", "cpu"), Window(4, 3),
+        {**os.environ, **ENVIRONMENT}, PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(4, 3),
         reports=tmp_path / "agents", nccl=None,
     )  # fmt: skip
     assert Program([tmp_path / "train.py"], tmp_path, environment).finish() == (0, "", "")

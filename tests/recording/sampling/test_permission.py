@@ -11,7 +11,7 @@ import pytest
 from torch_python import torch_python
 
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
 SAMPLER = 4_000_000  # no process: the kernel is not asked in this test
 PROGRAM = """
@@ -69,7 +69,7 @@ def test_training_and_workers_permit_it_from_the_first_recorded_step_to_the_last
     for name in ("agents", "torch"):
         (tmp_path / name).mkdir()
     environment = torch_profiler.environment(
-        os.environ, Recording("torch", tmp_path / "torch", "cpu"), Window(steps=10, skip=5),
+        os.environ, PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(steps=10, skip=5),
         reports=tmp_path / "agents", nccl=None, sampling=settings,
     )  # fmt: skip
     done = subprocess.run(

@@ -18,7 +18,7 @@ from launched import wait_for
 
 from perfdoctor.recording.sampling import sampler, stacks
 from perfdoctor.recording.sampling.counts import cores_used
-from perfdoctor.recording.sampling.session import Sampler
+from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import py_spy
 from perfdoctor.recording.tools.torch_profiler import AGENT
 
@@ -60,7 +60,9 @@ PROGRAM = """
 """
 
 
-def started(folder: Path, tool: Sampler, rounds: int = 40, end: str = "sampling.end()") -> subprocess.Popen[bytes]:
+def started(
+    folder: Path, tool: SamplerProcess, rounds: int = 40, end: str = "sampling.end()"
+) -> subprocess.Popen[bytes]:
     text = PROGRAM.format(agent=str(AGENT), settings=tool.settings, rounds=rounds, end=end)
     program = folder / "program.py"
     program.write_text(textwrap.dedent(text), "utf-8")
@@ -71,13 +73,13 @@ def started(folder: Path, tool: Sampler, rounds: int = 40, end: str = "sampling.
 
 @pytest.fixture
 def tool():
-    made = Sampler(py_spy.find())
+    made = SamplerProcess(py_spy.find())
     yield made
     made.end()
     made.close()
 
 
-def kept(tool: Sampler, folder: Path, *, with_source: bool = True, notes: int = 0) -> list[dict]:
+def kept(tool: SamplerProcess, folder: Path, *, with_source: bool = True, notes: int = 0) -> list[dict]:
     tool.end()
     tool.with_source = with_source
     assert len(list(tool.keep(folder / "stacks", "torch", folder))) == notes
@@ -169,9 +171,9 @@ def test_when_perfdoctor_is_killed_sampler_and_py_spy_end_and_the_program_goes_o
 
 PARENT = """
 import json, time
-from perfdoctor.recording.sampling.session import Sampler
+from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import py_spy
-print(json.dumps(Sampler(py_spy.find()).settings), flush=True)
+print(json.dumps(SamplerProcess(py_spy.find()).settings), flush=True)
 time.sleep(600)
 """
 

@@ -23,7 +23,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.record import kept_traces, of_rank
-from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system import ourselves, tool_process
 from perfdoctor.system.checkout import checkout
 from perfdoctor.system.processors import JOBS, worker_count
@@ -63,7 +63,7 @@ def _finish(given: Mapping[str, Any], until: float) -> None:
     if folder is None:
         raise PerfdoctorError(f"{given['folder']} holds no run", do="Record again.")
     late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
-    window = Window(given["steps"], given["skip"])
+    window = StepWindow(given["steps"], given["skip"])
     complete(folder, window, late, given["world_size"], _COMPRESSING_SHARE * given["limit_s"])
     analyse(folder.path, until, given["log"])
 
@@ -82,7 +82,7 @@ def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
 
 
 def complete(
-    folder: RunFolder, window: Window, late: Sequence[str], world_size: int, compressing_s: float = math.inf
+    folder: RunFolder, window: StepWindow, late: Sequence[str], world_size: int, compressing_s: float = math.inf
 ) -> None:
     """Name in the manifest what was recorded, and what could not be. Traces are compressed for `compressing_s`."""
     record = folder.manifest.passes[0]

@@ -56,7 +56,7 @@ class Recording:
         time_limit_s: float = 120.0, marked: bool = False,
     ) -> None:  # fmt: skip
         self.folder = None
-        self._window = torch_profiler.Window(steps, skip, stacks=stacks, modules=modules)
+        self._window = torch_profiler.StepWindow(steps, skip, stacks=stacks, modules=modules)
         self._output = None if output is None else Path(output)
         self._runs = Path(RUNS if runs is None else runs)
         self._wants_report, self._limit_s, self._marked = report, time_limit_s, marked
@@ -166,7 +166,7 @@ class Recording:
             raise
 
     def _settings(self, folder: Path) -> dict[str, object]:
-        recording = torch_profiler.Recording("torch", folder / "torch", "cpu+cuda")
+        recording = torch_profiler.PassSettings("torch", folder / "torch", "cpu+cuda")
         known = torch_profiler.settings(recording, self._window, reports=folder / "agents")
         return {**known, "report": shared_folder.name_of(self._rank), "marked": self._marked}
 

@@ -22,7 +22,7 @@ BUDGET_SHARE = 0.02
 _ENDING_S = 15.0
 
 
-class Sampler:
+class SamplerProcess:
     """Used as a context: the sampler waits for requests in it. What it wrote is there until `close`.
 
     `with_source`: the text of the lines is kept, too. Without it a notebook's code is not written anywhere.

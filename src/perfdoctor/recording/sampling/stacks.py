@@ -146,7 +146,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     }  # fmt: skip
 
 
-class Place(Struct, frozen=True):
+class SourcePlace(Struct, frozen=True):
     """A source file as it is shown. `is_inside`: below the working directory; `is_own`: the user's code."""
 
     path: str
@@ -161,8 +161,8 @@ class _Cell(Struct, frozen=True):
     text: str
 
     @property
-    def place(self) -> Place:
-        return Place(f"Cell In[{self.number}]", False, True)
+    def place(self) -> SourcePlace:
+        return SourcePlace(f"Cell In[{self.number}]", False, True)
 
     def source(self, line: int) -> dict[str, list[str]]:
         name = f"{self.place.path}({line})"
@@ -180,16 +180,16 @@ def _cells(each: Sampled) -> dict[str, _Cell]:
 
 
 @lru_cache(maxsize=10_000)
-def place_of(file: str, project: Path) -> Place:
+def place_of(file: str, project: Path) -> SourcePlace:
     """Without the user's folders: from the project on, or from the folder of packages on; else the whole path."""
     inside = _below(file, project)
     # A project may itself lie in a folder of packages: what counts is where the file lies in it.
     found = IN_PACKAGES.match(f"/{inside}" if inside else file)
     if found:
-        return Place(inside or found[1] or found[2], bool(inside), False)
+        return SourcePlace(inside or found[1] or found[2], bool(inside), False)
     if inside:
-        return Place(inside, True, not _in_environment(inside, project))
-    return Place(file, False, is_user_function(f"{file}(1): f"))
+        return SourcePlace(inside, True, not _in_environment(inside, project))
+    return SourcePlace(file, False, is_user_function(f"{file}(1): f"))
 
 
 def _below(file: str, project: Path) -> str:

@@ -106,16 +106,16 @@ def samples(file: Path) -> Iterator[ThreadSample]:
         events = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file.name}: {error}") from error
-    threads: dict[object, _Thread] = {}
+    threads: dict[object, _StackThread] = {}
     for event in events if isinstance(events, list) else ():
         if not isinstance(event, dict) or not isinstance(event.get("ts"), int):
             continue
-        thread = threads.setdefault(event.get("tid"), _Thread())
+        thread = threads.setdefault(event.get("tid"), _StackThread())
         yield from thread.until(event["ts"])
         thread.change(event)
 
 
-class _Thread:
+class _StackThread:
     """The stack of one thread, as its events make it."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ AGENT = Path(__file__).absolute().parents[1] / "agent"
 VARIABLE = "PERFDOCTOR_AGENT"
 
 
-class Window(Struct, frozen=True):
+class StepWindow(Struct, frozen=True):
     """Which steps are recorded, and whether the program ends with them."""
 
     steps: int = 10
@@ -30,7 +30,7 @@ class Window(Struct, frozen=True):
     modules: bool = True
 
 
-class Recording(Struct, frozen=True):
+class PassSettings(Struct, frozen=True):
     """What the agent does in one pass.
 
     `activities`: what torch.profiler records; CUPTI belongs to one tool at a time, so beside nsys it is "cpu".
@@ -45,7 +45,7 @@ class Recording(Struct, frozen=True):
 
 
 def environment(
-    base: Mapping[str, str], recording: Recording, window: Window, *, reports: Path, nccl: Path | None,
+    base: Mapping[str, str], recording: PassSettings, window: StepWindow, *, reports: Path, nccl: Path | None,
     sampling: Mapping[str, object] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings."""
@@ -55,7 +55,7 @@ def environment(
 
 
 def settings(
-    recording: Recording, window: Window, *, reports: Path, nccl: Path | None = None,
+    recording: PassSettings, window: StepWindow, *, reports: Path, nccl: Path | None = None,
     sampling: Mapping[str, object] | None = None,
 ) -> dict[str, object]:  # fmt: skip
     """What the agent is to do, as it takes it."""
