@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from perfdoctor.patterns import regex
 
-INSTALL = "pip install 'perfdoctor[sampling]'"
+INSTALL = "pip install py-spy"
 _PROBE_TIMEOUT_S = 10
 _THREAD = regex(r"^thread \((\w+)\)(?:: (.*))?$", 16)  # DOTALL: a thread may have any name
 #: What py-spy, or the kernel through it, says where it may not read another process.
