@@ -147,7 +147,7 @@ try:
     {PROGRAM}
 except SystemExit:
     pass
-heavy = {{'numpy', 'pandas', 'pyarrow', 'jinja2', 'msgspec', 'nanoarrow', 'adbc_driver_manager', 'rich', 'torch'}}
+heavy = {{'numpy', 'pandas', 'pyarrow', 'jinja2', 'nanoarrow', 'adbc_driver_manager', 'rich', 'torch'}}
 print('loaded:', *sorted(heavy & {{name.split('.')[0] for name in sys.modules}}))
 """
     for typed in ("perfdoctor explain host", "perfdoctor analyze x --gpu H100", "perfdoctor analyze x --what-if b"):

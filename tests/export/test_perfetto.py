@@ -20,14 +20,12 @@ from perfdoctor.export.trace import shown
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Timeline, merge
+from perfdoctor.vocabulary import signals
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()
-SIGNALS = {
-    "kernels": "kernel", "collectives": "collective", "copies": "copy", "ranges": "range", "functions": "python",
-    "ops": "op", "calls": "call", "os_calls": "os", "overheads": "profiler",
-}  # fmt: skip
+SIGNALS = {name: signal.event for name, signal in signals.SIGNALS.items() if signal.event}
 POISONED = (POISON, "a\x00b", "\ud800", "", "  ", "x" * 5000, "名前", "\u202egnp.exe")
 
 

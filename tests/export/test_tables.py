@@ -25,8 +25,8 @@ from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.rulebook import load_rules
-from perfdoctor.vocabulary.signals import SIGNALS
-from perfdoctor.vocabulary.tables import EVENTS, tables, views
+from perfdoctor.vocabulary.signals import EVENTS, SIGNALS
+from perfdoctor.vocabulary.tables import tables, views
 
 TORCH = FIXTURES / "input-bound-single-process" / "torch"
 
@@ -61,10 +61,6 @@ def test_every_table_and_view_has_the_documented_columns(file):
         with closing(sqlite3.connect(file)) as db:
             found = [column[0] for column in db.execute(f"SELECT * FROM {table.name} LIMIT 0").description]
         assert found == list(table.columns), table.name
-
-
-def test_every_signal_has_a_table():
-    assert set(SIGNALS) <= set(tables()), "see vocabulary/tables.toml"
 
 
 def test_each_table_has_the_rows_of_the_timeline(run, file):

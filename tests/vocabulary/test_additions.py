@@ -1,7 +1,8 @@
 """Does a row added in one place arrive everywhere? A copy of the program gets a signal, a cause, a page and two rules.
 
-What is written here is all that has to be written: a row a signal and a page, a row and a proof a cause of idle, two
-files and a planted fault a rule, and the trainings in which it shows where those that are planted lack its signal.
+What is written here is all that has to be written: a row a signal, a column and a page, a row and a proof a cause of
+idle, two files and a planted fault a rule, and the trainings in which it shows where those that are planted lack its
+signal. (A signal also needs the reader that fills it; here it is drawn.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from folders import ROOT
 from perfetto_file import read as read_perfetto
 
 SIGNAL = """
-    "link_errors": Signal("errors of the links", "record with nsys --link-errors", {**_HOST_WORK, "bytes": int}),
+[signals.link_errors]
+label = "errors of the links"
+hint = "record with nsys --link-errors"
+meaning = "What was sent again."
+columns = "host_work bytes lane_errors"
+event = "link error"
+track = "link errors"
+[signals.link_errors.own]
+bytes = "What was sent twice."
+"""
+COLUMN = """
+lane_errors = { type = "int", meaning = "Bits that were wrong.", shown = "{value:,} wrong bits" }
 """
 CAUSE = """
     "swapping": Part(
@@ -124,14 +136,17 @@ RULES = {"swapping": '["places"]', "link-errors": '["places", "link_errors"]'}
 PROGRAM = """
 import runpy, sys
 from pathlib import Path
+import builders
 from builders import draw
 from rich.console import Console
 import perfdoctor
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.export import perfetto
+from perfdoctor.export.tables.query import query
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.report import html, json_report, terminal
 from perfdoctor.views.build import views
+from perfdoctor.views.pages import timeline as timeline_page
 from perfdoctor.vocabulary.rulebook import load_rules
 
 out, root, scripts = map(Path, sys.argv[1:])
@@ -148,11 +163,19 @@ for name, timeline in (("gpu", gpu), ("cpu", cpu)):
     (out / f"{name}.pftrace").write_bytes(b"".join(perfetto.render(examination)))
     with (out / f"{name}.txt").open("w") as file:
         terminal.render(diagnosis, Console(file=file, width=100), show_all=True)
+error = {"start_ns": 40, "end_ns": 60, "name": "lane 3", "bytes": 4096, "lane_errors": 1200}
+examination = examine(prepare(builders.timeline(ops=[{"start_ns": 0, "end_ns": 100, "name": "o"}], link_errors=[error])), [])
+(drawn,) = timeline_page.view(examination.run, examination.diagnosis)
+(out / "errors.txt").write_text("\\n".join((*(track.title for track in drawn.tracks), *drawn.names)))
+(out / "errors.pftrace").write_bytes(b"".join(perfetto.render(examination)))
+for table in ("link_errors", "events"):
+    (out / f"{table}.txt").write_text(repr(query(examination, f"SELECT * FROM {table} WHERE name = 'lane 3'")))
 sys.path.insert(0, str(scripts))
 docs = runpy.run_path(str(scripts / "generate_docs.py"))
 pages = runpy.run_path(str(scripts / "generated_pages.py"))["pages"]()
 (out / "rule.md").write_text(pages["rules/link-errors.md"])
 (out / "rules.md").write_text(pages["rules.md"] if "rules.md" in pages else pages["rules/index.md"])
+(out / "tables.md").write_text(docs["tables_list"]())
 (out / "causes.md").write_text(docs["causes_table"]())
 (out / "pages.md").write_text(docs["pages_list"]())
 from perfdoctor.cli.main import app
@@ -191,7 +214,9 @@ def _copied(root: Path) -> None:
 
 def _added(root: Path) -> None:
     package = root / "src" / "perfdoctor"
-    _insert(package / "vocabulary" / "signals.py", SIGNAL, behind="SIGNALS: Mapping[str, Signal] = {\n")
+    signals = package / "vocabulary" / "signals.toml"
+    _insert(signals, COLUMN, behind="\n[columns]\n")
+    signals.write_text(signals.read_text("utf-8") + SIGNAL, "utf-8")
     _insert(package / "vocabulary" / "parts.py", CAUSE, behind="IDLE_PARTS: Mapping[str, Part] = {\n")
     _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
     _insert(package / "vocabulary" / "pages.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
@@ -261,6 +286,21 @@ def test_what_needs_a_new_signal_is_skipped_and_says_how_to_record_it(said: Path
     terminal = " ".join((said / "gpu.txt").read_text("utf-8").split())
     assert "1 rule without errors of the links: link-errors" in terminal
     assert "record with nsys --link-errors" in terminal
+
+
+def test_the_rows_of_a_new_signal_are_shown_with_their_columns_in_every_report(said: Path) -> None:
+    (slice_,) = read_perfetto((said / "errors.pftrace").read_bytes()).of("link error")
+    assert (slice_.name, slice_.args) == ("lane 3", {"bytes": 4096, "lane errors": 1200})
+    drawn = (said / "errors.txt").read_text("utf-8").splitlines()
+    assert {"thread 1 · link errors", "lane 3", "4 KiB, 1,200 wrong bits"} <= set(drawn)
+    assert "(0, 0, 100, 1, 40, 60, 20, 'lane 3', 4096, 1200)" in (said / "link_errors.txt").read_text("utf-8")
+    assert "('link error', 0, 0, 100, 1, None, None, 40, 60, 20, 'lane 3', None)" in (said / "events.txt").read_text(
+        "utf-8"
+    )
+    tables = (said / "tables.md").read_text("utf-8")
+    for line in ("### link_errors\n\nWhat was sent again.", "| `lane_errors` |  | Bits that were wrong. |"):
+        assert line in tables
+    assert "| `bytes` | bytes | What was sent twice. |" in tables
 
 
 def test_new_rules_are_listed_and_explained(said: Path) -> None:

@@ -16,7 +16,7 @@ Times are the recording's own. What has no timestamps (memory snapshots, Nsight 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -26,40 +26,19 @@ from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, sl
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
 from perfdoctor.metrics.accounting.basis import noun_of
+from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.parts import PARTS
+from perfdoctor.vocabulary.signals import SIGNALS, host_events
 
 __all__ = ["FIRST_TRACK", "render"]
 
-#: Signals of the host from the outermost to the innermost, and of the device, with the columns shown as arguments.
-_ON_HOST: Mapping[str, Mapping[str, str]] = {
-    "ranges": {},
-    "functions": {},
-    "ops": {"shapes": "input_shapes", "types": "input_types", "inputs": "input_values"},
-    "calls": {},
-    "os_calls": {},
-    "overheads": {},
-}
-_ON_DEVICE: Mapping[str, Mapping[str, str]] = {
-    "kernels": {"blocks": "blocks", "threads per block": "threads_per_block", "is a CUDA graph": "is_graph"},
-    "collectives": {
-        "kind": "kind",
-        "bytes": "bytes",
-        "group": "group",
-        "group size": "group_size",
-        "type": "data_type",
-    },
-    "copies": {"bytes": "bytes", "direction": "direction", "host memory": "host_memory"},
-}
-#: The category of a signal's slices.
-_CATEGORY = {
-    "ranges": "range", "functions": "python", "ops": "op", "calls": "call", "os_calls": "os", "overheads": "profiler",
-    "kernels": "kernel", "collectives": "collective", "copies": "copy",
-}  # fmt: skip
+#: Signals of the host from the outermost to the innermost.
+_ON_HOST = host_events("ranges", "functions", "ops", "calls")
 #: The driver's numbers that change during a training, with their units.
 _SAMPLED = {
     "power_w": "W", "sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "°C",
@@ -141,10 +120,10 @@ class _Recording:
     def _streams(self) -> dict[tuple[int, ...], list[Slices]]:
         """By rank, process, device and stream. An arrow is identified by its call; it leads to all that it launched."""
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
-        for signal, columns in _ON_DEVICE.items():
+        for signal in WORK:
             frame = self.timeline[signal]
             flow = launching_calls(self.timeline, signal) + 1  # UNKNOWN becomes 0: none
-            rows = self._slices(signal, frame, columns, 0, flow)
+            rows = self._slices(signal, frame, 0, flow)
             for key, own in groups([frame[name] for name in ("rank", "process", "device", "stream")]):
                 found[key].append(rows.take(own))
         return found
@@ -152,10 +131,10 @@ class _Recording:
     def _host_threads(self) -> dict[tuple[int, ...], list[Slices]]:
         """By rank, process and thread."""
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
-        for level, (signal, columns) in enumerate(_ON_HOST.items()):
+        for level, signal in enumerate(_ON_HOST):
             frame = self.timeline[signal]
             flow = self._launching() if signal == "calls" else np.zeros(len(frame), np.int64)
-            rows = self._slices(signal, frame, columns, level, flow)
+            rows = self._slices(signal, frame, level, flow)
             for key, own in groups([frame[name] for name in ("rank", "process", "thread")]):
                 found[key].append(rows.take(own))
         return found
@@ -164,13 +143,14 @@ class _Recording:
         """The arrow of each call, 0 if it launched nothing."""
         calls = self.timeline.calls
         launched = np.zeros(len(calls), dtype=bool)
-        for signal in _ON_DEVICE:
+        for signal in WORK:
             rows = launching_calls(self.timeline, signal)
             launched[rows[rows != UNKNOWN]] = True
         return np.where(launched, np.arange(len(calls)) + 1, 0)
 
-    def _slices(self, signal: str, frame: Frame, columns: Mapping[str, str], level: int, flow: Ints) -> Slices:
-        category = self.trace.category(_CATEGORY[signal])
+    def _slices(self, signal: str, frame: Frame, level: int, flow: Ints) -> Slices:
+        category = self.trace.category(SIGNALS[signal].event)
+        columns = {column.label: name for name, column in SIGNALS[signal].details.items()}
         names, args = self.trace.names(frame.name), self.trace.arguments_of(frame, columns)
         level_of, category_of = (np.full(len(frame), value, np.int64) for value in (level, category))
         return Slices(frame.start_ns, frame.end_ns, level_of, names, category_of, args, flow)

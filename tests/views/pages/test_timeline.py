@@ -219,9 +219,9 @@ def test_details_of_each_kind_of_event():
     assert details == {
         ("kernels", "1,080 blocks of 128 threads"),
         ("kernels", "one launch of a CUDA graph"),
-        ("copies", "h2d, 4 MiB, pageable"),
+        ("copies", "4 MiB, h2d, pageable"),
         ("copies", "d2d"),
-        ("collectives", "all_reduce, 3,136 B, 8 ranks, group tp, BFloat16"),
+        ("collectives", "all_reduce, 3,136 B, group tp, 8 ranks, BFloat16"),
         ("ops", "[[64, 1024], []]"),
         ("ops", ""),
         ("idle", ""),

@@ -26,7 +26,7 @@ from perfdoctor.records.findings import Advice
 from perfdoctor.vocabulary.names.kernels import family
 from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
 from perfdoctor.vocabulary.signals import SIGNALS
-from perfdoctor.vocabulary.tables import RENAMED, Table, tables, views
+from perfdoctor.vocabulary.tables import RENAMED, ExportedTable, tables, views
 
 #: Of the tables' names, columns and units. Raised where one is renamed.
 FORMAT = 1
@@ -34,16 +34,13 @@ FORMAT = 1
 #: The columns of one table by name.
 Columns = Mapping[str, Callable[[], Column]]
 
-#: Columns in which a negative number is one, and not UNKNOWN.
-_MAY_BE_NEGATIVE = ("start_ns", "end_ns", "duration_ns", "first_start_ns")
 
-
-def is_missing(table: Table, name: str, column: npt.NDArray[Any]) -> Mask | None:
+def is_missing(table: ExportedTable, name: str, column: npt.NDArray[Any]) -> Mask | None:
     """One bool a row of a number column: is it NULL? None where none is."""
-    kind = table.columns[name].kind
-    if kind is bool or name in _MAY_BE_NEGATIVE or (table.signal == "memory_changes" and name == "bytes"):
+    declared = table.columns[name]
+    if declared.kind is bool or declared.is_signed:
         return None
-    missing: Mask = np.isnan(column) if kind is float else column == UNKNOWN
+    missing: Mask = np.isnan(column) if declared.kind is float else column == UNKNOWN
     return missing if missing.any() else None
 
 

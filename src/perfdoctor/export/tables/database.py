@@ -18,7 +18,7 @@ from perfdoctor.export.tables.batches import Field, Texts, batches
 from perfdoctor.export.tables.contents import FORMAT, Contents, is_missing
 from perfdoctor.model.columns import Text
 from perfdoctor.system.sqlite_database import database
-from perfdoctor.vocabulary.tables import Table, tables, views
+from perfdoctor.vocabulary.tables import ExportedTable, tables, views
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -43,12 +43,12 @@ def everything() -> Wanted:
     return {name: tuple(table.columns) for name, table in tables().items()}
 
 
-def has_texts(table: Table) -> bool:
+def has_texts(table: ExportedTable) -> bool:
     """Are its texts held once each? Those of signals and launches, which may have millions of rows."""
     return bool(table.signal) or table.name == "launches"
 
 
-def base(table: Table) -> str:
+def base(table: ExportedTable) -> str:
     """The table in the file that its rows are in."""
     return f"_{table.name}" if has_texts(table) else table.name
 
@@ -91,7 +91,7 @@ def opened(file: Path) -> Iterator[Database]:
         yield database(connection)
 
 
-def _referred_first() -> Iterator[Table]:
+def _referred_first() -> Iterator[ExportedTable]:
     """Each table behind those whose ids it has."""
     left = dict(tables())
     while left:
@@ -100,7 +100,7 @@ def _referred_first() -> Iterator[Table]:
                 yield left.pop(name)
 
 
-def _create(db: Database, table: Table) -> None:
+def _create(db: Database, table: ExportedTable) -> None:
     kinds = {stored(table, name): _type(table, name) for name in table.columns}
     keys: list[Any] = [
         (stored(table, name), base(tables()[column.refers]) if column.refers else "texts", "id")
@@ -110,17 +110,17 @@ def _create(db: Database, table: Table) -> None:
     db.table(base(table)).create(kinds, pk="id", foreign_keys=keys)
 
 
-def _type(table: Table, name: str) -> type:
+def _type(table: ExportedTable, name: str) -> type:
     kind = table.columns[name].kind
     return int if kind is bool or stored(table, name) != name else kind
 
 
-def stored(table: Table, name: str) -> str:
+def stored(table: ExportedTable, name: str) -> str:
     """A column's name in the base table."""
     return f"{name}_id" if has_texts(table) and table.columns[name].kind is str else name
 
 
-def _with_texts(table: Table) -> str:
+def _with_texts(table: ExportedTable) -> str:
     """What the documented table is: rows with their texts. SQLite leaves out joins whose text nobody asks for."""
     rows, columns, joins = base(table), [], ""
     for name in table.columns:
@@ -152,7 +152,7 @@ def fill(file: Path, contents: Contents, wanted: Wanted, texts: Texts) -> None:
         connection.commit()
 
 
-def _fields(contents: Contents, table: Table, columns: Collection[str], texts: Texts) -> dict[str, Field]:
+def _fields(contents: Contents, table: ExportedTable, columns: Collection[str], texts: Texts) -> dict[str, Field]:
     """The columns as the base table has them; the id is always there, since rows are found by it."""
     made, found = contents.columns(table.name), {}
     for name in table.columns:

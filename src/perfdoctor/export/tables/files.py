@@ -16,7 +16,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables.batches import Field, batches, schema
 from perfdoctor.export.tables.contents import Contents, is_missing
 from perfdoctor.model.columns import Text
-from perfdoctor.vocabulary.tables import EVENTS, tables, views
+from perfdoctor.vocabulary.signals import EVENTS, SIGNALS
+from perfdoctor.vocabulary.tables import tables, views
 
 #: The one table of an Arrow file.
 ALL_EVENTS = "events"
@@ -53,11 +54,11 @@ def _reader(contents: Contents, table: str) -> Any:
     """A stream of batches, each made when it is asked for."""
     import arro3.core  # noqa: PLC0415
 
-    kinds = EVENTS if table == ALL_EVENTS else {table: ""}
-    first = _fields(contents, next(iter(kinds)), table)
+    names = EVENTS if table == ALL_EVENTS else (table,)
+    first = _fields(contents, names[0], table)
 
     def rows() -> Iterator[Any]:
-        for name in kinds:
+        for name in names:
             yield from map(arro3.core.RecordBatch.from_arrow, batches(_fields(contents, name, table)))
 
     return arro3.core.RecordBatchReader.from_batches(arro3.core.Schema.from_arrow(schema(first)), rows())
@@ -74,7 +75,7 @@ def _fields(contents: Contents, name: str, as_table: str) -> dict[str, Field]:
                 values, None if isinstance(values, Text) else is_missing(tables()[name], column, values)
             )
         elif column == "kind":
-            found[column] = Field(Text.constant(EVENTS[name], length))
+            found[column] = Field(Text.constant(SIGNALS[name].event, length))
         else:
             assert declared.kind is int
             found[column] = Field(np.zeros(length, np.int64), np.ones(length, dtype=bool))

@@ -23,7 +23,7 @@ from perfdoctor.export.tables.batches import Texts
 from perfdoctor.export.tables.contents import Contents
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.vocabulary.tables import Table, tables, views
+from perfdoctor.vocabulary.tables import ExportedTable, tables, views
 
 #: How many rows an answer has, and how long it may take, unless it is said.
 LIMIT, SECONDS = 1_000, 60.0
@@ -98,7 +98,7 @@ def _named(file: Path, sql: str) -> dict[str, set[str]]:
     return found
 
 
-def _documented(table: Table, stored: str) -> list[str]:
+def _documented(table: ExportedTable, stored: str) -> list[str]:
     return [name for name in table.columns if database.stored(table, name) == stored]
 
 

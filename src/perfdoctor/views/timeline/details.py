@@ -5,24 +5,28 @@ Numbers are exact: reports round where they show them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
 from perfdoctor.model.timeline import Frame
 from perfdoctor.views.timeline.lanes import Lane, OfSignal, apart
+from perfdoctor.vocabulary.columns import DeclaredColumn
+from perfdoctor.vocabulary.signals import SIGNALS
 
 _POWERS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_NOTHING = {"", "unknown", "none"}
+#: Values of columns that say nothing.
+_NOTHING = ("", "unknown", "none", UNKNOWN)
 
 
 def details(lane: Lane, pieces: Ints) -> Text:
-    """A text for each of these pieces of the lane; "" where there is none."""
-    describe = _DETAILS.get(lane.kind)
-    if not isinstance(lane.pieces, OfSignal) or describe is None or not pieces.size:
+    """A text for each of these pieces of the lane, of its signal's columns that are `shown`; "" where there is none."""
+    of_signal = SIGNALS[lane.kind].details if lane.kind in SIGNALS else {}
+    columns = {name: column for name, column in of_signal.items() if column.shown}
+    if not isinstance(lane.pieces, OfSignal) or not columns or not pieces.size:
         return Text.constant("", pieces.size)
-    return describe(lane.pieces.frame.take(lane.pieces.rows[pieces]))
+    return _texts(lane.pieces.frame.take(lane.pieces.rows[pieces]), columns)
 
 
 def exact_size(size_bytes: int) -> str:
@@ -31,55 +35,16 @@ def exact_size(size_bytes: int) -> str:
     return f"{size_bytes // scale:,} {unit}"
 
 
-def _kernel(rows: Frame) -> Text:
-    def words(blocks: int, threads: int, is_graph: int) -> Iterator[str]:
-        if is_graph:
-            yield "one launch of a CUDA graph"
-        if blocks != UNKNOWN:
-            yield f"{blocks:,} blocks" + (f" of {threads:,} threads" if threads != UNKNOWN else "")
+def _texts(rows: Frame, columns: dict[str, DeclaredColumn]) -> Text:
+    """The details of each row, put together once for each different combination of values."""
+    values = [rows.columns[name] for name in columns]
+    keys, which = apart([(each.codes if isinstance(each, Text) else each).astype(np.int64) for each in values])
 
-    return _each(words, rows["blocks"], rows["threads_per_block"], rows["is_graph"].astype(np.int64))
+    def words(key: tuple[int, ...]) -> Iterator[str]:
+        for code, column, of_rows in zip(key, columns.values(), values, strict=True):
+            value = of_rows.values[code] if isinstance(of_rows, Text) else code
+            if value not in _NOTHING and (value or column.kind is not bool):
+                text = column.shown.format(value=value, size=exact_size(code))
+                yield text if text.startswith(" ") else f", {text}"
 
-
-def _copy(rows: Frame) -> Text:
-    direction, memory = rows.text("direction"), rows.text("host_memory")
-
-    def words(way: int, size: int, where: int) -> Iterator[str]:
-        yield direction.values[way]
-        yield exact_size(size) if size != UNKNOWN else ""
-        yield memory.values[where]
-
-    return _each(words, _codes(direction), rows["bytes"], _codes(memory))
-
-
-def _collective(rows: Frame) -> Text:
-    kind, group, data_type = rows.text("kind"), rows.text("group"), rows.text("data_type")
-
-    def words(what: int, size: int, which: int, members: int, unit: int) -> Iterator[str]:
-        yield kind.values[what]
-        yield exact_size(size) if size != UNKNOWN else ""
-        yield f"{members} ranks" if members != UNKNOWN else ""
-        yield f"group {group.values[which]}" if group.values[which] else ""
-        yield data_type.values[unit]
-
-    return _each(words, _codes(kind), rows["bytes"], _codes(group), rows["group_size"], _codes(data_type))
-
-
-def _op(rows: Frame) -> Text:
-    return rows.text("input_shapes")
-
-
-_DETAILS: dict[str, Callable[[Frame], Text]] = {
-    "kernels": _kernel, "copies": _copy, "collectives": _collective, "ops": _op,
-}  # fmt: skip
-
-
-def _codes(text: Text) -> Ints:
-    return text.codes.astype(np.int64)
-
-
-def _each(words: Callable[..., Iterator[str]], *columns: Ints) -> Text:
-    """The words of each row, computed once for each different combination."""
-    keys, which = apart(list(columns))
-    texts = [", ".join(word for word in words(*key) if word not in _NOTHING) for key in keys]
-    return Text(which.astype(np.int32), texts)
+    return Text(which.astype(np.int32), ["".join(words(key)).removeprefix(", ").strip() for key in keys])

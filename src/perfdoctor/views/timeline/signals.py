@@ -8,10 +8,11 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.model.columns import Ints
+from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.views.timeline.lanes import Lane, OfSignal, Window, lane_of, split
-from perfdoctor.vocabulary.signals import SIGNALS
+from perfdoctor.vocabulary.signals import SIGNALS, host_events
 
 #: Host threads of all ranks with tracks of their own; a screen shows some forty.
 _MOST_THREADS = 32
@@ -19,8 +20,7 @@ _MOST_THREADS = 32
 _FEWEST_THREADS = 2
 
 #: In the order of their tracks.
-_ON_DEVICE = ("kernels", "collectives", "copies")
-_ON_HOST = ("ranges", "ops", "functions", "calls", "os_calls")
+_ON_HOST = tuple(each for each in host_events("ranges", "ops", "functions", "calls") if SIGNALS[each].track)
 
 Thread = tuple[int, int]
 #: Of one rank: what a thread did, by signal, as rows of the signal's frame.
@@ -30,7 +30,7 @@ Threads = dict[Thread, dict[str, Ints]]
 def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
     """The tracks of each (rank, device), by kind, and within a kind the stream with most pieces first."""
     found: dict[tuple[int, int], list[Lane]] = {}
-    for kind in _ON_DEVICE:
+    for kind in WORK:
         frame = timeline[kind]
         streams = sorted(split(frame, window.rows(frame), "rank", "device", "stream"), key=lambda each: -each[1].size)
         for (rank, device, stream), rows in streams:
