@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -301,6 +302,17 @@ def test_the_rows_of_a_new_signal_are_shown_with_their_columns_in_every_report(s
     for line in ("### link_errors\n\nWhat was sent again.", "| `lane_errors` |  | Bits that were wrong. |"):
         assert line in tables
     assert "| `bytes` | bytes | What was sent twice. |" in tables
+
+
+def test_a_column_is_in_as_many_files_as_contributing_says() -> None:
+    package = ROOT / "src" / "perfdoctor"
+    named = re.compile(r"\bshared_memory_bytes\b|SharedMemory\b")
+    files = {path for path in package.rglob("*.*") if path.suffix in (".py", ".toml")}
+    found = {str(path.relative_to(package)) for path in files if named.search(path.read_text("utf-8"))}
+    said = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("* **Column**: ")[2].partition("\n* ")[0]
+    assert set(re.findall(r"`(\w+/[\w/]+\.(?:py|toml))`", said)) == found
+    of_signal, computing = map(int, re.findall(r"\b(\d) (?:files|more)\b", said))
+    assert of_signal + computing == len(found)
 
 
 def test_new_rules_are_listed_and_explained(said: Path) -> None:

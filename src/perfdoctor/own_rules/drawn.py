@@ -92,25 +92,20 @@ HOST = {
 _ONE_EACH = "lw@q"
 _LAUNCHING = "lcC@"
 
+#: What a row may leave out without being unknown.
 _DEFAULTS: Mapping[str, Any] = {
     "device": 0,
     "stream": 7,
-    "correlation": UNKNOWN,
-    "blocks": UNKNOWN,
-    "threads_per_block": UNKNOWN,
-    "is_graph": False,
-    "bytes": UNKNOWN,
-    "sent_bytes": UNKNOWN,
     "direction": "h2d",
     "host_memory": "pinned",
     "kind": "all_reduce",
-    "group_size": UNKNOWN,
-    "allocated_bytes": UNKNOWN,
-    "reserved_bytes": UNKNOWN,
     "rank": 0,
     "process": 100,
     "thread": 1,
 }
+#: What else a row leaves out, by the type of its column.
+_UNKNOWN: Mapping[type, Any] = {int: UNKNOWN, float: np.nan, bool: False, str: ""}
+_ALWAYS_GIVEN = ("start_ns", "end_ns")
 
 
 def frame(signal: str, rows: Iterable[Mapping[str, Any]]) -> Frame:
@@ -118,7 +113,8 @@ def frame(signal: str, rows: Iterable[Mapping[str, Any]]) -> Frame:
     rows = list(rows)
     columns = {}
     for column, kind in SIGNALS[signal].columns.items():
-        values = [row.get(column, _DEFAULTS.get(column, "")) for row in rows]
+        otherwise = _DEFAULTS.get(column, _UNKNOWN[kind])
+        values = [row[column] if column in _ALWAYS_GIVEN else row.get(column, otherwise) for row in rows]
         columns[column] = Text.of(values) if kind is str else np.array(values, dtype=DTYPES[kind])
     return Frame(columns)
 

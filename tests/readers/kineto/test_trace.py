@@ -70,6 +70,11 @@ def test_a_kernel_has_its_place_size_and_times_in_nanoseconds():
     assert rows(timeline, "calls", "name", "process", "thread", "correlation") == [("cudaLaunchKernel", 10, 11, 1)]
 
 
+def test_a_kernel_has_the_shared_memory_of_a_block_where_it_is_written():
+    timeline = read(trace(launch(), kernel(**{"shared memory": 49_152}), kernel(ts=20)))
+    assert rows(timeline, "kernels", "shared_memory_bytes") == [(49_152,), (UNKNOWN,)]
+
+
 def test_the_base_time_counts_also_when_it_stands_behind_the_events():
     data = b'{"traceEvents": [%s], "baseTimeNanoseconds": %d}' % (json.dumps(kernel(ts=1)).encode(), BASE_NS)
     assert read(data).kernels.start_ns.tolist() == [BASE_NS + 1000]

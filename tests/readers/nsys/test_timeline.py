@@ -151,6 +151,12 @@ def test_a_kernel_has_its_place_size_and_name(at):
     assert timeline.sources[0].ranks == (0,)
 
 
+def test_the_shared_memory_of_a_block_is_the_static_and_the_dynamic_one(at):
+    one = kernel(staticSharedMemory=1_024, dynamicSharedMemory=48_128)
+    other = kernel(30, 40, staticSharedMemory=None, dynamicSharedMemory=16)
+    assert rows(nsys.read(export(at, KERNEL=[one, other])), "kernels", "shared_memory_bytes") == [(49_152,), (-1,)]
+
+
 def test_rows_in_any_order_are_sorted_by_their_start(at):
     timeline = nsys.read(export(at, KERNEL=[kernel(30, 40, "c"), kernel(10, 20, "a"), kernel(20, 30, "b")]))
     assert rows(timeline, "kernels", "start_ns", "name") == [(10, "a"), (20, "b"), (30, "c")]

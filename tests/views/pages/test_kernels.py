@@ -8,7 +8,7 @@ from collections import defaultdict
 from contextlib import closing
 
 import pytest
-from builders import ELEMENTWISE, FOREACH_ADAM, GEMM, SGEMM, draw
+from builders import ELEMENTWISE, FOREACH_ADAM, GEMM, SGEMM, draw, timeline
 from folders import public
 from recorded import of_recordings, recording
 from view_tables import (
@@ -122,6 +122,15 @@ def test_unknown_sizes_are_not_known_and_not_minus_one():
     assert "blocks" not in row
     (row,) = tables(prepare(draw(kernels="####", blocks=12)))["kernels"]
     assert row["blocks"] == 12
+
+
+def test_the_shared_memory_of_a_block_is_that_with_most_of_a_kernels_time():
+    known = ((0, 10, 16), (10, 20, 16), (20, 45, 49_152), (50, 60, -1))
+    rows = [{"start_ns": at, "end_ns": end, "name": "k", "shared_memory_bytes": size} for at, end, size in known]
+    (row,) = tables(prepare(timeline(kernels=rows)))["kernels"]
+    assert row["shared memory a block"] == 49_152
+    (row,) = tables(prepare(draw(kernels="####")))["kernels"]
+    assert "shared memory a block" not in row
 
 
 def test_only_the_costliest_are_shown_and_all_are_counted():

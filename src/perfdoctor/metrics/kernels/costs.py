@@ -50,6 +50,7 @@ class KernelCosts(Struct, frozen=True):
     ns_per_step: Floats
     blocks: Ints
     threads_per_block: Ints
+    shared_memory_bytes: Ints
     ops: tuple[str, ...]
     lines: tuple[str, ...]
     slowest: tuple[tuple[int, int] | None, ...]
@@ -78,6 +79,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     order = groups.order.tolist()
     listed = [names.values[code] for code in order]
     blocks, threads = _geometry(parts, group, inside, size)
+    shared = grouping.prevailing(group, _joined(parts, "shared_memory_bytes"), inside, size)
     ops, types, lines = _launched_by(run, group, inside, size)
     slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
     return KernelCosts(
@@ -91,6 +93,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
         ns_per_step=groups.per_step(inside),
         blocks=blocks[groups.order],
         threads_per_block=threads[groups.order],
+        shared_memory_bytes=shared[groups.order],
         ops=tuple(ops[code] for code in order),
         lines=tuple(lines[code] for code in order),
         slowest=slowest,
@@ -125,14 +128,15 @@ def first_type(types: str) -> str:
 _Parts = list[tuple[int, Place, Frame]]
 
 
+def _joined(parts: _Parts, name: str) -> Ints:
+    """A column of all frames, UNKNOWN in those that have no such column."""
+    columns = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
+    return np.concatenate(columns).astype(np.int64)
+
+
 def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints, Ints]:
     """The blocks and threads in which each name spends most time."""
-
-    def column(name: str) -> Ints:
-        columns = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
-        return np.concatenate(columns).astype(np.int64)
-
-    blocks, threads = column("blocks"), column("threads_per_block")
+    blocks, threads = _joined(parts, "blocks"), _joined(parts, "threads_per_block")
     pair, first = grouping.combined(blocks, threads)
     chosen = grouping.prevailing(group, pair, weight, size)
     at = first[np.maximum(chosen, 0)]

@@ -39,6 +39,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     awaited_stream: Any = _named("wait_on_stream")
     grid: msgspec.Raw = _NOTHING
     block: msgspec.Raw = _NOTHING
+    shared_memory: Any = _named("shared memory")
     bytes: Any = None
     kind: Any = None
     name: Any = None
@@ -72,6 +73,7 @@ class _DeviceArgs(msgspec.Struct, gc=False, frozen=True):
 class _KernelArgs(_DeviceArgs, gc=False, frozen=True):
     grid: msgspec.Raw = _NOTHING
     block: msgspec.Raw = _NOTHING
+    shared_memory: int = _named("shared memory", UNKNOWN)
     dtype: Any = None
     collective: Any = _named("Collective name")
     elements_in: int = _named("In msg nelems", UNKNOWN)
@@ -190,6 +192,10 @@ def _host_rows(events: Events, _: Events, convert: Convert) -> Numbers:
     return {"process": convert([event.pid for event in events]), "thread": convert([event.tid for event in events])}
 
 
+def _kernel_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {**_device_rows(events, args, convert), "shared_memory_bytes": convert([arg.shared_memory for arg in args])}
+
+
 def _wait_rows(events: Events, args: Events, convert: Convert) -> Numbers:
     return {**_device_rows(events, args, convert), "awaited_stream": convert([arg.awaited_stream for arg in args])}
 
@@ -290,7 +296,7 @@ class _HasSettings(dict[str, bool]):
 _SETTINGS = _HasSettings()
 
 _KINDS: Mapping[str, _Kind] = {
-    "kernels": _Kind(_device_rows, _launch_size, _KernelArgs),
+    "kernels": _Kind(_kernel_rows, _launch_size, _KernelArgs),
     "collectives": _Kind(_collective_rows, _collective_texts, _KernelArgs),
     "copies": _Kind(_copy_rows, _copy_kind, _CopyArgs),
     "calls": _Kind(_call_rows, None, _CallArgs),

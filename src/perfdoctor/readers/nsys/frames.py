@@ -98,9 +98,12 @@ def _place(rows: Columns, ranks: Ranks) -> dict[str, Column]:
 
 def _kernels(tables: Tables, rows: Columns, ranks: Ranks) -> Frame:
     name = np.where(rows["demangledName"] != NONE, rows["demangledName"], rows["shortName"])
+    static, dynamic = rows["staticSharedMemory"], rows["dynamicSharedMemory"]
+    shared = np.where((static == NONE) | (dynamic == NONE), UNKNOWN, static + dynamic)
     return Frame({
         **_place(rows, ranks), "name": tables.text(name), "blocks": _product(rows, "grid"),
         "threads_per_block": _product(rows, "block"), "is_graph": np.zeros(name.size, dtype=bool),
+        "shared_memory_bytes": shared,
     })  # fmt: skip
 
 
@@ -110,7 +113,7 @@ def _graphs(rows: Columns, ranks: Ranks) -> Frame:
     names = ["CUDA graph" if graph == NONE else f"CUDA graph {graph}" for graph in graphs.tolist()]
     return Frame({
         **_place(rows, ranks), "name": Text(codes.astype(np.int32), names), "blocks": unknown,
-        "threads_per_block": unknown, "is_graph": np.ones(unknown.size, dtype=bool),
+        "threads_per_block": unknown, "is_graph": np.ones(unknown.size, dtype=bool), "shared_memory_bytes": unknown,
     })  # fmt: skip
 
 

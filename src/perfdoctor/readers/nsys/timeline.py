@@ -56,7 +56,19 @@ _OF_HOST = ("start", "end", "globalTid", "nameId")
 #: The tables that may be large, and which of their columns are read.
 _WANTED = {
     NVTX: NVTX_COLUMNS,
-    KERNEL: (*_PLACE, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "demangledName", "shortName"),
+    KERNEL: (
+        *_PLACE,
+        "gridX",
+        "gridY",
+        "gridZ",
+        "blockX",
+        "blockY",
+        "blockZ",
+        "staticSharedMemory",
+        "dynamicSharedMemory",
+        "demangledName",
+        "shortName",
+    ),
     _CALLS: (*_OF_HOST, "correlationId"),
     MEMCPY: (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind"),
     MEMSET: (*_PLACE, "bytes"),

@@ -43,6 +43,7 @@ def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
         text("data type", costs.data_types, "From the name, otherwise of the op's first tensor."),
         numbers("blocks", "count", costs.blocks, "Of the grid with most of its time."),
         numbers("threads a block", "count", costs.threads_per_block),
+        numbers("shared memory a block", "bytes", costs.shared_memory_bytes, "With most of its time."),
         text("launched by", costs.ops, "The innermost op, or HLO instruction, with most of its launches."),
         text("user function", costs.lines, "The innermost function of your code around that op."),
         text("slowest", [_place(each, devices=several) for each in costs.slowest], "Where executions take longest."),
