@@ -1,5 +1,5 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
-and prices in docs/outside.md, tools in docs/assistants.md, README.md.
+and prices in docs/outside.md, tools in docs/assistants.md, docs/architecture.md with its picture, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
+import architecture
 from generated_pages import rules_page
 from msgspec.structs import fields
 
@@ -139,6 +140,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield of_tables, with_part(of_tables.read_text("utf-8"), "tables", tables_list())
     assistants = _ROOT / "docs" / "assistants.md"
     yield assistants, with_part(assistants.read_text("utf-8"), "tools", tools_table())
+    yield _ROOT / "docs" / "architecture.md", architecture.page()
+    yield _ROOT / "docs" / "pictures" / "architecture.svg", architecture.picture()
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

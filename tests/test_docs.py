@@ -42,6 +42,15 @@ def test_what_follows_from_the_program_is_up_to_date() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_picture_of_the_architecture_has_every_room_above_those_that_it_imports() -> None:
+    folders = {path.parent.name for path in (ROOT / "src" / "perfdoctor").glob("*/__init__.py")}
+    picture = (ROOT / "docs" / "pictures" / "architecture.svg").read_text("utf-8")
+    below = {room: int(y) for y, room in re.findall(r'<text x="\d+" y="(\d+)">(\w+)</text>', picture)}
+    assert below.keys() == folders
+    for room, imported in re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", PAGES["architecture.md"], re.MULTILINE):
+        assert all(below[other] > below[room] for other in re.findall(r"`(\w+)`", imported)), room
+
+
 @of_each("command", sorted(set(re.findall(r"^perfdoctor (\w+)", README, re.MULTILINE))))
 def test_every_command_in_the_readme_exists(command: str) -> None:
     assert run(command, "--help").exit_code == 0
