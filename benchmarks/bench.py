@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -37,7 +37,6 @@ import overhead
 import page
 from contestants import Contestant, perfdoctor
 from measured import CommandError, Taken, run
-from msgspec.structs import replace
 
 _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "performance.md"

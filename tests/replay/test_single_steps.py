@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from builders import BASE_NS, timeline
 from graphs import FEW
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -28,8 +28,7 @@ LATENCY, CALL, RETURN = 5 * US, 4 * US, 3 * US
 SLACK = 40 * US
 
 
-@dataclass(frozen=True)
-class Act:
+class Act(Struct, frozen=True):
     """One thing that the host does: `run` something of its own, `launch` a kernel, `copy` and wait for it, `sync`."""
 
     what: str
@@ -37,8 +36,7 @@ class Act:
     stream: int = 7
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What ran when: rows of calls and of work (start, end, stream, number of its call), and when all was over."""
 
     calls: list[tuple[str, int, int]]
