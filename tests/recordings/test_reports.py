@@ -132,7 +132,8 @@ def _is_nan(value: float | str | None) -> bool:
 
 def _column(table: Table, begins: str) -> np.ndarray:
     """The first column whose name begins so, as numbers."""
-    column = next(each for each in table.columns if each.name == begins or each.name.startswith(f"{begins} a step"))
+    units = (f"{begins} a step", f"{begins} an iteration")
+    column = next(each for each in table.columns if each.name == begins or each.name.startswith(units))
     return np.array([np.nan if value is None else value for value in column.values], np.float64)
 
 

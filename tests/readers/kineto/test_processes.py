@@ -129,6 +129,8 @@ def test_a_text_can_be_cut_into_any_number_of_pieces(tmp_path, packed, batch):
 READ_BY_OTHERS = """
     import os, sys, threading, time
     from pathlib import Path
+    from perfdoctor.system import own_process
+    own_process.take()  # numpy has one thread, so that this process can be forked
     from perfdoctor.readers.kineto import parts, processes, repair, trace as kineto
     sys.path[:0] = sys.argv[3:]
     from kineto_traces import plain
@@ -215,6 +217,8 @@ def test_a_small_file_and_a_worker_of_others_start_no_process(tmp_path):
 
 READING = """
     import os, sys, time
+    from perfdoctor.system import own_process
+    own_process.take()  # numpy has one thread, so that this process can be forked
     from pathlib import Path
     from perfdoctor.readers.kineto import trace as kineto, processes
     kind = getattr(processes, sys.argv[2])
