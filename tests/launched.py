@@ -32,7 +32,7 @@ PROMPT_S = 15  # what should come at once; far more than it takes, far less than
 
 _DRIVER = """
 import json, os, sys
-from dataclasses import asdict
+from msgspec import to_builtins
 from pathlib import Path
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.tools import nsys
@@ -50,7 +50,7 @@ ended = launch.run(
     given["command"], dict(os.environ), tool=tool, time_limit_s=given["time_limit_s"],
     is_finished=(folder / "finished").exists, overdue=overdue,
 )
-(folder / "ended.json").write_text(json.dumps(asdict(ended)))
+(folder / "ended.json").write_text(json.dumps(to_builtins(ended)))
 sys.exit(ended.code)
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import calibrate
@@ -12,7 +13,6 @@ import pairs
 import pytest
 import scrub
 from folders import ROOT
-from msgspec.structs import replace
 from pairs import Held, Measured, Pair
 
 from perfdoctor.diagnosis.calibration import OTHERS, Spread

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import perfdoctor.integrations
 from perfdoctor.integrations.accelerate import record
-from perfdoctor.integrations.window import Window
+from perfdoctor.integrations.window import WindowCallback
 
 FOLDER = Path(perfdoctor.integrations.__file__).parent
 PUBLIC = {
@@ -42,7 +42,7 @@ def test_the_names_are_those_that_the_page_shows() -> None:
 
 
 def test_all_take_the_same_options_by_name() -> None:
-    for function in (Window, record):
+    for function in (WindowCallback, record):
         options = {
             name: each.default
             for name, each in inspect.signature(function).parameters.items()
