@@ -57,6 +57,15 @@ def unpacked(file: Path, endings: Sequence[str]) -> Iterator[Path]:
         yield folder
 
 
+def refusal(file: Path) -> PerfdoctorError:
+    """Why an archive that holds no recording cannot be read."""
+    try:
+        _wanted(file, ())
+    except PerfdoctorError as error:
+        return error
+    return PerfdoctorError(f"{file.name} is a zip archive without a recording in it", do="Pass a recording itself.")
+
+
 def _wanted(file: Path, endings: Sequence[str]) -> list[ZipInfo]:
     import zipfile  # noqa: PLC0415
 

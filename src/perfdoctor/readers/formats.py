@@ -157,6 +157,18 @@ JOINS: tuple[Join, ...] = (ncu.with_profiles, side_files.joined, stack_clock.joi
 _BY_KIND = {each.kind: each for each in FORMATS}
 
 
+def preferred_to(row: Format) -> tuple[str, ...]:
+    """The kinds that are read instead where they lie beside a file of this format under the same name.
+
+    Without nsys a report is read by what was exported of it, whatever else that lacks.
+    """
+    if nsys_export.find_nsys():
+        return row.yields_to
+    if row.kind == "report":
+        return (*row.yields_to, *(other.kind for other in FORMATS if row.kind in other.yields_to))
+    return tuple(kind for kind in row.yields_to if kind != "report")
+
+
 def named(kind: str) -> Format:
     return _BY_KIND[kind]
 

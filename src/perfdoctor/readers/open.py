@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.timeline import Frame, Timeline, merge
 from perfdoctor.patterns import regex
-from perfdoctor.readers import formats, other_tools, plain_pickle, recorded_run, several_runs, side_files, tensorboard
+from perfdoctor.readers import (
+    archive,
+    formats,
+    other_tools,
+    plain_pickle,
+    recorded_run,
+    several_runs,
+    side_files,
+    tensorboard,
+)
 from perfdoctor.readers.formats import Format
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
@@ -241,7 +250,7 @@ def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:
     def is_double(file: Path, row: Format | None) -> bool:
         if row is None:
             return False
-        preferred = set().union(*(names.get(kind, ()) for kind in row.yields_to))
+        preferred = set().union(*(names.get(kind, ()) for kind in formats.preferred_to(row)))
         return _plain_name(file, row) in preferred or file in preferred
 
     return [file for file, row in found.items() if not is_double(file, row)]
@@ -313,16 +322,18 @@ def read_file(file: Path, progress: Progress, done: Done = unheard) -> Timeline:
             f"{file.name} is the status page of nvidia-smi, not a table of samples",
             do="Sample while the training runs: nvidia-smi --query-gpu=timestamp,index,… --format=csv -lms 200",
         )
+    if head.startswith(archive.MAGIC):
+        raise archive.refusal(file)
     what = "a pickle, but no memory snapshot" if plain_pickle.is_pickle(head) else "no recording that perfdoctor knows"
     raise PerfdoctorError(f"{file.name} is {what}", do=f"perfdoctor reads {formats.what_is_read()}.")
 
 
-def _unpacked(archive: Path, folder: Path, progress: Progress) -> Timeline:
-    """All that was unpacked of an archive, as one recording."""
+def _unpacked(packed: Path, folder: Path, progress: Progress) -> Timeline:
+    """All that was unpacked of the archive `packed`, as one recording."""
     try:
         return read([folder], progress)
     except PerfdoctorError as error:
-        raise PerfdoctorError(f"{archive.name}: {error.what.replace(f'{folder.parent}/', '')}", do=error.do) from error
+        raise PerfdoctorError(f"{packed.name}: {error.what.replace(f'{folder.parent}/', '')}", do=error.do) from error
 
 
 def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:

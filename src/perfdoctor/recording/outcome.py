@@ -39,9 +39,8 @@ class PassOutcome(Struct, frozen=True):
 def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, ended: Ended) -> PassOutcome:
     """What the reports of a pass's processes say, and how its program ended."""
     if not ended.was_started:
-        return PassOutcome(
-            do="Check the command: the system could not start it."
-        )  # why, is among the notes of the launch
+        # why, is among the notes of the launch
+        return PassOutcome(do="Check the command: the system could not start it.")
     training = [report for report in reports if report.is_training]
     if not training:
         return _without_steps(reports, ended)

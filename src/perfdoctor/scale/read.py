@@ -155,6 +155,8 @@ def _text_bytes(file: Recording | RemoteFile) -> int:
 
 def _bytes_here(file: Path) -> int:
     try:
+        if file.is_dir():  # of nsys's tables
+            return sum(each.stat().st_size for each in file.iterdir())
         size = file.stat().st_size
         with file.open("rb") as stream:
             if size < _SIZE_FIELD or stream.read(len(_GZIP)) != _GZIP:

@@ -16,6 +16,7 @@ from real_nsys import nsys as nsys_path
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import archive, formats
+from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import table_files
 from perfdoctor.readers.open import read
 
@@ -38,7 +39,7 @@ def same(one: Timeline, other: Timeline) -> bool:
 
 
 def zipped(folder: Path, target: Path) -> Path:
-    """As nsys-jax packs a recording: beside much else."""
+    """Write a zip archive like those of nsys-jax: a recording beside much else."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in folder.iterdir():
             archive.write(file, f"{folder.name}/{file.name}")
@@ -72,11 +73,11 @@ def test_a_zip_archive_is_read_by_what_it_holds(folder, tmp_path):
 
 
 def test_an_archive_without_a_recording_is_none(tmp_path):
-    """As torch.save writes weights: a folder of runs has many."""
+    """Weights that torch.save wrote are zip archives, of which a folder of runs has many."""
     with zipfile.ZipFile(tmp_path / "weights.pt", "w") as archive:
         archive.writestr("weights/data.pkl", b"\x80\x02.")
     assert formats.of(tmp_path / "weights.pt") is None
-    with pytest.raises(PerfdoctorError, match="no recording that perfdoctor knows"):
+    with pytest.raises(PerfdoctorError, match="zip archive without a recording in it"):
         read([tmp_path / "weights.pt"])
 
 
@@ -96,6 +97,22 @@ def test_a_damaged_archive_is_named(folder, tmp_path):
     packed.write_bytes(raw)
     with pytest.raises(PerfdoctorError, match=r"profile\.zip cannot be unpacked"):
         read([packed])
+
+
+def test_a_cut_off_archive_is_damaged_and_not_unknown(folder, tmp_path):
+    packed = zipped(folder, tmp_path / "profile.zip")
+    packed.write_bytes(packed.read_bytes()[:4_000])
+    with pytest.raises(PerfdoctorError, match=r"profile\.zip cannot be unpacked"):
+        read([packed])
+
+
+def test_without_nsys_a_report_yields_to_the_tables_beside_it(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / folder.name)
+    (tmp_path / "profile.nsys-rep").write_bytes(nsys_export._REPORT)
+    monkeypatch.setattr(nsys_export, "find_nsys", lambda: None)
+    found = read([tmp_path])
+    assert same(read([EXPORT]), found)
+    assert not any("left out" in note for note in found.notes)
 
 
 def test_without_arro3_parquet_is_refused_with_the_command_that_installs_it(tmp_path, monkeypatch):

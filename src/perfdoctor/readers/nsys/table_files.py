@@ -78,8 +78,18 @@ def _convert(folder: Path, export: Path) -> None:
         too_slow=PerfdoctorError(f"`{folder.name}` was not read within {TIMEOUT_S // 60} minutes", do=again),
     )  # fmt: skip
     if code:
-        why = "the library that reads it crashed" if code < 0 else last_line(printed.decode("utf-8", "replace"), folder)
+        why = (
+            "the library that reads it crashed"
+            if code < 0
+            else _error(last_line(printed.decode("utf-8", "replace"), folder))
+        )
         raise PerfdoctorError(f"`{folder.name}` is damaged or cannot be read ({why})", do=again)
+
+
+def _error(line: str) -> str:
+    """The last line of a traceback without the error's class, which a library may name by its own modules."""
+    name, _, words = line.partition(": ")
+    return words if words and name.replace(".", "").replace("_", "").isalnum() else line
 
 
 # --- the process that copies -----------------------------------------------------------------------------------------
@@ -134,7 +144,7 @@ def _copy(file: Path, connection: Any) -> None:
                 statement.bind(batch.__arrow_c_array__()[1], schema.__arrow_c_schema__())
                 statement.execute_update()
             is_new = False
-        if is_new:  # a table without rows tells that it was recorded
+        if is_new:  # a table without rows shows that it was recorded
             with AdbcStatement(connection) as statement:
                 columns = ", ".join(quoted(column.name) for column in schema.children)
                 statement.set_sql_query(f"CREATE TABLE {quoted(file.stem)} ({columns})")

@@ -193,7 +193,8 @@ class Agent:
     def in_child(self) -> None:
         """In a child of multiprocessing, as soon as that knows what it is. What is registered for its exit is lost."""
         self.at_exit()
-        self.sampling.follow(identity.parent())
+        if identity.is_worker():
+            self.sampling.follow(identity.parent())
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.

@@ -54,7 +54,7 @@ def parent() -> int:
     known = process.parent_process()
     if known is not None:
         return known.pid or 0
-    # A spawned one is told who it is only after it has imported the program, and torch with it.
+    # A spawned one knows who it is only after it has imported the program, and torch with it.
     return os.getppid() if "--multiprocessing-fork" in getattr(sys, "orig_argv", ()) else 0
 
 
