@@ -50,7 +50,7 @@ def test_a_worker_that_died_between_two_calls_is_replaced(worker):
     first = worker.ask(Call("analyze", TORCH))
     number = worker._process.pid
     os.kill(number, signal.SIGKILL)
-    worker._process.wait(10)
+    worker._process.exit_code()
     assert worker.ask(Call("analyze", TORCH)).data == first.data
     assert worker._process.pid != number
 

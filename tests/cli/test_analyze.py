@@ -58,7 +58,7 @@ class Doctor:
             raise self.error
         return "run"
 
-    def examine(self, run, rules, what_if=(), *, once_ranked=None):
+    def examine(self, run, rules, what_if=()):
         assert run == "run"
         self.what_if = what_if
         self.rules = [rule.id for rule in rules]
@@ -70,7 +70,7 @@ def doctor(monkeypatch, tmp_path):
     stand_in = Doctor()
     stubs = {name: types.ModuleType(name) for name in ("scale.read", "diagnosis.engine", "views.build")}
     stubs["scale.read"].read_run, stubs["diagnosis.engine"].examine = stand_in.read_run, stand_in.examine
-    stubs["views.build"].views = lambda run, diagnosis, timeline=None: Views()
+    stubs["views.build"].views = lambda run, diagnosis: Views()
     for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, f"perfdoctor.{name}", stub)
     monkeypatch.setattr(rulebook, "load_rules", lambda: {name: rule(name) for name in RULES})

@@ -18,7 +18,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.cli.own_rules_options import CONFIG
 from perfdoctor.detectors import own
 from perfdoctor.diagnosis import engine, ranking
-from perfdoctor.model import by_several
+from perfdoctor.model import run as runs
 from perfdoctor.vocabulary.rulebook import load_rules
 
 TRACES = ROOT / "fixtures" / "straggler" / "torch"
@@ -405,7 +405,7 @@ def test_several_processes_find_the_same(rules, monkeypatch):
     write(rules, name="slow-mul", detector=DETECTOR.replace("    found = ", "    1 / 0\n    found = "))
     here = ("--rules", "perf/rules")
     alone = diagnosis(*here, PERFDOCTOR_JOBS="1")
-    monkeypatch.setattr(by_several, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(runs, "_WORTH_CHILDREN", 0)
     together = diagnosis(*here, PERFDOCTOR_JOBS="3")
     assert together == alone
     assert outcomes(alone)["acme/slow-mul"]["error"] == "slow_mul.py, line 16: ZeroDivisionError: division by zero"

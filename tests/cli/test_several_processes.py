@@ -15,10 +15,11 @@ TRACE = ROOT / "fixtures" / "launch-bound" / "torch" / "rank0.pt.trace.json.gz"
 #: Small recordings are worth processes here, and what is forked is counted.
 PROGRAM = """
 import gzip, os, signal, sys
-from perfdoctor.model import by_several
+from perfdoctor.system import own_process
+own_process.take()
+from perfdoctor.model import run as runs
 from perfdoctor.readers.kineto import processes, repair
-from perfdoctor.system import beside
-by_several._WORTH_PROCESSES = processes.Forked.WORTH = 0
+runs._WORTH_CHILDREN = processes.Forked.WORTH = 0
 processes.Forked.WORTH_EACH = 1
 processes.KINDS = (processes.Forked,)
 repair.BATCH_BYTES = 1 << 13

@@ -43,19 +43,20 @@ def test_what_no_round_asks_for_is_dropped_and_computed_again(monkeypatch):
     run = prepare(draw(kernels="####  ####"))
     (place,) = run.places
     scaled(place), scaled(place, 2), places(run)
-    run.next_phase()
+    run.several([lambda: None] * 3)
     assert scaled(place) == place.window_ns
     assert CALLS.count(("place", place.rank, 1)) == 1, "a short recording keeps all"
     monkeypatch.setattr("perfdoctor.model.run._LONG_ROWS", 0)
-    for _ in range(2):
-        run.next_round(2)
-        assert scaled(place) == place.window_ns
-    assert CALLS.count(("place", place.rank, 1)) == 1, "asked for in every round"
-    assert scaled(place, 2) == 2 * place.window_ns
-    assert CALLS.count(("place", place.rank, 2)) == 2, "not asked for in two rounds"
-    run.next_phase()
-    assert places(run) == 1
-    assert CALLS.count(("run", 0, 0)) == 2
+    CALLS.clear()
+
+    def once() -> int:
+        return scaled(place)
+
+    run.several([lambda: scaled(place, 2), once, once, once, lambda: scaled(place, 2), lambda: places(run)])
+    assert CALLS.count(("place", place.rank, 1)) == 1, "asked for by each"
+    assert CALLS.count(("place", place.rank, 2)) == 2, "not asked for by two"
+    run.several([lambda: places(run)])
+    assert CALLS.count(("run", 0, 0)) == 2, "kept of the one before"
 
 
 def test_a_result_that_came_from_elsewhere_is_never_dropped(monkeypatch):
@@ -64,9 +65,9 @@ def test_a_result_that_came_from_elsewhere_is_never_dropped(monkeypatch):
     run = prepare(draw(kernels="####  ####"))
     (place,) = run.places
     place.kept[scaled.__wrapped__, ((), ())] = -1
-    run.next_phase()
+    run.several([])
     assert scaled(place) == -1
-    run.next_phase()
+    run.several([])
     assert scaled(place) == -1
 
 

@@ -122,7 +122,7 @@ def test_control_characters_of_a_trace_are_removed():
     for steering in ("\x1b", "\u202e", "\ud800"):
         assert steering not in json.loads(text)["names"]
         assert steering not in text
-    assert "<" not in embedded.packed_timeline(found).text
+    assert "<" not in embedded.packed_timeline(found)
 
 
 def test_long_texts_are_cut_details_more_than_names():

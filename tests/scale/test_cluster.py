@@ -19,7 +19,7 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report import json_report
 from perfdoctor.scale import cluster
 from perfdoctor.scale.read import read_run
-from perfdoctor.scale.workers import WorkerDiedError, each
+from perfdoctor.system.pool import WorkerDiedError
 from perfdoctor.system.processors import JOBS
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -33,19 +33,15 @@ def address() -> Iterator[str]:
 
 
 def by_index(function, items, address: str) -> list:
-    return sorted(each(function, items, workers=1, cluster=address), key=lambda outcome: outcome.index)
+    return sorted(cluster.each(function, items, address), key=lambda outcome: outcome.index)
 
 
 def test_every_item_gets_its_own_result_or_error(address: str) -> None:
-    counted: list[tuple[int, int]] = []
-    outcomes = list(
-        each(functions.refused, range(20), workers=1, cluster=address, progress=lambda *done: counted.append(done))
-    )
+    outcomes = list(cluster.each(functions.refused, range(20), address))
     assert {outcome.index: outcome.result for outcome in outcomes} == {n: n if n != 1 else None for n in range(20)}
     (refused,) = (outcome.error for outcome in outcomes if outcome.error)
     assert isinstance(refused, UsageError)
     assert refused.do == "Take a two."
-    assert counted == [(n, 20) for n in range(1, 21)]
 
 
 def test_a_bug_keeps_the_place_where_it_was_raised(address: str) -> None:
@@ -116,8 +112,8 @@ def test_without_dask_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 def test_ctrl_c_ends_the_workers_of_this_machine_without_a_word(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     program = (
-        "import worker_functions; from perfdoctor.scale.workers import each\n"
-        f"list(each(worker_functions.starts, [{str(tmp_path)!r}] * 4, workers=1, cluster='local[2]'))"
+        "import worker_functions; from perfdoctor.scale.cluster import each\n"
+        f"list(each(worker_functions.starts, [{str(tmp_path)!r}] * 4, 'local[2]'))"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     process = subprocess.Popen(

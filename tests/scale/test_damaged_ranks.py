@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -17,9 +16,9 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.report import json_report
-from perfdoctor.scale import workers
 from perfdoctor.scale.read import read_run
-from perfdoctor.scale.workers import Outcome, WorkerDiedError
+from perfdoctor.system import pool
+from perfdoctor.system.pool import ItemOutcome, WorkerDiedError
 from perfdoctor.system.processors import JOBS
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -121,13 +120,17 @@ def test_files_that_disappear_meanwhile_are_left_out(job, when):
     assert any("left out" in note for note in diagnosis.notes)
 
 
+def _children() -> list[int]:
+    return [int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
+
+
 def test_a_killed_worker_changes_no_byte(job, monkeypatch):
     _, expected = diagnosed([job])
     killed = []
 
     def killing(said):
         if "(20 of 100)" in said:
-            killed.append(multiprocessing.active_children()[0].pid)
+            killed.append(_children()[0])
             os.kill(killed[0], signal.SIGKILL)
 
     monkeypatch.setenv(JOBS, "3")
@@ -137,13 +140,13 @@ def test_a_killed_worker_changes_no_byte(job, monkeypatch):
 
 
 def test_a_file_that_ends_every_worker_is_named(job, monkeypatch):
-    each = workers.each
+    each = pool.each
 
     def deadly(*how, **more):
         for outcome in each(*how, **more):
-            yield Outcome(4, error=WorkerDiedError("by SIGKILL")) if outcome.index == 4 else outcome
+            yield ItemOutcome(4, error=WorkerDiedError("by SIGKILL")) if outcome.index == 4 else outcome
 
-    monkeypatch.setattr(workers, "each", deadly)
+    monkeypatch.setattr(pool, "each", deadly)
     run, diagnosis = diagnosed([job])
     assert 4 not in run.ranks
     assert any("rank00004.json.gz could not be read: by SIGKILL" in note for note in diagnosis.notes)

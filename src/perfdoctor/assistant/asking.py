@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 
-from perfdoctor.assistant.worker import Reply, Request, Setting, read_frame, write_frame
+from perfdoctor.assistant.worker import Reply, Request, Setting
 from perfdoctor.errors import PerfdoctorError
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
+from perfdoctor.system.spawned import Spawned, receive, send
 
 _SMALLER = "Name fewer ranks or a part of them, or start the server with larger limits: --timeout, --memory."
 
@@ -37,7 +30,7 @@ class Worker:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Spawned | None = None
         #: A process that is killed cleans up nothing.
         self._scratch = tempfile.TemporaryDirectory(prefix="perfdoctor-mcp-", ignore_cleanup_errors=True)
         self._one = threading.Lock()
@@ -60,7 +53,7 @@ class Worker:
 
     def end(self) -> None:
         if self._process is not None:
-            _end(self._process)
+            self._process.end()
 
     def close(self) -> None:
         """With the server."""
@@ -75,34 +68,33 @@ class Worker:
 
         def end() -> None:
             is_late.set()
-            _end(process)
+            process.end()
 
         late = threading.Timer(self._setting.seconds, end)
         late.daemon = True
         late.start()
         try:
-            write_frame(_pipe(process.stdin), call.request)
-            content = read_frame(_pipe(process.stdout))
+            send(process.questions, msgspec.json.encode(call.request))
+            content = receive(process.answers)
         except (OSError, ValueError):
             content = None
         finally:
             late.cancel()
         if content is None:
-            _end(process)
+            process.end()
             self._process = None
             raise self._without_answer(is_late=is_late.is_set())
         reply = msgspec.json.decode(content, type=Reply)
         if reply.is_last:
-            _end(process)
+            process.end()
         return reply
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+    def _running(self) -> Spawned:
+        if self._process is None or not self._process.is_running():
             folder = tempfile.mkdtemp(dir=self._empty_scratch())
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "perfdoctor.assistant.worker", msgspec.json.encode(self._setting).decode()],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=os.name == "posix",
-                cwd=folder, env=_environment(folder),
+            self._process = Spawned(
+                "perfdoctor.assistant.worker", [msgspec.json.encode(self._setting).decode()],
+                folder=folder, environment=dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder),
             )  # fmt: skip
         return self._process
 
@@ -117,29 +109,3 @@ class Worker:
         if is_late:
             return PerfdoctorError(f"there was no answer within {self._setting.seconds:g} s", do=_SMALLER)
         return PerfdoctorError("the process that read the recording ended: it may have lacked memory", do=_SMALLER)
-
-
-def _environment(folder: str) -> dict[str, str]:
-    """The worker's own folder is where it is: `python -m` takes modules from there, and a client may start the server
-    among files of strangers.
-    """
-    imports = [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    return {
-        **os.environ, "TMPDIR": folder, "TEMP": folder, "TMP": folder,
-        **({"PYTHONPATH": os.pathsep.join(imports)} if imports else {}),
-    }  # fmt: skip
-
-
-def _pipe(stream: IO[bytes] | None) -> BinaryIO:
-    return cast("BinaryIO", stream)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it started."""
-    with contextlib.suppress(OSError):
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        process.wait(timeout=10)

@@ -1,28 +1,24 @@
 """How is a recording read without the server's end? In another process, which may be ended at any time.
 
-It reads a request a frame from its standard input and writes its answer to its standard output: four bytes of length,
-then JSON. What anything in it prints goes to standard error. It ends when its input does, when a request takes longer
-than it should, and when it holds more memory than it may.
+Each message that it reads from its standard input, and writes to its standard output, is JSON. It ends when its input
+does, when a request takes longer than it should, and when it holds more memory than it may.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.system import own_process
+from perfdoctor.system.spawned import own_streams, receive, send
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.desk import Desk
 
-_LENGTH = struct.Struct(">I")
 #: The server ends a worker that is late; this is for one whose server is gone.
 _LATE_S = 5
 
@@ -57,38 +53,21 @@ class Reply(msgspec.Struct):
     is_last: bool = False
 
 
-def write_frame(stream: BinaryIO, message: msgspec.Struct) -> None:
-    content = msgspec.json.encode(message)
-    stream.write(_LENGTH.pack(len(content)) + content)
-    stream.flush()
-
-
-def read_frame(stream: BinaryIO) -> bytes | None:
-    """None at the end."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    content = stream.read(length)
-    return content if len(content) == length else None
-
-
 def main() -> None:
-    """`python -m perfdoctor.assistant.worker SETTING`."""
-    requests, replies = _own_streams()
+    """Takes the setting as its argument."""
+    requests, replies = own_streams()
     setting = msgspec.json.decode(sys.argv[1], type=Setting)
     _limit_memory(setting.memory_bytes)
-    own_process.take()
     from perfdoctor.assistant.desk import Desk, Named  # noqa: PLC0415 after that, for numpy
     from perfdoctor.assistant.root import Root  # noqa: PLC0415
 
     named = Named(tuple(setting.rules), Path(setting.config) if setting.config else None)
     desk = Desk(Root(Path(setting.root), tuple(setting.remote)), setting.seconds, named)
-    while (content := read_frame(requests)) is not None:
+    while (content := receive(requests)) is not None:
         _alarm(setting.seconds + _LATE_S)
         reply = answered(msgspec.json.decode(content, type=Request), desk)
         _alarm(0)
-        write_frame(replies, reply)
+        send(replies, msgspec.json.encode(reply))
         if reply.is_last:
             return
 
@@ -113,15 +92,6 @@ def answered(request: Request, desk: Desk) -> Reply:
     return Reply(text, data)
 
 
-def _own_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output for the server alone: whatever else reads or prints here finds others."""
-    requests, replies = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    return os.fdopen(requests, "rb"), os.fdopen(replies, "wb")
-
-
 def _limit_memory(most: int) -> None:
     """Of what is written to, not of what is only mapped: nsys, which it may start, maps far more than it uses."""
     if most and sys.platform == "linux":
@@ -136,7 +106,3 @@ def _alarm(seconds: float) -> None:
         import signal  # noqa: PLC0415
 
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,6 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
-from perfdoctor.cli.timeline_ahead import TimelineAhead
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -191,17 +190,15 @@ def _analyze(
     here = [path for path in paths if isinstance(path, Path)]
     if cross_check:
         cross_checking.check(here)
-    with TimelineAhead() as timeline:
-        ahead = None if files.no_html else timeline
-        examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose, timeline=ahead)
-        diagnosis = examination.diagnosis
-        page = None
-        try:
-            with progress(quiet=quiet, verbose=verbose) as update:
-                update("Writing the report")
-                page = _write_files(examination, files, paths, text=output is Format.TEXT, timeline=ahead)
-        finally:  # the diagnosis is shown even if a file cannot be written
-            show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
+    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
+    diagnosis = examination.diagnosis
+    page = None
+    try:
+        with progress(quiet=quiet, verbose=verbose) as update:
+            update("Writing the report")
+            page = _write_files(examination, files, paths, text=output is Format.TEXT)
+    finally:  # the diagnosis is shown even if a file cannot be written
+        show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
         _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
     print_page_path(page, on_error=output is not Format.TEXT)
@@ -289,26 +286,21 @@ def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(
-    paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool,
-    timeline: TimelineAhead | None = None,
-) -> Examination:  # fmt: skip
-    """The diagnosis of these recordings. `timeline`: is begun as soon as it can be, for `write_html`."""
+def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
+    """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.model.selection import WHOLE_RECORDING
-        from perfdoctor.scale.read import read_run  # numpy first, as the readers want it
-        from perfdoctor.system import beside
+        from perfdoctor.scale.read import read_run
 
-        with beside.in_spare_time(lambda: _load_for(asked.rules)):
-            run = read_run(
-                paths, update,
-                process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
-                cluster=asked.cluster,
-            )  # fmt: skip
+        run = read_run(
+            paths, update,
+            process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
+            cluster=asked.cluster,
+        )  # fmt: skip
         from perfdoctor.diagnosis.engine import examine
 
-        examination = examine(run, asked.rules, asked.questions, once_ranked=timeline.begin if timeline else None)
+        examination = examine(run, asked.rules, asked.questions)
     return _with_cost(examination, paths, asked.pricing, quiet=quiet) if asked.pricing else examination
 
 
@@ -320,27 +312,15 @@ def _with_cost(
     return tools.with_cost(examination, paths, pricing, quiet=quiet)
 
 
-def _load_for(rules: Sequence[Rule]) -> None:
-    """What most diagnoses need behind the recording."""
-    from perfdoctor.detectors import detector
-    from perfdoctor.diagnosis import engine  # noqa: F401
-    from perfdoctor.report import terminal  # noqa: F401
-
-    for rule in rules:
-        if rule.origin is None:  # of others what they raise must be known as theirs
-            detector(rule)
-
-
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _write_files(
-    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool,
-    timeline: TimelineAhead | None,
-) -> Path | None:  # fmt: skip
+    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool
+) -> Path | None:
     if files.json:
         write_json(files.json, examination.diagnosis)
-    return None if files.no_html else write_html(files.html, paths, examination, text=text, timeline=timeline)
+    return None if files.no_html else write_html(files.html, paths, examination, text=text)
 
 
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
@@ -353,9 +333,8 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
 
 
 def write_html(
-    named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool,
-    timeline: TimelineAhead | None = None,
-) -> Path | None:  # fmt: skip
+    named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool
+) -> Path | None:
     """Where the page was written. None, with a message, where the default folder cannot be written to."""
     from perfdoctor.report import html
     from perfdoctor.views.build import views
@@ -364,8 +343,7 @@ def write_html(
     wanted = named or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
     try:
-        ahead = timeline.page if timeline else None
-        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis, ahead)))
+        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
     except OSError as error:
         if named:
             raise _unwritable("--html", target, error) from error

@@ -28,7 +28,7 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
     elif quiet or not sys.stderr.isatty():
         yield silent
     else:
-        from perfdoctor.system.beside import pausing
+        from perfdoctor.system.forked import pausing
 
         with _bars() as bars, pausing(lambda: _still(bars)):
             yield _shown_in(bars)

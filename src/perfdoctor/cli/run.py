@@ -26,7 +26,6 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli.analyze import Format
 from perfdoctor.cli.progress import progress
-from perfdoctor.cli.timeline_ahead import TimelineAhead
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -321,13 +320,9 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
     """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
-        with TimelineAhead() as timeline:
-            ahead = None if shown.no_html else timeline
-            examination = analyze.diagnosed(
-                [folder.path], asked, quiet=shown.quiet, verbose=shown.verbose, timeline=ahead
-            )
-            sys.stdout.flush()
-            page = _write(folder, examination, shown, ahead)
+        examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
+        sys.stdout.flush()
+        page = _write(folder, examination, shown)
         if not shown.no_save:
             analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
@@ -352,13 +347,13 @@ def _publish(
         typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
 
 
-def _write(folder: RunFolder, examination: Examination, shown: _Shown, timeline: TimelineAhead | None) -> Path | None:
+def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> Path | None:
     """The page that was written, if any."""
     diagnosis = examination.diagnosis
     analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)
     page = None
     if not shown.no_html:
-        page = analyze.write_html(shown.html, [folder.path], examination, text=False, timeline=timeline)
+        page = analyze.write_html(shown.html, [folder.path], examination, text=False)
     analyze.show(
         diagnosis, shown.format or Format.TEXT, show_all=shown.show_all, quiet=shown.quiet,
         on_error=shown.format is None, page=page,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,19 +32,17 @@ from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.metrics.work.modules import module_costs
-from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
-from perfdoctor.records.findings import Advice, Finding, Outcome
-from perfdoctor.records.predictions import CriticalPath, Prediction
+from perfdoctor.records.findings import Finding, Outcome
+from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
-OnceRanked = Callable[[Run, Sequence[Advice]], None]
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
 #: Rules that take long where they apply: this one replays all steps.
@@ -62,16 +60,13 @@ def diagnose(
     return examine(prepare(timeline, selection), rules, what_if).diagnosis
 
 
-def examine(
-    run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = (), *, once_ranked: OnceRanked | None = None
-) -> Examination:
+def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Examination:
     """The same of a recording that was prepared before, for those who show findings on its timeline as well.
 
     What a finding of a rule that is not ours may still break costs its findings, and not the diagnosis.
-    `once_ranked` is called as soon as the findings are known, before the prediction; again if they are found anew.
     """
     try:
-        return _examined(run, rules, what_if, once_ranked)
+        return _examined(run, rules, what_if)
     except PerfdoctorError:
         raise
     except Exception as error:
@@ -80,11 +75,11 @@ def examine(
             raise
         alone = {rule.id: found for rule in rules if rule.origin and (found := _error_alone(run, rule)) is not None}
         try:
-            return _examined(run, _without(rules, alone or others), what_if, once_ranked)
+            return _examined(run, _without(rules, alone or others), what_if)
         except PerfdoctorError:
             raise
         except Exception:  # noqa: BLE001 what two of them break together
-            return _examined(run, _without(rules, {**others, **alone}), what_if, once_ranked)
+            return _examined(run, _without(rules, {**others, **alone}), what_if)
 
 
 def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
@@ -104,28 +99,19 @@ def _error_alone(run: Run, rule: Rule) -> Exception | None:
     return None
 
 
-def _examined(
-    run: Run, rules: Sequence[Rule], what_if: Sequence[Question], once_ranked: OnceRanked | None = None
-) -> Examination:
+def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> Examination:
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
-    run.next_phase()
-    ahead = _by_several(rules, run)
-    outcomes, seen = ahead.applied if ahead else _applied(rules, run)
+    outcomes, seen, numbers = _seen(rules, run)
     seen = _without_savings_of_a_start(seen)
-    replay = _replay(seen, run, is_asked_for=bool(what_if))
-    run.next_phase()
-    savings = ahead.savings if ahead else {}
-    found = agreeing([_found(rule, finding, run, replay, savings.get(finding)) for rule, finding in seen])
+    replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
+    found = agreeing([_found(each, run, replay) for each in seen])
     advice = ranked(found, run)
-    if once_ranked:
-        once_ranked(run, advice)
     predicted = (
         prediction.answered(what_if, advice, found, outcomes, run, replay)
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
-    run.next_phase()
     basis = basis_of(run)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
@@ -142,12 +128,12 @@ def _examined(
         server=work.server,
         framework=framework(timeline),
         titles={rule.id: basis.prose(rule.title) for rule in rules},
-        critical_path=(ahead.path if ahead else _critical_path(replay)) if replay else None,
+        critical_path=critical_path(replay.graphs, replay.unchanged, MOST_PIECES) if replay else None,
         gpu_not_recorded=launches_gpu_work(run),
         processes=timeline.processes,
         items_per_step=items_per_step(run),
         contended_share=contended_share(run),
-        **(ahead.numbers if ahead else _numbers(run)),
+        **numbers,
     )
     return Examination(run, diagnosis, tuple(found))
 
@@ -155,8 +141,7 @@ def _examined(
 def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:
     """The step with other fixes than the examination predicts. Raises as `prediction.answered` does."""
     run, diagnosis, found = examination.run, examination.diagnosis, examination.found
-    replay = _replay([(each.rule, each.finding) for each in found], run, is_asked_for=True)
-    return prediction.answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay)
+    return prediction.answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay_of(run))
 
 
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:
@@ -192,61 +177,49 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-def _critical_path(replay: Replay | None) -> CriticalPath | None:
-    return critical_path(replay.graphs, replay.unchanged, MOST_PIECES) if replay else None
+class _Seen(NamedTuple):
+    """What a rule found, and what it saves; None where that is not yet known."""
+
+    rule: Rule
+    finding: Finding
+    saving: PredictedSaving | None
 
 
-_Applied = tuple[list[Outcome], list[tuple[Rule, Finding]]]
-
-
-def _applied(rules: Sequence[Rule], run: Run) -> _Applied:
-    """What became of every rule that is about such a program, and what they found."""
-    applying = [rule for rule in rules if rule.applies(facts(run))]
-    return _listed(applying, [_apply(rule, run) for rule in applying])
-
-
-def _listed(rules: Sequence[Rule], found: Sequence[tuple[Outcome, list[Finding]]]) -> _Applied:
-    outcomes = [outcome for outcome, _ in found]
-    return outcomes, [(rule, each) for rule, (_, findings) in zip(rules, found, strict=True) for each in findings]
-
-
-class _Ahead(NamedTuple):
-    """What several processes have worked out. `savings`: of the findings as their rules found them."""
-
-    applied: _Applied
-    savings: Mapping[Finding, PredictedSaving]
-    numbers: dict[str, Any]
-    path: CriticalPath | None
-
-
-def _by_several(rules: Sequence[Rule], run: Run) -> _Ahead | None:
-    """None where one process is sooner. What needs a replay is with the rules: each process makes its own once."""
-    if not by_several.is_worth_processes(run):
-        return None
+def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Seen], dict[str, Any]]:
+    """What became of every rule that is about such a program, what they found, and the numbers of the run."""
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
-    done: list[Any] = by_several.each([
-        *(partial(_with_savings, rule, run) for rule in longest_first),
-        partial(_numbers, run),
-        lambda: _critical_path(replay_of(run)),
-    ], run)  # fmt: skip
-    *of_rules, numbers, path = done
-    by_rule = {rule.id: found for rule, found in zip(longest_first, of_rules, strict=True)}
-    savings = {finding: saving for _, found in of_rules for finding, saving in found}
-    applied = [(by_rule[rule.id][0], [finding for finding, _ in by_rule[rule.id][1]]) for rule in applying]
-    return _Ahead(_listed(applying, applied), savings, numbers, path)
+    done: list[Any] = run.several([*(partial(_checked, rule, run) for rule in longest_first), partial(_numbers, run)])
+    *checked, numbers = done
+    by_rule = {rule.id: each for rule, each in zip(longest_first, checked, strict=True)}
+    outcomes = [by_rule[rule.id][0] for rule in applying]
+    return outcomes, [_Seen(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
 
 
-def _with_savings(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
+def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
+    """What became of the rule, and each of its findings with what it saves."""
     outcome, findings = _apply(rule, run)
-    return outcome, [(each, predicted_saving(rule, each, run, _replay([(rule, each)], run))) for each in findings]
+    return outcome, [(each, _saving(rule, each, run)) for each in findings]
 
 
-def _without_savings_of_a_start(seen: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
+def _saving(rule: Rule, finding: Finding, run: Run) -> PredictedSaving:
+    return predicted_saving(rule, finding, run, replay_of(run) if _is_replayed(rule, finding) else None)
+
+
+def _is_replayed(rule: Rule, finding: Finding) -> bool:
+    return bool(rule.action and finding.saving_ns_per_step.likely)
+
+
+def _without_savings_of_a_start(seen: Sequence[_Seen]) -> list[_Seen]:
     """Where a finding is the verdict on the whole recording, what it explains comes once too: it saves nothing."""
-    once = {each for rule, finding in seen if finding.situation in rule.verdict for each in finding.explains}
+    once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
     none = Saving(0, 0, 0)
-    return [(rule, replace(found, saving_ns_per_step=none) if rule.id in once else found) for rule, found in seen]
+    return [
+        each._replace(finding=replace(each.finding, saving_ns_per_step=none), saving=None)
+        if each.rule.id in once
+        else each
+        for each in seen
+    ]
 
 
 def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
@@ -260,7 +233,6 @@ def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     lacking = missing(rule, run)
     if lacking:
         return Outcome(rule.id, "skipped", lacking), []
-    run.next_round()
     try:
         findings = list(detector(rule)(run, rule.at))
         for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's
@@ -285,15 +257,10 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _found(rule: Rule, finding: Finding, run: Run, replay: Replay | None, saving: PredictedSaving | None) -> Found:
+def _found(seen: _Seen, run: Run, replay: Replay | None) -> Found:
+    rule, finding, saving = seen
     saving = saving or predicted_saving(rule, finding, run, replay)
     return Found(rule, as_predicted(finding, saving), saving)
-
-
-def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool = False) -> Replay | None:
-    """The run ready to be simulated, if a question or any finding asks for it; None where it cannot be."""
-    has_savings = any(rule.action and finding.saving_ns_per_step.likely for rule, finding in seen)
-    return replay_of(run) if is_asked_for or has_savings else None
 
 
 def _gpus(run: Run) -> tuple[GpuInfo, ...]:

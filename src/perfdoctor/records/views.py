@@ -180,12 +180,6 @@ class TimelineView(Struct, frozen=True):
     pieces_in_all: int
 
 
-class PackedTimeline(Struct, frozen=True):
-    """A timeline as a page embeds it, where another process made it: its text comes over sooner than its columns."""
-
-    text: str
-
-
 class Views(Struct, frozen=True):
     """All that a report may draw. `failed`: pages that could not be made, each with what was raised."""
 
@@ -193,5 +187,5 @@ class Views(Struct, frozen=True):
     charts: tuple[Chart, ...] = ()
     heats: tuple[Heat, ...] = ()
     icicles: tuple[Icicle, ...] = ()
-    timeline: TimelineView | PackedTimeline | None = None
+    timeline: TimelineView | None = None
     failed: tuple[tuple[str, str], ...] = ()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor.patterns import regex
-from perfdoctor.records.views import Icicle, Node, PackedTimeline, Table, TableColumn, TimelineView, Views
+from perfdoctor.records.views import Icicle, Node, Table, TableColumn, TimelineView, Views
 from perfdoctor.report import timeline_json
 from perfdoctor.report.words.foreign_text import clean_block, clean_name
 
@@ -40,13 +40,9 @@ def packed(views: Views) -> str:
     })  # fmt: skip
 
 
-def packed_timeline(timeline: TimelineView | PackedTimeline) -> PackedTimeline:
+def packed_timeline(timeline: TimelineView) -> str:
     """A timeline, packed in the same way."""
-    return (
-        timeline
-        if isinstance(timeline, PackedTimeline)
-        else PackedTimeline(_deflated(timeline_json.document(timeline)))
-    )
+    return _deflated(timeline_json.document(timeline))
 
 
 def packed_timelines(timelines: Mapping[str, TimelineView]) -> str:

@@ -67,7 +67,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         script_hash=content_hash(script),
         data=Markup(embedded.plain(json_report.render(diagnosis))),  # noqa: S704 escaped there
         packed=embedded.packed(views) if views else "",
-        packed_timeline=embedded.packed_timeline(views.timeline).text if views and views.timeline else "",
+        packed_timeline=embedded.packed_timeline(views.timeline) if views and views.timeline else "",
         parts=all_parts(diagnosis),
         by_phase=by_phase(diagnosis),
         part_labels={name: part.labels(without_gpu=wording.without_gpu(diagnosis))[0] for name, part in PARTS.items()},

@@ -1,9 +1,11 @@
-"""How do the workers of a Dask cluster do what `workers.each` asks? Dask schedules; nothing here does."""
+"""How do the workers of a Dask cluster do what `pool.each` asks? Dask schedules; nothing here does."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
@@ -12,16 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor import __version__
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
-from perfdoctor.scale.workers import (
-    Item,
-    Outcome,
-    Result,
-    WorkerDiedError,
-    outcome_of,
-    packed,
-    unpacked,
-    without_interrupts,
-)
+from perfdoctor.system.pool import Item, ItemOutcome, Result, WorkerDiedError, outcome_of, packed, unpacked
 from perfdoctor.system.processors import JOBS, worker_count
 
 if TYPE_CHECKING:
@@ -49,13 +42,15 @@ def checked(cluster: str) -> str:
 
 def each(
     function: Callable[[Item], Result], items: Sequence[Item], cluster: str
-) -> Generator[Outcome[Result], None, None]:
+) -> Generator[ItemOutcome[Result], None, None]:
     """The outcome of every item, as soon as it is there. Raises PerfdoctorError where there is no such cluster."""
     with _opened(cluster) as client, _while_it_answers(cluster):
         yield from _outcomes(client, function, items)
 
 
-def _outcomes(client: Client, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Outcome[Result]]:
+def _outcomes(
+    client: Client, function: Callable[[Item], Result], items: Sequence[Item]
+) -> Iterator[ItemOutcome[Result]]:
     """Dask blames a dead worker on every item that it had, also on those that waited: these are tried again, alone."""
     blamed = []
     for outcome in _done(client, function, items, range(len(items))):
@@ -69,7 +64,7 @@ def _outcomes(client: Client, function: Callable[[Item], Result], items: Sequenc
 
 def _done(
     client: Client, function: Callable[[Item], Result], items: Sequence[Item], indices: Sequence[int]
-) -> Iterator[Outcome[Any]]:
+) -> Iterator[ItemOutcome[Any]]:
     """The outcomes of the items at these indices, of which at most _AHEAD for each thread are on their way."""
     from distributed import as_completed  # noqa: PLC0415
 
@@ -97,14 +92,15 @@ def _tried(function: Callable[[Item], Result], item: Item, version: str) -> byte
     return packed(outcome_of(function, item))
 
 
-def _outcome(future: Future, index: int) -> Outcome[Any]:
+def _outcome(future: Future, index: int) -> ItemOutcome[Any]:
     """What a worker sent. Raises what concerns all items: a worker without perfdoctor, a scheduler that is gone."""
     from distributed import KilledWorker  # noqa: PLC0415
 
     try:
         return unpacked(future.result(), index)
     except KilledWorker:
-        return Outcome(index, error=WorkerDiedError("every worker of the cluster that had it ended without a result"))
+        what = "every worker of the cluster that had it ended without a result"
+        return ItemOutcome(index, error=WorkerDiedError(what))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "perfdoctor":
             raise
@@ -149,13 +145,53 @@ def _local(workers: int, stack: ExitStack) -> Client:
 
     # Who is blamed is tried again below: no need to lose more workers before.
     stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
-    with without_interrupts():  # Dask cannot close what it has not yet started
+    with _without_interrupts():  # Dask cannot close what it has not yet started
         started = stack.enter_context(
             distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
             )
         )
     return distributed.Client(started, set_as_default=False)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process that is started here sees no Ctrl-C until it is ready for one; this process sees it afterwards."""
+    came: list[object] = []
+    with _deferred(came), _blocked_for_children():
+        yield
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _deferred(came: list[object]) -> Iterator[None]:
+    """Any thread may get the signal, so that blocking it in this one is not enough."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *what: came.append(what))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _blocked_for_children() -> Iterator[None]:
+    """Processes and threads that begin here begin with Ctrl-C blocked."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker  # noqa: PLC0415 not there on Windows
+
+    resource_tracker.ensure_running()  # its start would end the block before ours has begun
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

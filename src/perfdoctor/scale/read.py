@@ -27,7 +27,11 @@ from perfdoctor.system.progress import Progress, Reached, silent
 
 if TYPE_CHECKING:
     from perfdoctor.scale.reduce import Job
+    from perfdoctor.system.pool import ItemOutcome
     from perfdoctor.system.remote import RemoteFile
+
+#: A file, or a part of a run, that a worker process can read.
+Task = tuple["str | Part | RemoteFile", Selection]
 
 _SUMMARISING = "Summarising"
 #: So many files are always read in full: the GPUs of one machine.
@@ -170,7 +174,7 @@ def _bytes_here(file: Path) -> int:
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-def summarised(task: tuple[str | Part | RemoteFile, Selection]) -> bytes:
+def summarised(task: Task) -> bytes:
     """The packed summary of one file, or part of a run: a pure function, which a worker process can run."""
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 
@@ -189,16 +193,24 @@ def _summaries(
     files: Sequence[Recording | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
     """In the order of the files, whatever the order in which they are done."""
-    from perfdoctor.scale.workers import each  # noqa: PLC0415
-
     progress(Reached("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
     tasks = [(_for_a_worker(file), selection) for file in files]
     found: list[bytes | Exception] = [b""] * len(files)
-    for done, outcome in enumerate(each(summarised, tasks, workers=_workers(files), cluster=cluster), 1):
+    for done, outcome in enumerate(_outcomes(tasks, _workers(files), cluster), 1):
         file = files[outcome.index]
         progress(Reached(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files"))
         found[outcome.index] = _left_out(file, outcome.error) if outcome.error else outcome.value()
     return found
+
+
+def _outcomes(tasks: Sequence[Task], workers: int, cluster: str | None) -> Iterator[ItemOutcome[bytes]]:
+    if cluster is None:
+        from perfdoctor.system import pool  # noqa: PLC0415 most analyses need none of this
+
+        return pool.each(summarised, tasks, workers=workers)
+    from perfdoctor.scale import cluster as clusters  # noqa: PLC0415 Dask is an extra, and large
+
+    return clusters.each(summarised, tasks, cluster)
 
 
 def _for_a_worker(file: Recording | RemoteFile) -> str | Part | RemoteFile:
@@ -209,9 +221,9 @@ def _for_a_worker(file: Recording | RemoteFile) -> str | Part | RemoteFile:
 
 def _left_out(file: Recording | RemoteFile, error: Exception) -> Exception:
     """Why a file is left out. Raises what is a bug of ours."""
-    from perfdoctor.scale.workers import WorkerDiedError  # noqa: PLC0415
+    from perfdoctor.system import pool  # noqa: PLC0415
 
-    if isinstance(error, WorkerDiedError):
+    if isinstance(error, pool.WorkerDiedError):
         return PerfdoctorError(f"{file.name} could not be read: {error.what}", do=error.do)
     if not isinstance(error, PerfdoctorError):
         raise error

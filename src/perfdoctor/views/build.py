@@ -5,71 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.views import Chart, Heat, Icicle, PackedTimeline, Table, TimelineView, Views
+from perfdoctor.records.views import Chart, Heat, Icicle, Table, TimelineView, Views
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.pages import PAGES
 
-View = Table | Chart | Heat | Icicle | TimelineView | PackedTimeline
-#: What is on a page, and why it has no more.
+View = Table | Chart | Heat | Icicle | TimelineView
+#: What is on a page, and why it has no more: "" if nothing failed.
 Page = tuple[Sequence[View], str]
-Made = TypeVar("Made")
 
 #: Takes as long as all others together.
 _LONGEST = "timeline"
 
 
-def views(run: Run, diagnosis: Diagnosis, timeline: Callable[[], Page] | None = None) -> Views:
-    """All pages for which something was recorded: `view(run, diagnosis)` of a page's module yields its contents.
-
-    `timeline`: what waits for the page of the timeline, where another process makes it already.
-    """
-    run.next_phase()
-    here = [name for name in PAGES if not (timeline and name == _LONGEST)]
-    longest_first = sorted(here, key=lambda name: name != _LONGEST)
-    functions = [partial(_page, name, run, diagnosis) for name in longest_first]
-    pages = dict(zip(longest_first, by_several.each(functions, run, busy=1 if timeline else 0), strict=True))
-    if timeline:
-        pages[_LONGEST] = timeline()
+def views(run: Run, diagnosis: Diagnosis) -> Views:
+    """All pages for which something was recorded: `view(run, diagnosis)` of a page's module yields its contents."""
+    longest_first = sorted(PAGES, key=lambda name: name != _LONGEST)
+    made = run.several([partial(_page, name, run, diagnosis) for name in longest_first])
+    pages = dict(zip(longest_first, made, strict=True))
     shown = [view for name in PAGES for view in pages[name][0]]
     return Views(
         tables=tuple(_of(Table, shown)),
         charts=tuple(_of(Chart, shown)),
         heats=tuple(_of(Heat, shown)),
         icicles=tuple(_of(Icicle, shown)),
-        timeline=next(_of((TimelineView, PackedTimeline), shown), None),
+        timeline=next(_of(TimelineView, shown), None),
         failed=tuple((name, error) for name in PAGES if (error := pages[name][1])),
     )
 
 
-def made(contents: Callable[[], Iterable[Made]]) -> tuple[list[Made], str]:
-    """What is on a page, and why it has no more; "" if nothing failed."""
-    found: list[Made] = []
+def _page(name: str, run: Run, diagnosis: Diagnosis) -> Page:
+    found: list[View] = []
     try:
-        found.extend(contents())
+        view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
+        found.extend(_worded(each, diagnosis.basis) for each in view(run, diagnosis))
     except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
         return found, f"{type(error).__name__}: {error}"
     return found, ""
 
 
-def _page(name: str, run: Run, diagnosis: Diagnosis) -> Page:
-    def contents() -> Iterator[View]:
-        view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
-        yield from (_worded(each, diagnosis.basis) for each in view(run, diagnosis))
-
-    run.next_round()
-    return made(contents)
-
-
 def _worded(view: View, basis: Basis) -> View:
     """The same with headings and explanations in the words that fit; cells are as they are."""
-    if isinstance(view, (TimelineView, PackedTimeline)):
+    if isinstance(view, TimelineView):
         return view
     if isinstance(view, Icicle):
         return replace(view, title=basis.numbers(view.title), explained=basis.numbers(view.explained))
@@ -82,5 +63,5 @@ def _worded(view: View, basis: Basis) -> View:
     return replace(view, title=title, explained=explained, columns=tuple(columns))
 
 
-def _of(kind: type | tuple[type, ...], shown: Iterable[View]) -> Iterator:  # type: ignore[type-arg]
+def _of(kind: type, shown: Iterable[View]) -> Iterator:  # type: ignore[type-arg]
     return (each for each in shown if isinstance(each, kind))

@@ -130,7 +130,11 @@ READ_BY_OTHERS = """
     import os, sys, threading, time
     from pathlib import Path
     from perfdoctor.system import own_process
+<<<<<<< HEAD
     own_process.take()  # numpy has one thread, so that this process can be forked
+=======
+    own_process.take()
+>>>>>>> 39c95f51 (Parallel work has two ways: a fork for what is in memory, and spawned processes in a pool)
     from perfdoctor.readers.kineto import parts, processes, repair, trace as kineto
     sys.path[:0] = sys.argv[3:]
     from kineto_traces import plain
@@ -178,8 +182,8 @@ class Dying(Thread):
 
     def _serve(self, jobs, results) -> None:
         with contextlib.suppress(OSError), jobs, results:
-            processes._send(results, processes._READY)
-            processes._receive(jobs)
+            processes.send(results, processes._READY)
+            processes.receive(jobs)
 
 
 class Never(Thread):
@@ -226,7 +230,7 @@ READING = """
     os.environ["PERFDOCTOR_JOBS"] = "4"
     def stuck(pieces, workers, *_):
         for worker in workers:
-            processes._receive(worker.answers)
+            processes.receive(worker.answers)
         print(*(worker.pid for worker in workers), flush=True)
         time.sleep(600)
     processes.read = stuck

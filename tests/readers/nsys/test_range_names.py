@@ -15,7 +15,7 @@ from perfdoctor.readers.nsys import columns as nsys_columns
 from perfdoctor.readers.nsys import tables as nsys_tables
 from perfdoctor.readers.nsys.range_names import RangeNames, decoded, op_parts
 from perfdoctor.readers.nsys.tables import Database
-from perfdoctor.system import beside
+from perfdoctor.system import forked
 
 PIECES = st.sampled_from([
     "aten::add", "aten::mm", "AddBackward0", "mine", "", ", seq = 7", ", seq = 8", ", op_id = 12", ", op_id = 1x",
@@ -93,7 +93,7 @@ def test_parts_read_by_several_processes_are_the_whole_table(tmp_path, monkeypat
         )
     for name, value in {"ROWS_WORTH_ADBC": 1, "_ROWS_A_PART": 7, "_MOST_PARTS": 20}.items():
         monkeypatch.setattr(nsys_tables, name, value)
-    monkeypatch.setattr(beside, "extra_processes", lambda: extra)
+    monkeypatch.setattr(forked, "extra_processes", lambda: extra)
     with closing(Database.open(path)) as database:
         database.read_ahead({"t": ("start",), "missing": ("start",)}, {"t": "text"})
         assert (len(database.columns_ahead["t"]["start"]), database.is_fast) == (len(rows), True)
@@ -111,7 +111,7 @@ def test_a_table_of_which_a_part_cannot_be_read_fast_is_read_by_sqlite3(tmp_path
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(row, f"mine {row}") for row in range(20)])
     monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1)
     monkeypatch.setattr(nsys_tables, "_ROWS_A_PART", 7)
-    monkeypatch.setattr(beside, "extra_processes", lambda: 1)
+    monkeypatch.setattr(forked, "extra_processes", lambda: 1)
     fast = nsys_tables.integer_columns
 
     def failing(uri: str, sql: str, *more: object) -> object:

@@ -48,4 +48,4 @@ def test_counts_and_times_are_those_of_the_recording(path):
             for row, start, length in pieces:
                 assert reach.get(row, 0) <= start
                 reach[row] = start + length
-    assert len(embedded.packed_timeline(found).text) <= MOST_BYTES
+    assert len(embedded.packed_timeline(found)) <= MOST_BYTES

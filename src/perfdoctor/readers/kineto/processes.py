@@ -3,14 +3,13 @@
 Each process reads pieces of the text; their rows are joined in the order of the text. Where a piece does not begin
 where the one before has ended, or cannot be read by itself, all that follows is read by one process.
 
-The processes are forked children, or, where nothing can be forked, Pythons of their own that only import this reader
-(and need no guard in the program that uses perfdoctor). They end with us however we end.
+The processes are forked children, or, where nothing can be forked, Pythons of their own that only import this reader.
+They end with us however we end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -20,8 +19,9 @@ import msgspec
 
 from perfdoctor.readers.kineto.events import Part
 from perfdoctor.readers.kineto.parts import Job, PartReader
-from perfdoctor.system import beside, own_process
+from perfdoctor.system import forked, own_process, spawned
 from perfdoctor.system.processors import worker_count
+from perfdoctor.system.spawned import receive, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from perfdoctor.readers.kineto.events import Columns, Known
     from perfdoctor.readers.kineto.pieces import Pieces
 
-#: What a new process runs: it finds perfdoctor where this one has found it.
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from perfdoctor.readers.kineto.processes import main; main()"
-_LENGTH_BYTES = 8
 _READY = b"ready"
 #: Each process has a thread here, which takes what it has read and asks for more: some three turns a piece. While this
 #: process reads one itself, a thread waits so long for its turn; Python's 5 ms would sum up to what a piece takes.
@@ -43,7 +40,6 @@ _decoder = msgspec.msgpack.Decoder(Part)
 
 
 def main() -> None:
-    own_process.take()
     with contextlib.suppress(OSError):  # who started us is gone
         serve(sys.stdin.buffer, sys.stdout.buffer)
 
@@ -52,24 +48,10 @@ def serve(jobs: BinaryIO, results: BinaryIO) -> None:
     """Read the pieces that are asked for until nobody asks any more."""
     reader = PartReader()
     decoder = msgspec.msgpack.Decoder(Job)
-    _send(results, _READY)
+    send(results, _READY)
     with contextlib.closing(reader):
-        while (asked := _receive(jobs)) is not None:
-            _send(results, msgspec.msgpack.encode(reader.read(decoder.decode(asked))))
-
-
-def _send(stream: BinaryIO, message: bytes) -> None:
-    stream.write(len(message).to_bytes(_LENGTH_BYTES, "little"))
-    stream.write(message)
-    stream.flush()
-
-
-def _receive(stream: BinaryIO) -> bytes | None:
-    """The next message; None where the stream has ended."""
-    head = stream.read(_LENGTH_BYTES)
-    length = int.from_bytes(head, "little")
-    message = stream.read(length) if len(head) == _LENGTH_BYTES else b""
-    return message if len(head) == _LENGTH_BYTES and len(message) == length else None
+        while (asked := receive(jobs)) is not None:
+            send(results, msgspec.msgpack.encode(reader.read(decoder.decode(asked))))
 
 
 # --- in the process that wants the rows ------------------------------------------------------------------------------
@@ -85,7 +67,7 @@ class Worker(Protocol):
         """It is gone afterwards."""
 
 
-class Forked(beside.Child):
+class Forked(forked.Child):
     """A child of this process. OSError where none can be forked."""
 
     #: A text of 31 MB is read by two processes in the time of one, one of 50 MB in 0.88 of it. Each further process
@@ -96,33 +78,14 @@ class Forked(beside.Child):
         super().__init__(serve)
 
 
-class Spawned:
+class Spawned(spawned.Spawned):
     """A Python of its own."""
 
     #: To start one takes as long as to read 60 to 100 MB.
     WORTH, WORTH_EACH = 96 << 20, 16 << 20
 
     def __init__(self) -> None:
-        options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
-        self._process = subprocess.Popen(
-            [sys.executable, *options, "-c", _PROGRAM.format(path=sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us: the worker ends with its input
-        )
-        self.pid = self._process.pid
-        assert self._process.stdin
-        assert self._process.stdout
-        self.questions: BinaryIO = self._process.stdin  # type: ignore[assignment]
-        self.answers: BinaryIO = self._process.stdout  # type: ignore[assignment]
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self.questions, self.answers):
-            with contextlib.suppress(OSError):  # what was on its way to the process
-                stream.close()
+        super().__init__(__name__, quiet=True)
 
 
 class Shared:
@@ -196,7 +159,7 @@ def feed(worker: Worker, shared: Shared) -> None:
     known: Known = {}
     out: deque[tuple[int, Job]] = deque()
     try:
-        if _receive(worker.answers) != _READY:
+        if receive(worker.answers) != _READY:
             return
         while True:
             # The next piece is made while the worker is busy; a text is only sent to who waits for it.
@@ -204,7 +167,7 @@ def feed(worker: Worker, shared: Shared) -> None:
                 if out and job[1].text is not None:
                     _take(worker, out, shared, known)
                 out.append(job)
-                _send(worker.questions, msgspec.msgpack.encode(job[1]))
+                send(worker.questions, msgspec.msgpack.encode(job[1]))
             elif out:
                 _take(worker, out, shared, known)
             else:
@@ -217,7 +180,7 @@ def feed(worker: Worker, shared: Shared) -> None:
 
 
 def _take(worker: Worker, out: deque[tuple[int, Job]], shared: Shared, known: Known) -> None:
-    answer = _receive(worker.answers)
+    answer = receive(worker.answers)
     if answer is None:
         raise BrokenPipeError
     shared.put(out.popleft()[0], _decoder.decode(answer), known)
@@ -260,7 +223,6 @@ def read(
     threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
-    beside.children_work()
     try:
         with own_process.switching_every(_SWITCH_S):
             return _joined(shared, columns, position, done)

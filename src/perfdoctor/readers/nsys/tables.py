@@ -24,7 +24,7 @@ from perfdoctor.model.columns import Ints, Mask, Text, numbered
 from perfdoctor.patterns import regex
 from perfdoctor.readers.nsys.columns import can_be_read, integer_columns
 from perfdoctor.readers.nsys.range_names import RangeNames, decoded
-from perfdoctor.system import beside
+from perfdoctor.system import forked
 
 Columns = dict[str, Ints]
 
@@ -176,7 +176,7 @@ class Database(Struct, dict=True):
             if sizes[table].rows >= min(_ROWS_WORTH_A_QUERY, ROWS_WORTH_ADBC)
             for part in self._parts(table, present, sizes[table], texts.get(table))
         ]
-        read = beside.each([part.read for part in parts], first=beside.children_work)
+        read = forked.several([part.read for part in parts])
         for table in dict.fromkeys(part.table for part in parts):
             own = [found for part, found in zip(parts, read, strict=True) if part.table == table]
             self._keep(table, own)
@@ -227,7 +227,7 @@ class Database(Struct, dict=True):
         """Pieces of about equal size, of which the first come first in the file; one alone where we are alone."""
         text = text if text in self.columns_of(table) else None
         sql = _query(self.tables[table], columns, text)
-        rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if beside.extra_processes() else max(1, size.rows)
+        rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if forked.extra_processes() else max(1, size.rows)
         for first in range(size.first, size.first + size.rows, rows):
             where = f" WHERE rowid BETWEEN {first} AND {first + rows - 1}"
             yield _Part(table, self.path, sql + where, min(rows, size.rows), text is not None)

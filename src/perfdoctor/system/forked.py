@@ -1,15 +1,14 @@
-"""How is something worked out beside this process, with all that it has in memory, and fetched from there?
+"""How do several processes work on what this one has in memory?
 
-By a forked child, which has the same memory without a copy and imports nothing again: on Linux, while this process has
-one thread (a child has only the thread that forked, and locks of the others stay locked in it), where PERFDOCTOR_JOBS
-and the cores allow a second process, and memory is there for it. Else it is done in this process, with the same result.
+Forked children do: a child has the same memory without a copy, and imports nothing again. This needs Linux, a process
+with one thread (a child has only the thread that forked, and locks of the others stay locked in it), PERFDOCTOR_JOBS
+and cores for a second process, and memory for it. Else this process does it alone, with the same result.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import gc
 import os
 import pickle
@@ -19,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Generic, NoReturn, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 
 from perfdoctor.system.memory import available_bytes
 from perfdoctor.system.processors import JOBS, worker_count
@@ -37,7 +36,6 @@ _TICKET_BYTES = 2
 _Pause = Callable[[], contextlib.AbstractContextManager[object]]
 #: What to enter while a process is forked: who shows progress ends its thread.
 _pauses: list[_Pause] = []
-_for_spare_time: list[Callable[[], object]] = []
 #: In a child: pauses that only its parent leaves.
 _left_to_parent: list[contextlib.ExitStack] = []
 
@@ -66,23 +64,6 @@ def pausing(pause: _Pause) -> Iterator[None]:
         _pauses.remove(pause)
 
 
-@contextlib.contextmanager
-def in_spare_time(function: Callable[[], object]) -> Iterator[None]:
-    """In here, `function` is called once children work for us, if they do: it loads what is needed afterwards."""
-    _for_spare_time.append(function)
-    try:
-        yield
-    finally:
-        if function in _for_spare_time:
-            _for_spare_time.remove(function)
-
-
-def children_work() -> None:
-    """Whoever has forked says that all children have what they need; what waited for that is done now."""
-    while _for_spare_time:
-        _for_spare_time.pop(0)()
-
-
 # --- one child -------------------------------------------------------------------------------------------------------
 
 
@@ -96,7 +77,9 @@ class Child:
         parent = os.getpid()
         questions, asked = os.pipe()
         answered, answers = os.pipe()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl  # noqa: PLC0415 not on Windows
+
             fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             self.pid = _forked()
@@ -180,81 +163,34 @@ def _run(work: Callable[[], None], parent: int, *foreign: int) -> NoReturn:
         os._exit(status)  # nothing is flushed that is our parent's
 
 
-# --- and what it is for ----------------------------------------------------------------------------------------------
+# --- several functions ------------------------------------------------------------------------------------------------
 
 
-class _Begun(Generic[Result]):
-    """What a function gives that was begun in a child. None where there is no such child, or it failed."""
-
-    def __init__(self, function: Callable[[], Result]) -> None:
-        def main(_: BinaryIO, answers: BinaryIO) -> None:
-            pickle.dump((function(),), answers, protocol=pickle.HIGHEST_PROTOCOL)
-
-        self._child: Child | None = None
-        with contextlib.suppress(OSError):
-            self._child = Child(main)
-
-    def result(self) -> tuple[Result] | None:
-        """It in a tuple, once."""
-        if self._child is None:
-            return None
-        try:
-            found: tuple[Result] = pickle.load(self._child.answers)  # noqa: S301 our own child wrote it
-        except (EOFError, OSError, pickle.UnpicklingError):  # it raised, or was killed
-            return None
-        return found
-
-    def end(self) -> None:
-        if self._child is not None:
-            self._child.end()
-            self._child = None
-
-
-@contextlib.contextmanager
-def begun(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """`function` begins now in a child; what this yields waits for its result, which must be picklable.
-
-    Without a child, or where that one failed, the function is called here when its result is asked for, and raises
-    what it raises. No child is left afterwards.
-    """
-    child = _Begun(function) if extra_processes() else None
-
-    def result() -> Result:
-        found = child.result() if child else None
-        return found[0] if found else function()
-
-    try:
-        yield result
-    finally:
-        if child:
-            child.end()
-
-
-def each(
-    functions: Sequence[Callable[[], Result]], *, first: Callable[[], object] | None = None, most: int | None = None
-) -> list[Result]:
-    """What each of them returns, in their order. They are begun in that order by as many processes as are there.
+def several(functions: Sequence[Callable[[], Result]], *, most: int | None = None) -> list[Result]:
+    """What each function returns, in their order. They are begun in that order by as many processes as are there.
 
     Each process takes the next one when it is ready, so the longest should stand first. Each must give the same in
-    whichever process it is called, and what it keeps for later is kept there alone. `first`: what this process calls
-    before it takes any. `most`: of the processes beside this one.
+    whichever process it is called; its result must be picklable, and what it keeps for later is kept there alone. Where
+    a child failed, its functions are called here, and raise what they raise. `most`: children beside this process.
     """
     extra = min(extra_processes(), len(functions), len(functions) if most is None else most)
-    if not extra:
+    if extra <= 0:
         return [function() for function in functions]
     with _tickets(len(functions)) as tickets, contextlib.ExitStack() as ended:
 
         def some() -> dict[int, Result]:
             return {number: functions[number]() for number in tickets()}
 
-        children = [_Begun(some) for _ in range(extra)]
-        for child in children:
-            ended.callback(child.end)
-        if first:
-            first()
+        children = []
+        with contextlib.suppress(OSError):  # it cannot be forked: fewer do the work
+            for _ in range(extra):
+                child = Child(lambda _, answers: pickle.dump(some(), answers, protocol=pickle.HIGHEST_PROTOCOL))
+                ended.callback(child.end)
+                children.append(child)
         found = some()
         for child in children:
-            found |= (child.result() or ({},))[0]
+            with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):  # it raised, or was killed
+                found |= pickle.load(child.answers)  # noqa: S301 our own child wrote it
     return [found[number] if number in found else function() for number, function in enumerate(functions)]
 
 

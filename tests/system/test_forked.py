@@ -13,8 +13,17 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
-#: Whether a child did it is seen by its process number.
-_HEAD = "import os, sys, time, threading\nfrom perfdoctor.system.beside import begun, each\nhere = os.getpid()\n"
+#: Whoever is first waits until the other process has taken its function too.
+_HEAD = """
+import os, sys, time, threading
+from perfdoctor.system.forked import several
+here = os.getpid()
+def where():
+    time.sleep(0.2)
+    return os.getpid()
+def in_child(work):
+    return several([lambda: where() != here and work()] * 2)
+"""
 
 
 def _says(program: str, jobs: int = 2, **more: str) -> str:
@@ -32,7 +41,7 @@ def _says(program: str, jobs: int = 2, **more: str) -> str:
     return done.stdout
 
 
-_WHERE = "with begun(os.getpid) as where: print(where() != here)"
+_WHERE = "print(len(set(several([where, where]))) == 2)"
 
 
 def test_it_is_done_in_a_child() -> None:
@@ -49,14 +58,14 @@ def test_a_process_with_two_threads_is_not_forked() -> None:
 
 
 def test_where_memory_is_short_it_is_done_here() -> None:
-    program = "import perfdoctor.system.beside as b; b.available_bytes = lambda: 1 << 20\n"
+    program = "import perfdoctor.system.forked as b; b.available_bytes = lambda: 1 << 20\n"
     assert _says(program + _WHERE) == "False\n"
 
 
 def test_a_thread_of_a_display_is_paused_for_the_fork() -> None:
     program = """
 import contextlib
-from perfdoctor.system.beside import pausing
+from perfdoctor.system.forked import pausing
 class Display:
     def start(self):
         self.end = threading.Event(); self.thread = threading.Thread(target=self.end.wait); self.thread.start()
@@ -67,37 +76,33 @@ class Display:
         try: yield
         finally: self.start()
 display = Display(); display.start()
-def look(): return os.getpid() != here, threading.active_count()
 with pausing(display.paused):
-    with begun(look) as seen: print(seen(), threading.active_count())
+    print(sorted(in_child(threading.active_count)), threading.active_count())
 display.stop()
 """
-    assert _says(program) == "(True, 1) 2\n"
+    assert _says(program) == "[False, 1] 2\n"
 
 
 def test_what_is_buffered_is_written_once() -> None:
-    program = "print('once', end=' ')\n" + "with begun(lambda: print('never')) as done: done()\n"
+    program = "print('once', end=' ')\n" + "in_child(lambda: print('never'))\n"
     assert _says(program) == "once "
 
 
 def test_an_exception_arrives() -> None:
-    program = "def f(): raise KeyError(7)\nwith begun(f) as r:\n  try: r()\n  except KeyError as e: print(repr(e))"
+    program = "def f(): raise KeyError(7)\ntry: several([f, where])\nexcept KeyError as e: print(repr(e))"
     assert _says(program) == "KeyError(7)\n"
 
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), 9)", "os._exit(0)", "sys.exit(1)", "1 / 0"])
 def test_where_a_child_dies_the_work_is_done_here(how: str) -> None:
-    program = f"def f():\n  if os.getpid() != here: {how}\n  return 'done'\n"
-    assert _says(program + "with begun(f) as r: print(r())") == "done\n"
-    assert _says(program + "print(each([f, f, lambda: 'too'], first=lambda: time.sleep(0.2)))") == (
-        "['done', 'done', 'too']\n"
-    )
+    program = f"def f():\n  if where() != here: {how}\n  return 'done'\n"
+    assert _says(program + "print(several([f, f, lambda: 'too']))") == "['done', 'done', 'too']\n"
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 16])
 def test_results_come_in_the_order_of_the_functions(jobs: int) -> None:
     program = "def f(n): time.sleep(0.002 * (n % 3)); return n * n\n"
-    program += "found = each([lambda n=n: f(n) for n in range(50)])\nprint(found == [n * n for n in range(50)])"
+    program += "found = several([lambda n=n: f(n) for n in range(50)])\nprint(found == [n * n for n in range(50)])"
     assert _says(program, jobs) == "True\n"
 
 
@@ -107,12 +112,14 @@ def test_a_program_that_ignores_the_ends_of_its_children_has_the_result() -> Non
 
 
 def test_large_results_arrive() -> None:
-    program = "import numpy as np\nwith begun(lambda: np.arange(3_000_000)) as r: print(int(r().sum()))"
-    assert _says(program, OPENBLAS_NUM_THREADS="1") == f"{3_000_000 * 2_999_999 // 2}\n"
+    program = "import numpy as np\nprint([int(each.sum()) for each in several([lambda: where() and np.arange(3_000_000)] * 2)])"
+    assert _says(program, OPENBLAS_NUM_THREADS="1") == f"{[3_000_000 * 2_999_999 // 2] * 2}\n"
 
 
 def test_a_child_that_nobody_waits_for_is_ended() -> None:
-    program = "with begun(lambda: time.sleep(60)): pass\n"
+    program = "def f(): return 1 / 0 if os.getpid() == here else time.sleep(60)\n"
+    program += "def first(): return where() and f()\n"
+    program += "try: several([first, first])\nexcept ZeroDivisionError: pass\n"
     program += "try: os.waitpid(-1, 0)\nexcept ChildProcessError: print('none')"
     assert _says(program) == "none\n"
 
@@ -124,7 +131,7 @@ def test_no_child_outlives_its_parent(how: signal.Signals, tmp_path: Path) -> No
 def f():
     open({str(mark)!r} + '.new', 'w').write(str(os.getpid())); os.rename({str(mark)!r} + '.new', {str(mark)!r})
     time.sleep(600)
-with begun(f) as r: r()
+in_child(f)
 """
     parent = subprocess.Popen(
         [sys.executable, "-c", _HEAD + program],
