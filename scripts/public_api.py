@@ -6,9 +6,10 @@ Printed one line a name: `python scripts/public_api.py > tests/public_api.txt` a
 from __future__ import annotations
 
 import inspect
+import re
 import types
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, get_args, get_origin
 
 from perfdoctor import api, rule_api, rule_testing
 from perfdoctor.comparison.records import Fate, FindingFate, Verdict
@@ -90,7 +91,25 @@ def members(cls: type) -> Iterator[Member]:
     fields = _fields(cls)
     listed = api.MEMBERS.get(cls.__name__) or rule_api.MEMBERS.get(cls.__name__)
     found = listed or [*fields, *(name for name in vars(cls) if not name.startswith("_") and name not in fields)]
-    for name in found:
+    for member in _members(cls, found, fields):
+        declared = member.declared
+        for variable, argument in _arguments(cls).items():
+            declared = re.sub(rf"\b{variable}\b", argument, declared)
+        yield member._replace(declared=declared)
+
+
+def _arguments(cls: type) -> dict[str, str]:
+    """Return what stands for each type variable of the class's generic bases, by the variable's name."""
+    return {
+        variable.__name__: argument.__name__
+        for base in getattr(cls, "__orig_bases__", ())
+        for variable, argument in zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False)
+        if inspect.isclass(argument)
+    }
+
+
+def _members(cls: type, names: Iterable[str], fields: Mapping[str, str]) -> Iterator[Member]:
+    for name in names:
         if name in fields:
             yield Member(name, f": {fields[name]}")
         elif name in getattr(cls, "__slots__", ()) or name in getattr(cls, "__annotations__", {}):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from builders import draw
+from folders import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.selection import WHOLE_RECORDING
-from perfdoctor.scale.reduced_place import NotInSummaryError, reduced_place
+from perfdoctor.scale.reduced_place import reduced_place
 from perfdoctor.scale.summary import MOST_BYTES, Columns, Numbers, moved_together, packed_summary, unpack
 
 KERNELS = st.text("# ", min_size=4, max_size=60)
@@ -56,12 +61,44 @@ def test_between_any_two_edges_of_communication_each_part_takes_what_it_took(ker
         assert reduced.collectives[column].tolist() == place.collectives[column].tolist()
 
 
-def test_what_a_summary_does_not_hold_is_refused():
+#: Asked of a job, and what mypy says of it.
+ASKED = {
+    "place.window_ns + place.idle_ns('input_wait') + len(place.collectives)": "",
+    "split(place).compute_ns": "",
+    "place.kernels": '"JobPlace" has no attribute "kernels"',
+    "place.host": '"JobPlace" has no attribute "host"',
+    "launches(place)": 'incompatible type "JobPlace"; expected "Place"',
+    "run.job.mean(exposed_copies_ns)": 'incompatible type "Callable[[Place], float]"',
+}
+
+
+@pytest.mark.thorough
+def test_mypy_refuses_what_a_summary_cannot_answer(tmp_path):
     """A rule that took nothing for an answer would say that all is well."""
+    head = (
+        "from perfdoctor.metrics.accounting.split import split",
+        "from perfdoctor.model.launches import launches",
+        "from perfdoctor.model.place import Place",
+        "from perfdoctor.model.run import Run",
+        "def exposed_copies_ns(place: Place) -> float: return place.copying.total_ns",
+        "def ask(run: Run) -> None:",
+        "    for place in run.job.places:",
+    )
+    file = tmp_path / "asking.py"
+    file.write_text("\n".join([*head, *(f"        {line}" for line in ASKED)]))
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary", str(file)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    for number, expected in enumerate(ASKED.values(), len(head) + 1):
+        line = next((each for each in said.splitlines() if f"asking.py:{number}: error" in each), "")
+        assert expected in line if expected else not line, said
+
+
+def test_a_rank_by_its_summary_has_no_rows_but_collectives():
     _, reduced = both(draw(kernels="#### ##", nccl="  ===  "))
-    for ask in (lambda: reduced.kernels, lambda: reduced.host.visible, lambda: len(reduced.work.launch)):
-        with pytest.raises(NotInSummaryError):
-            ask()
+    assert isinstance(reduced, JobPlace)
+    assert not isinstance(reduced, Place)
+    assert len(reduced.collectives) == 1
+    assert not any(hasattr(reduced, name) for name in ("kernels", "host", "work", "copies"))
 
 
 def test_fewer_edges_still_add_up():

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.detectors.affected import Affected, affected, affected_in_job
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place
@@ -112,7 +112,8 @@ def _in_steps(losing: int, seen: int) -> tuple[Measure, Measure]:
 
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
     """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
-    return of_idle(run, least_share, lambda place: place.idle_causes[cause], of_job=True)
+    time = affected_in_job(run, lambda place: place.idle_ns(cause), least_share)
+    return Idle(run, time.ns, time.share, time.worst, time.worst.idle_causes[cause]) if time else None
 
 
 def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], least_share: float) -> Affected | None:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, update_wrapper
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from perfdoctor.model.place import Place
-    from perfdoctor.model.run import Run
+    from perfdoctor.model.place import JobPlace, Place
+    from perfdoctor.model.run import Job, Run
     from perfdoctor.model.timeline import Timeline
 
 _Key = tuple[Callable[..., Any], Hashable]
@@ -70,7 +70,8 @@ def _given(results: Sequence[tuple[str, str, Hashable, Any]]) -> Kept:
     return kept
 
 
-_Place = TypeVar("_Place", bound="Place")
+_Place = TypeVar("_Place", bound="JobPlace")
+_Job = TypeVar("_Job", bound="Job[JobPlace]")
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -104,10 +105,22 @@ def once_per_place(
     return _once(function)
 
 
+def kept_in_summaries(function: Callable[[Place], _Result]) -> Callable[[JobPlace], _Result]:
+    """The function, computed once for each place that was read in full; the summary of a rank brings its result."""
+    return cast("Callable[[JobPlace], _Result]", _once(function))
+
+
 def once_per_run(
     function: Callable[Concatenate[Run, _Arguments], _Result],
 ) -> Callable[Concatenate[Run, _Arguments], _Result]:
     """The function, computed once for each run and further arguments."""
+    return _once(function)
+
+
+def once_per_job(
+    function: Callable[Concatenate[_Job, _Arguments], _Result],
+) -> Callable[Concatenate[_Job, _Arguments], _Result]:
+    """The function, computed once for each job or run and further arguments."""
     return _once(function)
 
 

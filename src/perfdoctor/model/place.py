@@ -26,8 +26,19 @@ from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-class Place(Keeps, frozen=True):
-    """One device of one rank in the analysed window, with everything that follows from it, computed once.
+def touches(rows: Frame, window: Intervals) -> Mask:
+    """One bool a row: does it touch the window?"""
+    if not window:
+        return np.zeros(len(rows), dtype=bool)
+    if len(window) > 1:  # pieces: what ran between them is not analysed
+        pieces: Mask = window.overlap_ns(rows.start_ns, rows.end_ns) > 0
+        return pieces
+    found: Mask = (rows.end_ns > window.starts[0]) & (rows.start_ns < window.ends[-1])
+    return found
+
+
+class JobPlace(Keeps, frozen=True):
+    """One device of one rank of a job in the analysed window: what is known of it however much of the rank was kept.
 
     `device` is None where the training thread stands in for it. `steps.used` is 0 where no steps were found: then
     numbers "per step" are per window, and `per_step` divides by one.
@@ -38,21 +49,11 @@ class Place(Keeps, frozen=True):
     device: int | None
     window: Intervals
     steps: Steps
-    work: DeviceWork
-    host: HostActivity
-    #: When the host asked for the window's work, where the window is that of a range: its executions.
-    asked: Intervals | None = None
 
     @property
     def rank_and_device(self) -> tuple[int, int]:
         """As findings name it; device 0 where the training thread plays the device."""
         return self.rank, self.device or 0
-
-    def forget(self) -> None:
-        """Drop all that is worked out again when it is asked for."""
-        self.kept.next_round(1)
-        for name in [name for name in vars(self) if name != "kept"]:
-            del vars(self)[name]
 
     @property
     def window_ns(self) -> int:
@@ -73,6 +74,80 @@ class Place(Keeps, frozen=True):
         return part_ns / self.window_ns if self.window_ns else 0.0
 
     @property
+    @abstractmethod
+    def info(self) -> Device:
+        """What is known of this GPU."""
+
+    @property
+    @abstractmethod
+    def recorded_collectives(self) -> Frame:
+        """Those of the whole recording, also outside the window."""
+
+    @property
+    @abstractmethod
+    def collectives(self) -> Frame:
+        """This device's collectives that touch the window."""
+
+    @property
+    @abstractmethod
+    def compute(self) -> Intervals:
+        """When any kernel ran inside the window."""
+
+    @property
+    @abstractmethod
+    def communication(self) -> Intervals:
+        """When any collective ran inside the window."""
+
+    @property
+    @abstractmethod
+    def exposed_communication(self) -> Intervals:
+        """When a collective ran and no kernel did."""
+
+    @property
+    @abstractmethod
+    def exposed_copies(self) -> Intervals:
+        """When something was copied and nothing else ran."""
+
+    @property
+    @abstractmethod
+    def idle(self) -> Intervals:
+        """When neither a kernel, nor a collective, nor a copy ran on the device inside the window."""
+
+    @property
+    @abstractmethod
+    def idle_causes(self) -> Mapping[str, Intervals]:
+        """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are `IDLE_CAUSES`."""
+
+    @property
+    def parts(self) -> Mapping[str, Intervals]:
+        """When each part of the step was going on: they cover the window, and do not overlap. Keys are `PARTS`."""
+        return {
+            "compute": self.compute,
+            "exposed_communication": self.exposed_communication,
+            "exposed_copy": self.exposed_copies,
+            **self.idle_causes,
+        }
+
+    def idle_ns(self, cause: str) -> int:
+        """How long it was idle for this cause in the window, in ns."""
+        return self.idle_causes[cause].total_ns
+
+
+class Place(JobPlace, frozen=True):
+    """A device whose rows were read, with everything that follows from them, computed once."""
+
+    work: DeviceWork
+    host: HostActivity
+    #: When the host asked for the window's work, where the window is that of a range: its executions.
+    asked: Intervals | None = None
+
+    def forget(self) -> None:
+        """Drop all that is worked out again when it is asked for."""
+        self.kept.next_round(1)
+        for name in [name for name in vars(self) if name != "kept"]:
+            del vars(self)[name]
+
+    @property
     def info(self) -> Device:
         """What is known of this GPU."""
         return self.timeline.device_of(self.rank, -1 if self.device is None else self.device)
@@ -85,14 +160,7 @@ class Place(Keeps, frozen=True):
     @once_per_place
     def in_window(self, signal: str) -> Mask:
         """One bool a row of `recorded`: does it touch the window?"""
-        rows = self.recorded(signal)
-        if not self.window:
-            return np.zeros(len(rows), dtype=bool)
-        if len(self.window) > 1:  # pieces: what ran between them is not analysed
-            touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
-        else:
-            touches = (rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1])
-        return touches
+        return touches(self.recorded(signal), self.window)
 
     @once_per_place
     def own(self, signal: str) -> Frame:
@@ -148,25 +216,6 @@ class Place(Keeps, frozen=True):
     def idle(self) -> Intervals:
         """When neither a kernel, nor a collective, nor a copy ran on the device inside the window."""
         return self.window - (self.compute | self.communication | self.copying)
-
-    @property
-    @abstractmethod
-    def idle_causes(self) -> Mapping[str, Intervals]:
-        """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are `IDLE_CAUSES`."""
-
-    @property
-    def parts(self) -> Mapping[str, Intervals]:
-        """When each part of the step was going on: they cover the window, and do not overlap. Keys are `PARTS`."""
-        return {
-            "compute": self.compute,
-            "exposed_communication": self.exposed_communication,
-            "exposed_copy": self.exposed_copies,
-            **self.idle_causes,
-        }
-
-    def idle_ns(self, cause: str) -> int:
-        """How long it was idle for this cause in the window, in ns."""
-        return self.idle_causes[cause].total_ns
 
     @cached_property
     def kernel_ns(self) -> Ints:

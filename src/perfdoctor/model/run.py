@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from perfdoctor.model.cache import Keeps, once_per_run
-from perfdoctor.model.place import Place
+from perfdoctor.model.cache import Keeps, once_per_job
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.system import forked
 from perfdoctor.system.memory import give_back
 
+Asked_co = TypeVar("Asked_co", bound=JobPlace, covariant=True)
 Result = TypeVar("Result")
 
 #: A recording of more rows is long: what is worked out of it takes about 100 bytes a row, more than all else. And for
@@ -30,27 +32,79 @@ _WORTH_CHILDREN = 50_000
 _CHILD_BYTES_A_ROW, _CHILDREN_BYTES = 45, 256 << 20
 
 
-class Run(Keeps, frozen=True):
-    """A recording prepared for detectors. `places` is empty where nothing was recorded that could be accounted for."""
+class Job(Keeps, Generic[Asked_co], frozen=True):
+    """Places of a job, each with what can be asked of all its ranks."""
 
     timeline: Timeline
-    places: tuple[Place, ...]
+    places: tuple[Asked_co, ...]
     #: The part of the recording that is analysed: the places are narrowed to it.
     selection: Selection = WHOLE_RECORDING
-    #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
-    summaries: Run | None = None
-    #: For how many places of the job each of `places` stands; () where every one of them was read in full.
+    #: For how many places of the job each of `places` stands; () where every one of them stands for itself.
     stands_for: tuple[int, ...] = ()
 
     @property
-    def job(self) -> Run:
-        """All ranks recorded, for questions about several of them: what a place of it answers, `ReducedPlace` says."""
-        return self.summaries or self
+    def job(self) -> Job[JobPlace]:
+        """All ranks recorded, for questions about several of them."""
+        return self
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """All ranks recorded, ascending, also those that were not read in full."""
         return self.job.timeline.ranks
+
+    @property
+    def per_step(self) -> bool:
+        """Are numbers per step? Only if steps were found on every place."""
+        return bool(self.places) and all(place.steps.used for place in self.places)
+
+    @property
+    def repeats(self) -> bool:
+        """Are steps known of which there are several? Of a single one, what comes once is not known apart."""
+        return self.per_step and any(place.steps.used > 1 or place.steps.steady for place in self.places)
+
+    @property
+    def whole_steps(self) -> bool:
+        """Are they steps of the training, and no executions of a range?"""
+        return self.per_step and not self.selection.range_name
+
+    @property
+    def step_ns(self) -> int:
+        """The mean step over all places of the job (the mean window where no steps were found), in ns."""
+        return self.job.mean_window_ns()
+
+    @once_per_job
+    def mean_window_ns(self) -> int:
+        return self.mean(attrgetter("window_ns"))
+
+    def mean(self, quantity_ns: Callable[[Asked_co], float]) -> int:
+        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
+        if not self.places:
+            return 0
+        return round(self.average([quantity_ns(place) / place.units for place in self.places]))
+
+    def average(self, each: Sequence[float]) -> float:
+        """The mean of one number a place over all places of the job, of which some stand for several."""
+        return float(np.average(each, weights=self.stands_for or None))
+
+    def share(self, quantity_ns: Callable[[Asked_co], float]) -> float:
+        """The same as a share of the step."""
+        return self.mean(quantity_ns) / self.step_ns if self.step_ns else 0.0
+
+    def worst(self, quantity_ns: Callable[[Asked_co], float]) -> Asked_co:
+        """The place where the quantity takes the largest share."""
+        return self.places[int(np.argmax([place.share(quantity_ns(place)) for place in self.places]))]
+
+
+class Run(Job[Place], frozen=True):
+    """A recording prepared for detectors. `places` is empty where nothing was recorded that could be accounted for."""
+
+    #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
+    summaries: Job[JobPlace] | None = None
+
+    @property
+    def job(self) -> Job[JobPlace]:
+        """All ranks recorded, for questions about several of them."""
+        return self.summaries or self
 
     @property
     def is_long(self) -> bool:
@@ -94,45 +148,3 @@ class Run(Keeps, frozen=True):
             for place in self.places:
                 place.forget()
             give_back()
-
-    @property
-    def per_step(self) -> bool:
-        """Are numbers per step? Only if steps were found on every place."""
-        return bool(self.places) and all(place.steps.used for place in self.places)
-
-    @property
-    def repeats(self) -> bool:
-        """Are steps known of which there are several? Of a single one, what comes once is not known apart."""
-        return self.per_step and any(place.steps.used > 1 or place.steps.steady for place in self.places)
-
-    @property
-    def whole_steps(self) -> bool:
-        """Are they steps of the training, and no executions of a range?"""
-        return self.per_step and not self.selection.range_name
-
-    @property
-    def step_ns(self) -> int:
-        """The mean step over all places of the job (the mean window where no steps were found), in ns."""
-        return self.job.mean_window_ns()
-
-    @once_per_run
-    def mean_window_ns(self) -> int:
-        return self.mean(lambda place: place.window_ns)
-
-    def mean(self, quantity_ns: Callable[[Place], float]) -> int:
-        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
-        if not self.places:
-            return 0
-        return round(self.average([quantity_ns(place) / place.units for place in self.places]))
-
-    def average(self, each: Sequence[float]) -> float:
-        """The mean of one number a place over all places of the job, of which some stand for several."""
-        return float(np.average(each, weights=self.stands_for or None))
-
-    def share(self, quantity_ns: Callable[[Place], float]) -> float:
-        """The same as a share of the step."""
-        return self.mean(quantity_ns) / self.step_ns if self.step_ns else 0.0
-
-    def worst(self, quantity_ns: Callable[[Place], float]) -> Place:
-        """The place where the quantity takes the largest share."""
-        return max(self.places, key=lambda place: place.share(quantity_ns(place)))

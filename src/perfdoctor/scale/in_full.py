@@ -11,7 +11,8 @@ from perfdoctor.metrics.communication.lateness import own_lateness_ns
 from perfdoctor.metrics.communication.like_groups import slow_groups
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -21,7 +22,7 @@ TYPICAL = "typical"
 _NOTABLE = 0.03
 
 
-def ranks_in_full(job: Run, memory: Sequence[MemoryUse]) -> Mapping[int, str]:
+def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse]) -> Mapping[int, str]:
     """Ranks by number, and what each is: it stands out, or stands for all that do not. At least the typical one."""
     chosen: dict[int, str] = {}
     asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle)
@@ -31,7 +32,7 @@ def ranks_in_full(job: Run, memory: Sequence[MemoryUse]) -> Mapping[int, str]:
     return chosen
 
 
-def _of_collectives(job: Run) -> list[tuple[int, str]]:
+def _of_collectives(job: Job[JobPlace]) -> list[tuple[int, str]]:
     matched = skew(job)
     if matched is None or not matched.took_ns.sum():
         return []
@@ -42,26 +43,26 @@ def _of_collectives(job: Run) -> list[tuple[int, str]]:
     return [(matched.ranks[latest], "latest"), (matched.ranks[earliest], "waits longest")]
 
 
-def _of_stages(job: Run) -> list[tuple[int, str]]:
+def _of_stages(job: Job[JobPlace]) -> list[tuple[int, str]]:
     """Where stages of a pipeline wait for each other's messages: the one that does most."""
     waits = {place.rank: place.share(exposed_rows_ns(place, proven_messages(place))) for place in job.places}
     most = max(waits, key=lambda rank: waits[rank])
     return [(most, "waits longest for messages")] if waits[most] >= _NOTABLE else []
 
 
-def _of_devices(job: Run) -> list[tuple[int, str]]:
+def _of_devices(job: Job[JobPlace]) -> list[tuple[int, str]]:
     same = same_kernels(job, 0)
     return [(same.places[int(same.slowdown.argmax())].rank, "slowest kernels")] if same else []
 
 
-def _of_groups(job: Run) -> list[tuple[int, str]]:
+def _of_groups(job: Job[JobPlace]) -> list[tuple[int, str]]:
     """One of the group whose links are slow."""
     at = load_rules()["slow-links"].at
     slow = slow_groups(job, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
     return [(slow[0].own.members[0], "slowest links")] if slow else []
 
 
-def _of_idle(job: Run) -> list[tuple[int, str]]:
+def _of_idle(job: Job[JobPlace]) -> list[tuple[int, str]]:
     """For each cause that takes a notable part of any rank's step the rank where it takes most."""
     found = []
     for cause, part in IDLE_PARTS.items():
@@ -76,7 +77,7 @@ def _of_memory(memory: Sequence[MemoryUse]) -> list[tuple[int, str]]:
     return [(fullest.rank, "most memory")] if fullest else []
 
 
-def _typical(job: Run, but: set[int]) -> int:
+def _typical(job: Job[JobPlace], but: set[int]) -> int:
     """Whose parts of the step are nearest to the medians of all ranks, in sum."""
     places = [place for place in job.places if place.rank not in but] or list(job.places)
     shares = np.array([[place.share(pieces.total_ns) for pieces in place.parts.values()] for place in places])

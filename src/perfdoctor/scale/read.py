@@ -26,7 +26,7 @@ from perfdoctor.system.processors import worker_count
 from perfdoctor.system.progress import Progress, Reached, silent
 
 if TYPE_CHECKING:
-    from perfdoctor.scale.reduce import Job
+    from perfdoctor.scale.reduce import ReadJob
     from perfdoctor.system.pool import ItemOutcome
     from perfdoctor.system.remote import RemoteFile
 
@@ -101,7 +101,7 @@ def _reduced(
     files = [*files, *instead]
     progress("Comparing the ranks")
     job = job_of(files, packed, selection)
-    chosen = ranks_in_full(job.run, job.memory)
+    chosen = ranks_in_full(job.summaries, job.memory)
     in_full = sorted({job.file_of[rank] for rank in chosen})
     kept = _kept([files[number] for number in in_full], progress)
     ranks = {path: job.numbers[number] for number, path in zip(in_full, kept, strict=True)}
@@ -239,7 +239,7 @@ def _workers(files: Sequence[Recording | RemoteFile]) -> int:
 # --- and some in full ------------------------------------------------------------------------------------------------
 
 
-def _notes(job: Job, chosen: Mapping[int, str], in_full: Collection[int]) -> Iterator[str]:
+def _notes(job: ReadJob, chosen: Mapping[int, str], in_full: Collection[int]) -> Iterator[str]:
     """`in_full`: the files that are read in full."""
     others = sum(number in in_full for number in job.file_of.values()) - len(chosen)
     named = ", ".join(f"rank {rank} ({what})" for rank, what in sorted(chosen.items()))
@@ -256,9 +256,9 @@ def _notes(job: Job, chosen: Mapping[int, str], in_full: Collection[int]) -> Ite
         yield f"{files} read with remarks ({names}): analyse one alone to see them."
 
 
-def _with_job(run: Run, job: Job, typical: Sequence[int]) -> Run:
+def _with_job(run: Run, job: ReadJob, typical: Sequence[int]) -> Run:
     """The places that stand for others count for all that were not read in full."""
-    others = len(job.run.places) - len(run.places)
+    others = len(job.summaries.places) - len(run.places)
     standing = [place.rank in typical for place in run.places]
     each = others // max(sum(standing), 1)
     weights = tuple(1 + each * stands for stands in standing)

@@ -1,4 +1,4 @@
-"""What do the summaries of all ranks show together? They become a Run, for rules about several ranks."""
+"""What do the summaries of all ranks show together? They become a Job, for rules about several ranks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.readers import unrelated
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
 
-class Job(Struct, frozen=True):
+class ReadJob(Struct, frozen=True):
     """All ranks of a job by their summaries. `numbers`: of each file its ranks that have another number in the job.
 
     `file_of`: where each rank is from, as a place in the files given. `processors`: of all ranks, what each used of the
@@ -34,7 +34,7 @@ class Job(Struct, frozen=True):
     which their readers noted something, by name. `notes`: what could not be read.
     """
 
-    run: Run
+    summaries: Job[JobPlace]
     file_of: Mapping[int, int]
     numbers: Mapping[int, Mapping[int, int]]
     memory: Sequence[MemoryUse]
@@ -43,15 +43,17 @@ class Job(Struct, frozen=True):
     remarked: Mapping[int, str]
     notes: tuple[str, ...]
 
-    def with_timeline(self, known: Timeline) -> Run:
-        """The run, with what was recorded of its machines and what the user gave."""
+    def with_timeline(self, known: Timeline) -> Job[JobPlace]:
+        """The summaries, with what was recorded of its machines and what the user gave."""
         frames = {signal: known[signal] for signal in MACHINE_SIGNALS} | {"cpu_processes": self.processors}
-        job = _timeline(self.run.timeline.devices, self.run.timeline.world_size, known.recorded, frames)
+        job = _timeline(self.summaries.timeline.devices, self.summaries.timeline.world_size, known.recorded, frames)
         job = replace(job, user_values=known.user_values, steps_marked_by=known.steps_marked_by)
-        return Run(job, self.run.places, self.run.selection)
+        return Job(job, self.summaries.places, self.summaries.selection)
 
 
-def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection) -> Job:
+def job_of(
+    files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection
+) -> ReadJob:
     """The job of these files: their packed summaries, in order, or why there is none.
 
     Raises the first error where no file could be read.
@@ -72,8 +74,8 @@ def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exc
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
     summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]
-    return Job(
-        Run(timeline, _places(summaries, timeline), selection),
+    return ReadJob(
+        Job(timeline, _places(summaries, timeline), selection),
         file_of,
         numbers,
         memory,
@@ -84,7 +86,7 @@ def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exc
     )
 
 
-def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[Place, ...]:
+def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[JobPlace, ...]:
     """Of each packed summary and the ranks in it that get another number, one after the other: what is unpacked of
     thousands of files at once would take more than their places.
     """

@@ -1,16 +1,15 @@
-"""One rank by its summary: a Place that answers what rules about several ranks ask, and nothing else.
+"""One rank by its summary: a place that answers what rules about several ranks ask.
 
 Its window, steps and collectives are those of the rank. Each part of its window is exact between any two edges of its
 communication and steps; inside, it stands in one piece. Copies beside compute are left out. Results of functions that
-are kept with a place (`model/cache.py`) were worked out when the rank was read; everything else that needs rows of
-kernels, calls or ops raises `NotInSummaryError`: such questions are asked of ranks that were read in full.
+are `kept_in_summaries` (`model/cache.py`) were worked out when the rank was read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any
 
 import numpy as np
 from msgspec import field
@@ -20,66 +19,44 @@ from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
-from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, touches
 from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.scale.summary import NOWHERE, Columns, PlaceSummary, collectives, intervals
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
-class NotInSummaryError(LookupError):
-    """A question that only a rank that was read in full can answer: the caller's mistake."""
+class ReducedPlace(JobPlace, frozen=True, dict=True):
+    """See the module. `pieces`: each part of the window; parts that it lacks took no time.
 
+    `arrived`: the collectives of the whole recording.
+    """
 
-class _Missing:
-    """Stands for what was not kept of a rank."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotInSummaryError(f"a rank's summary has no {self._what}.{name}")
-
-
-class ReducedPlace(Place, frozen=True, dict=True):
-    """See the module. `pieces`: each part of the window; parts that it lacks took no time."""
-
-    device_info: Device = field(default_factory=lambda: Device(0, 0))
+    info: Device = field(default_factory=lambda: Device(0, 0))
     pieces: Mapping[str, Intervals] = field(default_factory=dict)
-    communicating: Intervals = field(default_factory=Intervals.empty)
+    communication: Intervals = field(default_factory=Intervals.empty)
     arrived: Frame = field(default_factory=lambda: Frame.empty("collectives"))
 
     @property
-    def info(self) -> Device:
-        return self.device_info
-
-    def recorded(self, signal: str) -> Frame:
-        if signal != "collectives":
-            raise NotInSummaryError(f"a rank's summary has no {signal}")
+    def recorded_collectives(self) -> Frame:
         return self.arrived
+
+    @cached_property
+    def collectives(self) -> Frame:
+        return self.arrived.take(touches(self.arrived, self.window))
 
     def _part(self, name: str) -> Intervals:
         return self.pieces.get(name, NOWHERE)
 
-    @cached_property
+    @property
     def compute(self) -> Intervals:
         return self._part("compute")
 
-    @cached_property
-    def communication(self) -> Intervals:
-        return self.communicating
-
-    @cached_property
+    @property
     def exposed_communication(self) -> Intervals:
         return self._part("exposed_communication")
 
-    @cached_property
-    def copying(self) -> Intervals:
-        return self._part("exposed_copy")
-
-    @cached_property
+    @property
     def exposed_copies(self) -> Intervals:
         return self._part("exposed_copy")
 
@@ -103,12 +80,10 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns:
         summary.device,
         intervals(summary.window),
         summary.steps.steps(),
-        cast("DeviceWork", _Missing("work")),
-        cast("HostActivity", _Missing("host")),
-        device_info=summary.info,
-        pieces={part: intervals(pieces) for part, pieces in summary.pieces.items() if pieces.count},
-        communicating=intervals(summary.communication),
-        arrived=collectives(summary, rank, columns),
+        summary.info,
+        {part: intervals(pieces) for part, pieces in summary.pieces.items() if pieces.count},
+        intervals(summary.communication),
+        collectives(summary, rank, columns),
     )
     _keep(place, split, replace(summary.split, rank=rank))
     _keep(place, spare_ns, summary.spare_ns)
@@ -121,6 +96,6 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns:
     return place
 
 
-def _keep(place: Place, function: Callable[[Place], Any], result: object) -> None:
+def _keep(place: JobPlace, function: Callable[[JobPlace], Any], result: object) -> None:
     """What `function(place)` gives from now on."""
     place.kept[function.__wrapped__, ((), ())] = result  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ from perfdoctor.metrics.communication.taken_share import Taken, taken
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
@@ -35,7 +35,7 @@ from perfdoctor.records.savings import Saving
 ACCUMULATES = frozenset({"ddp", "fsdp"})
 
 
-def _exposed_ns(place: Place) -> int:
+def _exposed_ns(place: JobPlace) -> int:
     return place.exposed_communication.total_ns
 
 

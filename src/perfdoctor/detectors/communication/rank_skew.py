@@ -20,7 +20,7 @@ from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import Compared, compared
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
@@ -114,10 +114,10 @@ class _Seen(Struct, frozen=True):
     `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
     """
 
-    places: Sequence[Place]
+    places: Sequence[JobPlace]
     own_late_ns: Ints
-    late: Place
-    others: Sequence[Place]
+    late: JobPlace
+    others: Sequence[JobPlace]
     is_clear: bool
     late_share: float
     late_node: _Node | None
@@ -155,7 +155,12 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
 
 
 def _exposed_waits_ns(
-    run: Run, others: Sequence[Place], matched: Skew, at_most_ns: Ints | None = None, *, pushed: bool = False
+    run: Run,
+    others: Sequence[JobPlace],
+    matched: Skew,
+    at_most_ns: Ints | None = None,
+    *,
+    pushed: bool = False,
 ) -> Sequence[float]:
     """How long each of the others waits a step for the last rank, and computes nothing meanwhile.
 
@@ -164,7 +169,7 @@ def _exposed_waits_ns(
     computes nothing because it had waited before; of ranks that are late by turns that stays, as the next one is late.
     """
 
-    def of_place(place: Place) -> int:
+    def of_place(place: JobPlace) -> int:
         waits = matched.waits(matched.number(place.rank), at_most_ns) & place.window
         if not pushed:
             return (waits & place.exposed_communication).total_ns
@@ -175,7 +180,7 @@ def _exposed_waits_ns(
     return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]
 
 
-def _sooner_ns(others: Sequence[Place], which: Callable[[list[int]], float], otherwise: int) -> int:
+def _sooner_ns(others: Sequence[JobPlace], which: Callable[[list[int]], float], otherwise: int) -> int:
     """By how much the hosts of the others could have been sooner a step: no more can be won of their waiting.
 
     `which` of them counts: the middle one, or the slowest.
@@ -204,7 +209,7 @@ def _situation(main: str, host: Compared | None, at: Mapping[str, float]) -> str
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
 
 
-def _symptoms(main: str, late: Place, others: Sequence[Place], at: Mapping[str, float]) -> tuple[str, ...]:
+def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping[str, float]) -> tuple[str, ...]:
     """Rules that find hardly anything but what the late rank's host does: the others' devices wait less for theirs."""
 
     def usual(cause: str) -> float:
@@ -222,13 +227,15 @@ def _share(own_late_ns: Ints, late: int | Ints) -> float:
     return float(own_late_ns[late].sum() / max(own_late_ns.sum(), 1))
 
 
-def _share_of_its_own(matched: Skew, late: Place) -> float:
+def _share_of_its_own(matched: Skew, late: JobPlace) -> float:
     """How much of the late rank's lateness would go with it: little where another one comes just before it."""
     caused = int(matched.caused_ns[matched.number(late.rank)])
     return matched.caused_alone_ns(late.rank) / max(caused, 1)
 
 
-def _who(places: Sequence[Place], matched: Skew, own_late_ns: Ints, clear_share: float) -> tuple[float, _Node | None]:
+def _who(
+    places: Sequence[JobPlace], matched: Skew, own_late_ns: Ints, clear_share: float
+) -> tuple[float, _Node | None]:
     """How much of all lateness is that of the latest rank, and the machine whose ranks are late instead, if it is one.
 
     Where all ranks meet in each collective one of them comes last: what the ranks of a machine cause adds up. In groups
@@ -278,7 +285,7 @@ def _same_calls(rank: int, host: Compared) -> Iterator[Rows]:
     )
 
 
-def _instead(late: Place, instead: Mapping[str, int], units: int) -> Rows:
+def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
     rows = sorted(instead.items(), key=lambda row: -row[1])
     return Rows(
         f"What rank {late.rank} spends more time on than the middle one of the others, a step",

@@ -16,7 +16,7 @@ from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 from perfdoctor.records.findings import Evidence, Finding, Measure
@@ -247,14 +247,14 @@ def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
     """
     lost = {(place.rank, place.device or 0): 0.0 for place in run.places} | {x.key: x.of_products for x in losses}
 
-    def beyond_others(place: Place) -> float:
+    def beyond_others(place: JobPlace) -> float:
         own = place.rank, place.device or 0
         return lost[own] - float(np.median([ns for key, ns in lost.items() if key != own] or [0.0]))
 
     return tuple(rule for rule, place, ns in _too_much(run) if 0 < ns <= 2 * beyond_others(place))
 
 
-def _too_much(run: Run) -> Iterator[tuple[str, Place, float]]:
+def _too_much(run: Run) -> Iterator[tuple[str, JobPlace, float]]:
     """Which rank others wait for, and whose kernels are slow; and what it does more than they, in ns a step."""
     if (matched := skew(run)) is not None:
         places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]

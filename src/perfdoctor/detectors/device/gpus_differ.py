@@ -12,7 +12,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import SameKernels, same_kernels
 from perfdoctor.metrics.machine.gpu_samples import sampled
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
@@ -61,7 +61,7 @@ def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str
     return slower_by >= at["min_times_apart"] * apart
 
 
-def _caused_ns(run: Run, place: Place) -> int:
+def _caused_ns(run: Run, place: JobPlace) -> int:
     """How much later collectives start because this rank comes last, per step; 0 where no rank is known to wait."""
     matched = skew(run.job)
     if matched is None or not matched.has(place.rank):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
-def _idle_ns(place: Place) -> int:
+def _idle_ns(place: JobPlace) -> int:
     return place.idle_ns("launch_bound")
 
 

@@ -12,8 +12,8 @@ from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.run import Job, Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
@@ -66,7 +66,7 @@ def _window(steps: Steps, work: DeviceWork) -> Intervals:
     return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))
 
 
-def step_stats(run: Run) -> StepStats:
+def step_stats(run: Job[JobPlace]) -> StepStats:
     """How the steps were found and how long they are, over all places."""
     found = [place.steps for place in run.places if place.steps.used]
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.op_phases import compute_by_phase
-from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.cache import kept_in_summaries
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import NO_STEPS
@@ -14,7 +14,7 @@ from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, MATMUL_FAMI
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-@once_per_place
+@kept_in_summaries
 def split(place: Place) -> TimeSplit:
     """The accounting of one place as plain numbers."""
     result = TimeSplit(

@@ -16,11 +16,11 @@ from perfdoctor.metrics.accounting.host_place import WITHOUT_CORE_NS
 from perfdoctor.metrics.communication.matching import Matrix, column
 from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
-from perfdoctor.model.cache import once_per_place, once_per_run
+from perfdoctor.model.cache import kept_in_summaries, once_per_job
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.run import Job
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.records.findings import Rows
 from perfdoctor.vocabulary.names import nccl as nccl_names
@@ -29,7 +29,7 @@ from perfdoctor.vocabulary.names import nccl as nccl_names
 _START_NS = 50_000
 
 
-def waited_for(place: Place) -> Intervals:
+def waited_for(place: JobPlace) -> Intervals:
     """Exposed communication that compute waited for: compute starts when a collective ends.
 
     Where compute starts before any running collective ends, it had waited for something else: the host, mostly.
@@ -42,7 +42,7 @@ def waited_for(place: Place) -> Intervals:
     return Intervals(exposed.starts[waited], exposed.ends[waited])
 
 
-def _woken_late(place: Place, exposed: Intervals, ends: Ints) -> Mask:
+def _woken_late(place: JobPlace, exposed: Intervals, ends: Ints) -> Mask:
     """One bool a piece: did a thread of the host wait there, and go on late because it got no core?
 
     It had stood still for longer before the last end of a collective than behind it.
@@ -54,13 +54,13 @@ def _woken_late(place: Place, exposed: Intervals, ends: Ints) -> Mask:
     return late
 
 
-def exposed_rows_ns(place: Place, rows: Mask) -> int:
+def exposed_rows_ns(place: JobPlace, rows: Mask) -> int:
     """How long compute waited while these rows of `place.collectives` ran, in ns."""
     frame = place.collectives
     return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited_for(place)).total_ns
 
 
-@once_per_place
+@kept_in_summaries
 def proven_messages(place: Place) -> Mask:
     """One bool a row of `place.collectives`: surely from one rank to another.
 
@@ -72,7 +72,7 @@ def proven_messages(place: Place) -> Mask:
     return rows
 
 
-def transfer_share(run: Run, kind: str = "") -> float:
+def transfer_share(run: Job[JobPlace], kind: str = "") -> float:
     """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting is unknown.
 
     For one `kind` only its own count, those with uneven loads among them.
@@ -86,7 +86,7 @@ def transfer_share(run: Run, kind: str = "") -> float:
     return 1.0 - matched.of(chosen).waiting_share if chosen.any() else 1.0
 
 
-def won_by_all_ns(run: Run) -> float:
+def won_by_all_ns(run: Job[JobPlace]) -> float:
     """Exposed transfer on the rank that came last, per step, in ns; infinite where collectives cannot be matched.
 
     The transfer starts when the last rank has come: what that rank hides behind its compute costs nothing, however long
@@ -115,7 +115,7 @@ def _is_of_same_kind(frame: Frame, rows: Ints) -> Mask:
     return same
 
 
-def _places(run: Run, matched: Skew) -> list[Place]:
+def _places(run: Job[JobPlace], matched: Skew) -> list[JobPlace]:
     """Those of `matched.ranks`: of a process with several devices the one that its collectives run on."""
     of_rank = {place.rank: place for place in run.places if len(place.collectives)}
     return [of_rank[rank] for rank in matched.ranks]
@@ -128,7 +128,7 @@ def is_full_precision(frame: Frame) -> Mask:
     return types.matches(nccl_names.FULL_PRECISION) | by_name
 
 
-def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
+def sizes_can_be_judged(run: Job[JobPlace], place: JobPlace, rows: Mask) -> bool:
     """Are the sizes of these rows known, or are there other ranks to distinguish a long transfer from a wait?"""
     return len(run.job.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
 
@@ -170,8 +170,8 @@ class Bandwidth(Struct, frozen=True):
     transfer_ns: int
 
 
-@once_per_run
-def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
+@once_per_job
+def bandwidths(run: Job[JobPlace], min_bytes: float) -> list[Bandwidth]:
     """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
     matched = skew(run.job)
     if matched is None:
@@ -210,7 +210,7 @@ class Loads(Struct, frozen=True):
     even: Floats
 
 
-def matched_bytes(run: Run, kind: str) -> Loads | None:
+def matched_bytes(run: Job[JobPlace], kind: str) -> Loads | None:
     """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are unknown."""
     matched = skew(run.job, with_uneven=True)
     if matched is None:
@@ -226,7 +226,7 @@ def matched_bytes(run: Run, kind: str) -> Loads | None:
     return Loads(matched.ranks, sizes[:, usable], even[usable]) if usable.any() else None
 
 
-def _bandwidth(kind: str, places: Sequence[Place], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
+def _bandwidth(kind: str, places: Sequence[JobPlace], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
     algorithm = float(np.median(sizes / (transfer_ns / 1e9)))
     exposed = []
     for place, own in zip(places, rows, strict=True):
@@ -249,7 +249,7 @@ def _bandwidth(kind: str, places: Sequence[Place], rows: Matrix, sizes: Ints, tr
     )
 
 
-def in_one_node(places: Sequence[Place]) -> bool:
+def in_one_node(places: Sequence[JobPlace]) -> bool:
     """Are the devices of these ranks known to be in one machine? Each its own, numbered as the ranks are."""
     if any(place.device is None for place in places):
         return False

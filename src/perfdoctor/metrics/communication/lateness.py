@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.timeline import Ints
 
 #: What fewer ranks differ by chance is little in sum, and a slow machine may be a quarter of them.
@@ -23,7 +23,7 @@ _MANY = 64
 _QUARTILES, _FENCE = (0.25, 0.75), 3.0
 
 
-def between_collectives(place: Place, matched: Skew) -> Intervals:
+def between_collectives(place: JobPlace, matched: Skew) -> Intervals:
     """From the end of this rank's first matched collective to the end of its last; the window where it has one."""
     ends = place.recorded_collectives.end_ns[matched.rows_of(matched.number(place.rank))]
     if ends.size < 2 or ends.min() == ends.max():
@@ -32,14 +32,14 @@ def between_collectives(place: Place, matched: Skew) -> Intervals:
 
 
 @once_per_place
-def parts_ns(place: Place, matched: Skew) -> dict[str, int]:
+def parts_ns(place: JobPlace, matched: Skew) -> dict[str, int]:
     """Its activities there except communication: computing, copying, idle time by cause; in ns."""
     there = between_collectives(place, matched)
     parts = {"compute": place.compute, "copies": place.exposed_copies, **place.idle_causes}
     return {name: (pieces & there).total_ns for name, pieces in parts.items()}
 
 
-def excess_ns(places: Sequence[Place], matched: Skew) -> Mapping[int, Mapping[str, int]]:
+def excess_ns(places: Sequence[JobPlace], matched: Skew) -> Mapping[int, Mapping[str, int]]:
     """By rank and activity: how much more time than the median of the other ranks, in ns, where it is more."""
     parts = [parts_ns(place, matched) for place in places]
     names = list(parts[0]) if parts else []
@@ -69,7 +69,7 @@ def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return middle
 
 
-def own_lateness_ns(places: Sequence[Place], matched: Skew) -> Ints:
+def own_lateness_ns(places: Sequence[JobPlace], matched: Skew) -> Ints:
     """Per rank of `matched.ranks`: by how much it came late by its own doing.
 
     Who waited for a late rank in one group comes late to the next one as well: there he has spent no more time on
@@ -102,7 +102,7 @@ def explained_share(own_ns: Ints, matched: Skew) -> float:
     return min(float(own_ns.max(initial=0)) / max(int(matched.caused_ns.max(initial=0)), 1), 1.0)
 
 
-def made_late_by(places: Sequence[Place], matched: Skew) -> Mapping[str, float]:
+def made_late_by(places: Sequence[JobPlace], matched: Skew) -> Mapping[str, float]:
     """What late ranks did instead of coming, as shares; a rank counts by how long others waited for it."""
     excess = excess_ns(places, matched)
     caused = dict(zip(matched.ranks, matched.caused_ns.tolist(), strict=True))

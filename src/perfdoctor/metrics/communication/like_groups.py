@@ -6,7 +6,8 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidths
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
@@ -23,7 +24,7 @@ class SlowGroup(Struct, frozen=True):
         return self.own.transfer_ns * (1 - self.own.bus_bytes_per_second / self.usual_bytes_per_second)
 
 
-def slow_groups(run: Run, min_bytes: float, fewest_others: float, least_share: float) -> list[SlowGroup]:
+def slow_groups(run: Job[JobPlace], min_bytes: float, fewest_others: float, least_share: float) -> list[SlowGroup]:
     """Those with messages of `min_bytes` and more that reach less than this share of what the middle one of at least
     `fewest_others` and one does; the one that loses most first.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.timeline import Ints, Mask
 
 #: Kinds in which every rank takes part and that end together. The root of a broadcast is done once its bytes are on
@@ -48,7 +48,7 @@ class Arrivals(Struct, frozen=True):
         return Arrivals(number[self.collective[kept]], self.place[kept], self.row[kept], kinds)
 
 
-def arrivals(places: Sequence[Place], *, everywhere: bool) -> Arrivals:
+def arrivals(places: Sequence[JobPlace], *, everywhere: bool) -> Arrivals:
     """Those of collectives that most of their ranks have in their window; `everywhere`: of all that can be matched."""
     found: dict[tuple[str, str, int], dict[int, _Own]] = {}
     for number, place in enumerate(places):
@@ -73,7 +73,7 @@ def arrivals(places: Sequence[Place], *, everywhere: bool) -> Arrivals:
     return Arrivals(np.concatenate(numbers), np.concatenate(of_place), np.concatenate(rows), tuple(kinds))
 
 
-def column(places: Sequence[Place], of: Arrivals, name: str) -> Ints:
+def column(places: Sequence[JobPlace], of: Arrivals, name: str) -> Ints:
     """A column of each place's `recorded_collectives`, one number an arrival."""
     result = np.empty(of.row.size, np.int64)
     for place, own in zip(places, by_place(of.place, len(places)), strict=True):
@@ -146,7 +146,7 @@ def _offset(ends: Ints, reference: Ints) -> int | None:
 
 
 @once_per_place
-def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
+def _collectives(place: JobPlace) -> dict[tuple[str, str, int], _Own]:
     """The recording's rows by kind, group and its size (or UNKNOWN), in order; do they touch the window?"""
     frame = place.recorded_collectives
     kinds, groups = frame.text("kind"), frame.text("group")

@@ -12,7 +12,8 @@ from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.columns import Ints
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job, Run
 
 _SUMS = frozenset({"all_reduce", "reduce"})
 
@@ -23,7 +24,7 @@ def can_be_merged(run: Run) -> bool:
     return kinds <= _SUMS and not facts(run) & (SHARDED | SUMS_IN_LAYERS)
 
 
-def messages_ns(run: Run, matched: Skew, quick: float) -> int:
+def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:
     """How much longer a step's messages take than one message with all of their data would, in ns.
 
     What a message takes undisturbed is a low quantile (`quick`) of its times over all steps. The fixed cost of a
@@ -41,14 +42,14 @@ def messages_ns(run: Run, matched: Skew, quick: float) -> int:
     return max(int(each.sum() / units - merged), 0)
 
 
-def _of_step(run: Run, matched: Skew) -> Ints:
+def _of_step(run: Job[JobPlace], matched: Skew) -> Ints:
     """Each collective's number among those of its step."""
     step = _steps(run, matched)
     first = np.searchsorted(step, step, side="left")
     return np.arange(step.size, dtype=np.int64) - first
 
 
-def _steps(run: Run, matched: Skew) -> Ints:
+def _steps(run: Job[JobPlace], matched: Skew) -> Ints:
     """In which step of the first rank each collective began."""
     place = next(each for each in run.places if each.rank == matched.ranks[0])
     begun = place.recorded_collectives.start_ns[matched.rows[0]]
@@ -69,7 +70,7 @@ def asking_ns(run: Run, matched: Skew) -> int:
     return int(float(np.mean(each)) * (1 - 1 / per_step)) if each and per_step > 1 else 0
 
 
-def evened_ns(run: Run, matched: Skew) -> int:
+def evened_ns(run: Job[JobPlace], matched: Skew) -> int:
     """Waiting saved when a step's collectives become one: the rank that waited least in the step does not wait at all.
 
     The others wait that much less, since the rank that comes last has no longer waited itself.

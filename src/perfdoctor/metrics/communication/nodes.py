@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.timeline import Ints
 
 
-def first_ranks(places: Sequence[Place]) -> Ints | None:
+def first_ranks(places: Sequence[JobPlace]) -> Ints | None:
     """For each place the first rank of its machine; None where the devices do not show the machines.
 
     They do not where processes see one device each, which all call 0, or where two ranks of a machine would share one.
@@ -29,7 +29,7 @@ def first_ranks(places: Sequence[Place]) -> Ints | None:
     return rank - device
 
 
-def where(members: Sequence[Place]) -> str:
+def where(members: Sequence[JobPlace]) -> str:
     """What these ranks share, in words: a machine, or a rail; "" where nothing is known that they share."""
     first = first_ranks(members)
     if first is None:

@@ -15,10 +15,10 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
-from perfdoctor.model.cache import once_per_run
+from perfdoctor.model.cache import once_per_job
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 
 #: The rank with the smallest part of an uneven all-to-all is done first, and was not late for that.
@@ -270,8 +270,8 @@ def _not_twice(begun: Ints, ended: Ints) -> Ints:
     return own
 
 
-@once_per_run
-def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
+@once_per_job
+def skew(run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 
     `with_uneven`: also those in which the ranks are known to have loads of different size, who do not end together.
@@ -290,7 +290,7 @@ def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Sk
     return Skew(tuple(place.rank for place in places), came, start, took)
 
 
-def _are_even(places: Sequence[Place], came: Arrivals) -> Mask:
+def _are_even(places: Sequence[JobPlace], came: Arrivals) -> Mask:
     """One bool a collective: do all ranks that take part have about the same load, or is that unknown?"""
     if not came.kinds:
         return np.empty(0, dtype=bool)
@@ -301,7 +301,7 @@ def _are_even(places: Sequence[Place], came: Arrivals) -> Mask:
     return even
 
 
-def _ended_together(places: Sequence[Place], came: Arrivals, start: Ints, end: Ints) -> Ints:
+def _ended_together(places: Sequence[JobPlace], came: Arrivals, start: Ints, end: Ints) -> Ints:
     """When each collective ended, on each rank's clock: where host threads send and have one clock, for all at once.
 
     They have one where nobody was through before the last had come, and where the ends on a rank are no further from

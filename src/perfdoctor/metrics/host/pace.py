@@ -22,11 +22,11 @@ from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
-from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.cache import kept_in_summaries, once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.run import Job, Run
 from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.vocabulary.parts import PARTS
 
@@ -37,7 +37,7 @@ _AWAY = tuple(cause for cause in NAMED_CAUSES if cause not in _BUSY)
 FEWEST_STEPS = 3
 
 
-@once_per_place
+@kept_in_summaries
 def spare_ns(place: Place) -> int | None:
     """How much sooner this rank's host could have launched the window's work; None where that is unknown.
 
@@ -46,7 +46,7 @@ def spare_ns(place: Place) -> int | None:
     return max(place.window_ns - busy_ns(place), 0) if _has_pace(place) else None
 
 
-@once_per_place
+@kept_in_summaries
 def sooner_ns(place: Place) -> int | None:
     """How much sooner this rank's device could have had the window's work: what its host has to spare, or was ahead.
 
@@ -117,14 +117,14 @@ def waiting_calls(place: Place) -> Frame:
     return calls.take(np.union1d(blocking_rows(place.host, work), full))
 
 
-def exposed_waiting_ns(place: Place, matched: Skew) -> int:
+def exposed_waiting_ns(place: JobPlace, matched: Skew) -> int:
     """How long this rank stood in collectives for a late one and computed nothing meanwhile, in the whole window."""
     number = matched.number(place.rank)
     spent = max(int(matched.spent_ns[number]), 1)
     return int(place.exposed_communication.total_ns * int(matched.waiting_ns[number]) / spent)
 
 
-def paced_waiting_ns(run: Run, cause: str) -> int:
+def paced_waiting_ns(run: Job[JobPlace], cause: str) -> int:
     """Waiting in collectives, a step and rank, that would be this cause of idle if no rank were late.
 
     It is what a rank waits beyond what its host could have been sooner, as far as that cause held the late ranks up.
@@ -141,6 +141,6 @@ def paced_waiting_ns(run: Run, cause: str) -> int:
     return round(share * job.mean(lambda place: beyond.get(place.rank, 0)))
 
 
-def _beyond_spare_ns(place: Place, matched: Skew) -> int:
+def _beyond_spare_ns(place: JobPlace, matched: Skew) -> int:
     sooner = sooner_ns(place)
     return 0 if sooner is None else max(exposed_waiting_ns(place, matched) - sooner, 0)

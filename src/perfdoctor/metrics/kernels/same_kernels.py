@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.cache import kept_in_summaries
 from perfdoctor.model.columns import Floats
-from perfdoctor.model.place import Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.run import Job
 
 #: Where the queue is deep the first kernels of a step run before a window that begins with it, and on another rank in
 #: it: of a kernel that runs often some are in or out, of one that runs seldom a part of one, a step.
@@ -26,14 +26,14 @@ class SameKernels(Struct, frozen=True):
     of them that are long enough to be held against each other.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[JobPlace, ...]
     slowdown: Floats
     slower_share: Floats
     share_of_compute: float
     timed_share: float
 
 
-def same_kernels(run: Run, min_kernel_ns: float) -> SameKernels | None:
+def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None:
     """None with fewer than two ranks, with different GPUs, or where no kernel is run equally often by all.
 
     Shorter kernels than `min_kernel_ns` are launch and clock noise: they are the same work, but not timed.
@@ -69,13 +69,13 @@ def _alike(counts: list[float]) -> bool:
     return max(counts) - min(counts) <= max(_EDGE_KERNELS, _EDGE_SHARE * max(counts))
 
 
-@once_per_place
+@kept_in_summaries
 def kernel_time_ns(place: Place) -> int:
     """Of all its kernels in the window; those that overlap each count in full."""
     return int(place.kernel_ns.sum())
 
 
-@once_per_place
+@kept_in_summaries
 def medians_of(place: Place) -> dict[tuple[str, int], tuple[float, float]]:
     """By name and blocks: how often a kernel ran a step on this device, and its median time in ns."""
     if not len(place.kernels):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.edits import shorter
@@ -183,7 +183,7 @@ def measured(run: Run) -> Iterator[Message]:
             yield Message(kind, max(size, 0), float(np.median(ns) if everybody else min(ns)))
 
 
-def _keys(place: Place, rows: Ints) -> Iterator[tuple[str, int]]:
+def _keys(place: JobPlace, rows: Ints) -> Iterator[tuple[str, int]]:
     frame = place.recorded_collectives.take(rows)
     return zip(frame.text("kind"), frame["bytes"].tolist(), strict=True)
 
