@@ -16,7 +16,7 @@ from torch_python import torch_python
 from perfdoctor.hardware.measured import load
 from perfdoctor.recording.launch.program import inspect
 from perfdoctor.recording.machine_rates import store
-from perfdoctor.system.processor import processor_name
+from perfdoctor.system.processors import processor_name
 
 TRAINING = """
 import torch

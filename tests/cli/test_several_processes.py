@@ -19,9 +19,9 @@ from perfdoctor.system import own_process
 own_process.take()
 from perfdoctor.model import run as runs
 from perfdoctor.readers.kineto import processes, repair
-runs._WORTH_CHILDREN = processes.Forked.WORTH = 0
-processes.Forked.WORTH_EACH = 1
-processes.KINDS = (processes.Forked,)
+runs._WORTH_CHILDREN = processes.ForkedReader.WORTH = 0
+processes.ForkedReader.WORTH_EACH = 1
+processes.KINDS = (processes.ForkedReader,)
 repair.BATCH_BYTES = 1 << 13
 how, forked, fork = os.environ["HOW"], [], os.fork
 def forking():

@@ -6,7 +6,7 @@ import pytest
 from folders import FIXTURES
 from history.histories import facts as made
 
-from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.from_facts import of_facts
 from perfdoctor.comparison.snapshot import of_examination
@@ -27,7 +27,7 @@ def of_row(found, **changes):
 @pytest.mark.parametrize("name", ["straggler/torch", "cpu-slow-input/torch", "healthy/nsys"])
 def test_it_is_the_snapshot_of_the_recording_without_kernels(name):
     path = FIXTURES / name
-    examination = diagnosed([path], Asked(rules_of([], [])), quiet=True, verbose=False)
+    examination = diagnosed([path], AnalysisRequest(rules_of([], [])), quiet=True, verbose=False)
     whole = of_examination("whole", examination, RULES, [path])
     stored = of_row(facts(examination, [path], source="analyze"))
     assert stored.parts == {part: pytest.approx(ns, rel=1e-3, abs=2) for part, ns in whole.parts.items() if ns}

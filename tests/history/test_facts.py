@@ -13,7 +13,7 @@ from folders import FIXTURES
 from history.histories import facts as made
 from history.histories import history
 
-from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.hardware_options import user_values
 from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, facts, iso, plain, plain_text
@@ -22,7 +22,7 @@ from perfdoctor.report import json_report
 
 
 def examined(name, **asked):
-    return diagnosed([FIXTURES / name], Asked(rules_of([], []), **asked), quiet=True, verbose=False)
+    return diagnosed([FIXTURES / name], AnalysisRequest(rules_of([], []), **asked), quiet=True, verbose=False)
 
 
 @pytest.fixture(scope="module")

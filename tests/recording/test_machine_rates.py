@@ -15,7 +15,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import encoded
 from perfdoctor.recording import machine_rates
 from perfdoctor.recording.tools.nvml import Devices, Gpu
-from perfdoctor.system.processor import processor_name
+from perfdoctor.system.processors import processor_name
 from perfdoctor.system.run_folder import Manifest, RunFolder
 
 KEY = (H100, "550.54.15", "2.9.0+cu128")

@@ -17,7 +17,7 @@ from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.selection import WHOLE_RECORDING
 from perfdoctor.scale.reduced_place import reduced_place
-from perfdoctor.scale.summary import MOST_BYTES, Columns, Numbers, moved_together, packed_summary, unpack
+from perfdoctor.scale.summary import MOST_BYTES, Numbers, UnpackedColumns, moved_together, packed_summary, unpack
 
 KERNELS = st.text("# ", min_size=4, max_size=60)
 NCCL = st.text("= ", min_size=4, max_size=60)
@@ -28,7 +28,7 @@ def both(timeline):
     """The place of a timeline, and the same by its summary."""
     (place,) = prepare(timeline).places
     (summary,) = unpack(packed_summary(timeline, WHOLE_RECORDING)).places
-    return place, reduced_place(summary, place.rank, timeline, Columns())
+    return place, reduced_place(summary, place.rank, timeline, UnpackedColumns())
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=20))

@@ -21,7 +21,6 @@ from perfdoctor.cli import (
     selection_options,
     shared_options,
     stored,
-    what_if,
 )
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
@@ -78,7 +77,7 @@ CrossCheck = Annotated[
 ]
 
 
-class Asked(Struct, frozen=True):
+class AnalysisRequest(Struct, frozen=True):
     """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command.
 
     `cluster`: which Dask cluster reads the files.
@@ -123,7 +122,7 @@ def analyze(
     own_rules: own_rules_options.OwnRules = None,
     config: own_rules_options.Config = None,
     fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
-    what_if_text: what_if.WhatIf = None,
+    what_if_text: shared_options.WhatIf = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
@@ -147,7 +146,7 @@ def analyze(
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
     rules = rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
-    asked = Asked(
+    asked = AnalysisRequest(
         rules, conditions_of(fail_on or [], rules), questions_of(what_if_text, rules),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
         selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
@@ -175,7 +174,9 @@ def analyze(
         )  # fmt: skip
 
 
-def _print_again(kept: Diagnosis, asked: Asked, output: Format, files: Files, *, show_all: bool, quiet: bool) -> None:
+def _print_again(
+    kept: Diagnosis, asked: AnalysisRequest, output: Format, files: Files, *, show_all: bool, quiet: bool
+) -> None:
     if files.json:
         write_json(files.json, kept)
     show(kept, output, show_all=show_all, quiet=quiet)
@@ -184,7 +185,7 @@ def _print_again(kept: Diagnosis, asked: Asked, output: Format, files: Files, *,
 
 
 def _analyze(
-    paths: Sequence[Path | RemoteFile], asked: Asked, output: Format, files: Files, *,
+    paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, output: Format, files: Files, *,
     cross_check: bool, save: bool, outside: outside_options.Outside, show_all: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     here = [path for path in paths if isinstance(path, Path)]
@@ -280,13 +281,13 @@ def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question
         return ()
     from perfdoctor.diagnosis.questions import questions
 
-    return questions(text, Asked(rules).known)
+    return questions(text, AnalysisRequest(rules).known)
 
 
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
+def diagnosed(paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, *, quiet: bool, verbose: bool) -> Examination:
     """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")

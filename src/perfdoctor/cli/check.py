@@ -18,7 +18,7 @@ from perfdoctor.cli import (
     selection_options,
     shared_options,
 )
-from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, Asked, rules_of
+from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
 from perfdoctor.cli.compare_inputs import at_hand
@@ -45,7 +45,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 WORKSPACE = "GITHUB_WORKSPACE"
 
 
-class Format(str, Enum):
+class CheckFormat(str, Enum):
     """What is printed to standard output."""
 
     TEXT = "text"
@@ -58,8 +58,8 @@ class Format(str, Enum):
 
 #: What our own files of a format begin with: others are not overwritten.
 _MARKERS = {
-    Format.JSON: MARKER, Format.MARKDOWN: b"<!-- perfdoctor check",
-    Format.SARIF: b'"name": "perfdoctor"', Format.JUNIT: b'<testsuites name="perfdoctor',
+    CheckFormat.JSON: MARKER, CheckFormat.MARKDOWN: b"<!-- perfdoctor check",
+    CheckFormat.SARIF: b'"name": "perfdoctor"', CheckFormat.JUNIT: b'<testsuites name="perfdoctor',
 }  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def check(
     program: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Take all commands with this text in them for one program.")
     ] = None,
-    format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
+    format_: Annotated[CheckFormat | None, typer.Option("--format", help="What is printed to standard output.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write it as JSON.", metavar="FILE")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write it for a pull request.", metavar="FILE")] = None,
     sarif: Annotated[Path | None, typer.Option(help="Write it for code scanning.", metavar="FILE")] = None,
@@ -113,7 +113,7 @@ def check(
     """Compare recordings with a stored baseline, for CI."""
     limit = limit_of(fail_above)
     output, files = _outputs(format_, dict(zip(_MARKERS, (json, markdown, sarif, junit), strict=True)))
-    asked = Asked(
+    asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
@@ -139,13 +139,15 @@ def check(
         raise typer.Exit(CONDITION_MET)
 
 
-def _outputs(given: Format | None, named: Mapping[Format, Path | None]) -> tuple[Format, dict[Format, Path]]:
+def _outputs(
+    given: CheckFormat | None, named: Mapping[CheckFormat, Path | None]
+) -> tuple[CheckFormat, dict[CheckFormat, Path]]:
     """What standard output gets, where `-` names it, too; and the other files."""
     wanted = [kind for kind, path in named.items() if str(path) == STANDARD_OUTPUT] + ([given] if given else [])
     if len(set(wanted)) > 1:
         raise typer.BadParameter(f"{' and '.join(kind.value for kind in wanted)} both want standard output.")
     files = {kind: path for kind, path in named.items() if path is not None and str(path) != STANDARD_OUTPUT}
-    return wanted[0] if wanted else Format.TEXT, files
+    return wanted[0] if wanted else CheckFormat.TEXT, files
 
 
 # --- the check -------------------------------------------------------------------------------------------------------
@@ -195,22 +197,22 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _renderers() -> dict[Format, Callable[[Check], str]]:
+def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:
     from perfdoctor.report.check import github, json_report, junit, markdown, sarif
 
     return {
-        Format.JSON: json_report.render, Format.MARKDOWN: markdown.render, Format.GITHUB: github.render,
-        Format.SARIF: sarif.render, Format.JUNIT: junit.render,
+        CheckFormat.JSON: json_report.render, CheckFormat.MARKDOWN: markdown.render, CheckFormat.GITHUB: github.render,
+        CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
     }  # fmt: skip
 
 
-def _show(found: Check, output: Format, *, show_all: bool, quiet: bool) -> None:
+def _show(found: Check, output: CheckFormat, *, show_all: bool, quiet: bool) -> None:
     from perfdoctor.report.check import terminal, words
     from perfdoctor.report.terminal_text import Terminal
 
-    if output is Format.GITHUB:
+    if output is CheckFormat.GITHUB:
         _summarise(found)
-    if output is not Format.TEXT:
+    if output is not CheckFormat.TEXT:
         typer.echo(_renderers()[output](found), nl=False)
     elif quiet:
         typer.echo(words.verdict(found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from perfdoctor.cli.analyze import Asked, diagnosed
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.cli.compare import timeline_of
 from perfdoctor.cli.compare_inputs import Given
 from perfdoctor.cli.history import history_of
@@ -79,7 +79,7 @@ def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> Perfdoct
 class Reader:
     """Reads recordings, or what the history says of them."""
 
-    def __init__(self, asked: Asked, *, drawn: bool, quiet: bool, verbose: bool) -> None:
+    def __init__(self, asked: AnalysisRequest, *, drawn: bool, quiet: bool, verbose: bool) -> None:
         self._asked, self._drawn, self._quiet, self._verbose = asked, drawn, quiet, verbose
         self._rules = asked.known
 

@@ -23,7 +23,7 @@ from perfdoctor.cli import (
 from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
-    Asked,
+    AnalysisRequest,
     Format,
     check_html,
     diagnosed,
@@ -117,7 +117,7 @@ def compare(
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
     limit = limit_of(fail_above)
-    asked = Asked(
+    asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
@@ -144,7 +144,7 @@ def _only_with(given: object, why: str) -> None:
         raise UsageError(why, do="See perfdoctor compare --help.")
 
 
-def _compare(sides: Sequence[Sequence[Given]], asked: Asked, shown: Shown) -> Comparison:
+def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Shown) -> Comparison:
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
@@ -170,7 +170,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: Asked, shown: Shown) -> Co
 class _Runs:
     """One side: a snapshot of each run, and the first that was read in full, for its timeline."""
 
-    def __init__(self, given: Sequence[Given], asked: Asked, shown: Shown) -> None:
+    def __init__(self, given: Sequence[Given], asked: AnalysisRequest, shown: Shown) -> None:
         from perfdoctor.comparison.snapshot import of_document, of_examination
 
         rules = asked.known

@@ -14,7 +14,7 @@ from perfdoctor.report.json_document import document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perfdoctor.cli.analyze import Asked
+    from perfdoctor.cli.analyze import AnalysisRequest
     from perfdoctor.system.remote import RemoteFile
 
 
@@ -34,7 +34,7 @@ class Given(Struct, frozen=True):
 
 
 @contextmanager
-def at_hand(texts: Sequence[str], asked: Asked, *, quiet: bool, verbose: bool) -> Iterator[list[Given]]:
+def at_hand(texts: Sequence[str], asked: AnalysisRequest, *, quiet: bool, verbose: bool) -> Iterator[list[Given]]:
     """Each run's files, fetched where they lie elsewhere."""
     with ExitStack() as stack:
         yield [

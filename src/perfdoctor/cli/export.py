@@ -19,7 +19,7 @@ from perfdoctor.cli import (
     selection_options,
     shared_options,
 )
-from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
@@ -76,7 +76,7 @@ def export(
     if perfetto is None and not outputs:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace, or --sqlite train.db.")
     part = selection_options.selection(range_, steps)
-    asked = Asked(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
+    asked = AnalysisRequest(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         if perfetto is not None:
             _check(perfetto, paths)

@@ -58,7 +58,8 @@ def _rules(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what each rule needs recorded.")] = False,
     format_: Annotated[
-        listed.Format | None, typer.Option("--format", help="json: every rule with its texts, thresholds and fixes.")
+        listed.RulesFormat | None,
+        typer.Option("--format", help="json: every rule with its texts, thresholds and fixes."),
     ] = None,
     own_rules: own_rules_options.OwnRules = None,
     config: own_rules_options.Config = None,

@@ -37,16 +37,16 @@ Examples:
 """
 
 
-class Format(str, Enum):
+class RulesFormat(str, Enum):
     """How the list of rules is written."""
 
     TEXT = "text"
     JSON = "json"
 
 
-def list_rules(known: Mapping[str, Rule], format_: Format | None, *, quiet: bool, verbose: bool) -> None:
+def list_rules(known: Mapping[str, Rule], format_: RulesFormat | None, *, quiet: bool, verbose: bool) -> None:
     """What is checked: every rule, and what it finds."""
-    if format_ is Format.JSON:
+    if format_ is RulesFormat.JSON:
         _print_json(list(known.values()))
     elif quiet:
         for name in known:

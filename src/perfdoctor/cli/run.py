@@ -95,13 +95,13 @@ def run(
     if str(json) == analyze.STANDARD_OUTPUT:
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
-    asked = analyze.Asked(
+    asked = analyze.AnalysisRequest(
         rules, analyze.conditions_of(fail_on or [], rules), (),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
         selection_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
     )  # fmt: skip
     outside = outside_options.outside(metrics, log or [])
-    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
+    shown = _Output(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
     session = _session(
         command, output, passes, steps, skip_steps, timeout,
         stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules,
@@ -118,7 +118,7 @@ def run(
     _leave(ended)
 
 
-class _Shown(Struct, frozen=True):
+class _Output(Struct, frozen=True):
     """What is written and printed of the diagnosis, and where."""
 
     format: Format | None
@@ -316,7 +316,7 @@ def _nothing_recorded(folder: RunFolder) -> str:
     return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
 
 
-def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended) -> None:
+def _report(folder: RunFolder, asked: analyze.AnalysisRequest, shown: _Output, ended: Ended) -> None:
     """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
@@ -338,7 +338,7 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
 
 
 def _publish(
-    folder: RunFolder, examination: Examination, asked: analyze.Asked, shown: _Shown, page: Path | None
+    folder: RunFolder, examination: Examination, asked: analyze.AnalysisRequest, shown: _Output, page: Path | None
 ) -> None:
     """To other tools, which may take some time: whoever does not wait has all reports."""
     try:
@@ -347,7 +347,7 @@ def _publish(
         typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
 
 
-def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> Path | None:
+def _write(folder: RunFolder, examination: Examination, shown: _Output) -> Path | None:
     """The page that was written, if any."""
     diagnosis = examination.diagnosis
     analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)

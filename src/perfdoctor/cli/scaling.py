@@ -17,7 +17,7 @@ from perfdoctor.patterns import regex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.cli.analyze import Asked
+    from perfdoctor.cli.analyze import AnalysisRequest
     from perfdoctor.cli.compare_inputs import Given
     from perfdoctor.cli.compare_output import Shown
     from perfdoctor.comparison.scaling.records import Kind, Recorded
@@ -52,13 +52,13 @@ class Stated(Struct, frozen=True):
     ranks: int = 0
 
 
-class Series(Struct, frozen=True):
+class ScalingSeries(Struct, frozen=True):
     given: Sequence[Stated]
     kind: Kind = ""
     network: float = 0.0
 
 
-def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None) -> Series:
+def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None) -> ScalingSeries:
     """Raises UsageError before anything is read."""
     if len(paths) < 2:
         raise UsageError(
@@ -70,7 +70,7 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
     rate = _RATE.fullmatch(network) if network is not None else None
     if network is not None and not (rate and float(rate[1])):
         raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
-    return Series(
+    return ScalingSeries(
         [_stated(text) for text in paths], "weak" if weak else "strong" if strong else "",
         float(rate[1]) * RATES[rate[2], rate[3]] if rate else 0.0,
     )  # fmt: skip
@@ -81,7 +81,7 @@ def _stated(text: str) -> Stated:
     return Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text)
 
 
-def show(series: Series, given: Sequence[Given], wanted: Asked, shown: Shown) -> None:
+def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> None:
     local = [path for each in given for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
@@ -100,7 +100,7 @@ def show(series: Series, given: Sequence[Given], wanted: Asked, shown: Shown) ->
     )  # fmt: skip
 
 
-def _recorded(series: Series, given: Sequence[Given], wanted: Asked, shown: Shown) -> list[Recorded]:
+def _recorded(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> list[Recorded]:
     """All of them, of which only those among most ranks are kept to be replayed."""
     from perfdoctor.comparison.scaling.recorded import kept_for_replay
 
@@ -110,7 +110,7 @@ def _recorded(series: Series, given: Sequence[Given], wanted: Asked, shown: Show
     return found
 
 
-def _one(stated: Stated, given: Given, wanted: Asked, shown: Shown) -> Recorded:
+def _one(stated: Stated, given: Given, wanted: AnalysisRequest, shown: Shown) -> Recorded:
     from perfdoctor.comparison.scaling import recorded
     from perfdoctor.comparison.snapshot import of_document, of_examination
 

@@ -21,6 +21,17 @@ IgnoredRules = Annotated[
 ShowAll = Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")]
+#: Read by `diagnosis/questions.py`.
+WhatIf = Annotated[
+    str | None,
+    typer.Option(
+        "--what-if",
+        help="Predict the step with only these fixed: low, likely, high, or a share of the time (50%). "
+        "Or with another size: batch=2x, ranks=8, synthetic-data.",
+        metavar="RULE[=CHOICE],…",
+        autocompletion=completion.questions,
+    ),
+]
 
 
 def fail_on(explained: str) -> OptionInfo:

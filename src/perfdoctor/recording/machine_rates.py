@@ -16,7 +16,7 @@ from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.recording.plan import Machine
 from perfdoctor.system import tool_process
-from perfdoctor.system.processor import processor_name
+from perfdoctor.system.processors import processor_name
 from perfdoctor.system.run_folder import RunFolder
 from perfdoctor.system.user_cache import cache_folder
 

@@ -19,7 +19,7 @@ from perfdoctor.readers.leaving_out import left_out
 from perfdoctor.readers.open import Recording, own_ranks
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.scale.reduced_place import reduced_place
-from perfdoctor.scale.summary import Columns, FileHead, unpack, unpack_head
+from perfdoctor.scale.summary import FileHead, UnpackedColumns, unpack, unpack_head
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timelin
     """Of each packed summary and the ranks in it that get another number, one after the other: what is unpacked of
     thousands of files at once would take more than their places.
     """
-    columns = Columns()
+    columns = UnpackedColumns()
     found = [
         reduced_place(place, new.get(place.rank, place.rank), timeline, columns)
         for each, new in packed

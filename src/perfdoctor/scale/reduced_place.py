@@ -22,7 +22,7 @@ from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, touches
 from perfdoctor.model.timeline import Device, Frame, Timeline
-from perfdoctor.scale.summary import NOWHERE, Columns, PlaceSummary, collectives, intervals
+from perfdoctor.scale.summary import NOWHERE, PlaceSummary, UnpackedColumns, collectives, intervals
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
@@ -69,7 +69,7 @@ class ReducedPlace(JobPlace, frozen=True, dict=True):
         return {cause: self._part(cause) for cause in IDLE_CAUSES}
 
 
-def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns: Columns) -> ReducedPlace:
+def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns: UnpackedColumns) -> ReducedPlace:
     """The place of one summary. `rank`: its number in the job; `timeline`: what is known of the job beside places.
 
     `columns`: those of other places of the job.

@@ -78,7 +78,7 @@ class Numbers(Struct, frozen=True):
         return np.cumsum(result, out=result)
 
 
-class Columns:
+class UnpackedColumns:
     """Unpacked columns, of which equal ones are there once: sizes and kinds are the same on most ranks of a job."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Words(Struct, frozen=True):
         occurring, codes = np.unique(text.codes, return_inverse=True)
         return cls(Numbers.of(codes.ravel().astype(np.int64)), tuple(text.values[code] for code in occurring.tolist()))
 
-    def text(self, columns: Columns) -> Text:
+    def text(self, columns: UnpackedColumns) -> Text:
         return Text(columns.codes(self.codes), [intern(value) for value in self.values])
 
 
@@ -170,7 +170,7 @@ class PlaceSummary(Struct, frozen=True):
     sooner_ns: int | None
 
 
-class Rows(Struct, frozen=True):
+class PackedRows(Struct, frozen=True):
     """A frame of few rows, by column."""
 
     numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class Rows(Struct, frozen=True):
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frame: Frame) -> Rows:
+    def of(cls, frame: Frame) -> PackedRows:
         if not len(frame):
             return cls()
         columns = {name: values for name, values in frame.columns.items() if not isinstance(values, Text)}
@@ -212,7 +212,7 @@ class FileHead(Struct, frozen=True):
     recorded: tuple[str, ...]
     notes: tuple[str, ...]
     memory: tuple[MemoryUse, ...] = ()
-    processors: Rows = field(default_factory=Rows)
+    processors: PackedRows = field(default_factory=PackedRows)
     extent_ns: tuple[int, int] | None = None
     epoch_ns: int | None = None
 
@@ -239,7 +239,7 @@ def packed_summary(timeline: Timeline, selection: Selection) -> bytes:
         recorded=tuple(sorted(timeline.recorded)),
         notes=timeline.notes,
         memory=tuple(replace(use, holders=()) for use in memory_uses(timeline)),
-        processors=Rows.of(timeline["cpu_processes"]),
+        processors=PackedRows.of(timeline["cpu_processes"]),
         extent_ns=extent(timeline),
         epoch_ns=timeline.epoch_ns,
     )
@@ -340,7 +340,7 @@ def _all(value: int, count: int) -> Ints:
     return np.broadcast_to(np.int64(value), count)
 
 
-def collectives(summary: PlaceSummary, rank: int, columns: Columns) -> Frame:
+def collectives(summary: PlaceSummary, rank: int, columns: UnpackedColumns) -> Frame:
     """The frame of the place's collectives, of the whole recording; what a summary does not hold is unknown."""
     start, took = summary.numbers["start_ns"].values(), summary.numbers["took_ns"].values()
     count = start.size

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
-from perfdoctor.system import ourselves
+from perfdoctor.system import tool_process
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 
 #: The line in which each example prints its median step, which no two runs share.
@@ -134,7 +134,7 @@ class Runner(Struct, frozen=True):
         return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
-_PERFDOCTOR = ourselves.command("perfdoctor.cli.main")
+_PERFDOCTOR = tool_process.own_command("perfdoctor.cli.main")
 _KINETO_WARNINGS = "2"  # of its levels verbose, info, warning, error
 
 

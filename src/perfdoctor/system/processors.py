@@ -1,4 +1,4 @@
-"""How many processors may perfdoctor use, and so how many worker processes are worth while?
+"""How many processors may perfdoctor use, how many worker processes are worth while, and what is the processor called?
 
 Sources: admin-guide/cgroup-v2.rst for cpu.max, scheduler/sched-bwc.rst for cpu.cfs_quota_us.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 from pathlib import Path
 
 from perfdoctor.errors import UsageError
@@ -15,6 +16,7 @@ from perfdoctor.errors import UsageError
 JOBS = "PERFDOCTOR_JOBS"
 
 _PROC = Path("/proc")
+_CPUINFO = _PROC / "cpuinfo"
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -77,3 +79,13 @@ def _text(file: Path) -> str:
         return file.read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def processor_name() -> str:
+    """As the system names it, `AMD EPYC 7763 64-Core Processor`; only the architecture where it names none."""
+    try:
+        lines = _CPUINFO.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next((name for name in named if name), platform.processor() or platform.machine())

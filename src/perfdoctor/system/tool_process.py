@@ -9,10 +9,17 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+
+_SOURCE = str(Path(__file__).absolute().parents[2])
+_ENTRY = (
+    "import sys; sys.path[:] = [path for path in sys.path if path]; "
+    "sys.path.insert({at}, {source!r}); from {module} import main; main()"
+)
 
 
 def run(
@@ -58,3 +65,13 @@ def environment(*names: str) -> dict[str, str]:
 def find(name: str, variable: str) -> str | None:
     """The tool that this environment variable names, else the first on PATH."""
     return os.environ.get(variable) or shutil.which(name)
+
+
+def own_command(module: str, python: str = "") -> tuple[str, ...]:
+    """What starts `main` of a module of this very perfdoctor: not of one on PATH, and by no PYTHONPATH that others see.
+
+    Nothing is imported from the folder where it is started. `python`: another interpreter, whose own perfdoctor is
+    taken where it has one.
+    """
+    at = "len(sys.path)" if python else "0"
+    return (python or sys.executable, "-c", _ENTRY.format(at=at, source=_SOURCE, module=module))

@@ -211,11 +211,14 @@ def test_a_small_file_and_a_worker_of_others_start_no_process(tmp_path):
     path = tmp_path / "trace.json"
     path.write_bytes(trace(many()))
     with (
-        mock.patch.object(processes.Forked, "__init__", started),
-        mock.patch.object(processes.Spawned, "__init__", started),
+        mock.patch.object(processes.ForkedReader, "__init__", started),
+        mock.patch.object(processes.SpawnedReader, "__init__", started),
     ):
         read(path)
-        with mock.patch.object(processes.Spawned, "WORTH", 0), mock.patch.dict(os.environ, {processors.JOBS: "1"}):
+        with (
+            mock.patch.object(processes.SpawnedReader, "WORTH", 0),
+            mock.patch.dict(os.environ, {processors.JOBS: "1"}),
+        ):
             read(path)
 
 

@@ -67,7 +67,7 @@ class Worker(Protocol):
         """It is gone afterwards."""
 
 
-class Forked(forked.Child):
+class ForkedReader(forked.Child):
     """A child of this process. OSError where none can be forked."""
 
     #: A text of 31 MB is read by two processes in the time of one, one of 50 MB in 0.88 of it. Each further process
@@ -78,7 +78,7 @@ class Forked(forked.Child):
         super().__init__(serve)
 
 
-class Spawned(spawned.Spawned):
+class SpawnedReader(spawned.Spawned):
     """A Python of its own."""
 
     #: To start one takes as long as to read 60 to 100 MB.
@@ -202,10 +202,10 @@ def started(length: int) -> Iterator[list[Worker]]:
 
 
 #: The first that can be started.
-KINDS: tuple[type[Forked | Spawned], ...] = (Forked, Spawned)
+KINDS: tuple[type[ForkedReader | SpawnedReader], ...] = (ForkedReader, SpawnedReader)
 
 
-def _count(kind: type[Forked | Spawned], length: int) -> int:
+def _count(kind: type[ForkedReader | SpawnedReader], length: int) -> int:
     """How many processes more than this one are worth their start."""
     return min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
 

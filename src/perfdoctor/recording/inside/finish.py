@@ -24,7 +24,7 @@ from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.record import kept_traces, of_rank
 from perfdoctor.recording.tools.torch_profiler import StepWindow
-from perfdoctor.system import ourselves, tool_process
+from perfdoctor.system import tool_process
 from perfdoctor.system.checkout import checkout
 from perfdoctor.system.processors import JOBS, worker_count
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
@@ -122,7 +122,7 @@ def _analyse(folder: Path, until: float, log: Sequence[str]) -> None:
     later = f"Try perfdoctor analyze {folder}"
     words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json"), "--quiet"]
     code, output, _ = tool_process.run(
-        [*ourselves.command("perfdoctor.cli.main"), "analyze", *words, *(f"--log={each}" for each in log)],
+        [*tool_process.own_command("perfdoctor.cli.main"), "analyze", *words, *(f"--log={each}" for each in log)],
         environment={**os.environ, JOBS: str(max(1, int(worker_count() * _SHARE_OF_CORES)))},
         timeout_s=max(until - time.monotonic(), 0.1),
         not_started=later,

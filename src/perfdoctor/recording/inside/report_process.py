@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perfdoctor.recording.inside.notices import say, warn
-from perfdoctor.system import ourselves
+from perfdoctor.system import tool_process
 
 #: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
 PYTHON = "PERFDOCTOR_PYTHON"
@@ -29,7 +29,7 @@ class ReportProcess:
         self._folder, self._limit_s, self._pid = folder, limit_s, os.getpid()
         self._log = folder / "report.log"
         self.is_told = False
-        command = ourselves.command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
+        command = tool_process.own_command("perfdoctor.recording.inside.finish", os.environ.get(PYTHON, ""))
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN} | _active_run()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
