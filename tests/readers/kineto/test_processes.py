@@ -130,11 +130,7 @@ READ_BY_OTHERS = """
     import os, sys, threading, time
     from pathlib import Path
     from perfdoctor.system import own_process
-<<<<<<< HEAD
     own_process.take()  # numpy has one thread, so that this process can be forked
-=======
-    own_process.take()
->>>>>>> 39c95f51 (Parallel work has two ways: a fork for what is in memory, and spawned processes in a pool)
     from perfdoctor.readers.kineto import parts, processes, repair, trace as kineto
     sys.path[:0] = sys.argv[3:]
     from kineto_traces import plain

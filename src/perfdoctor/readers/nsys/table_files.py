@@ -22,7 +22,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.nsys.export import TIMEOUT_S, is_table_read, last_line
 from perfdoctor.readers.nsys.tables import HOLDS_EVENTS, quoted
-from perfdoctor.system import ourselves, tool_process
+from perfdoctor.system import tool_process
 
 #: Each folder has this table.
 STRINGS = "StringIds"
@@ -73,7 +73,8 @@ def _convert(folder: Path, export: Path) -> None:
         )
     again = "Copy the folder again in case it is incomplete, or export the report as SQLite: nsys export --type sqlite."
     code, printed, _ = tool_process.run(
-        [*ourselves.command(__name__), str(folder), str(export)], environment=dict(os.environ), timeout_s=TIMEOUT_S,
+        [*tool_process.own_command(__name__), str(folder), str(export)],
+        environment=dict(os.environ), timeout_s=TIMEOUT_S,
         not_started="Check the installation of Python.", merged=True,
         too_slow=PerfdoctorError(f"`{folder.name}` was not read within {TIMEOUT_S // 60} minutes", do=again),
     )  # fmt: skip
