@@ -1,11 +1,13 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
-and prices in docs/outside.md, tools in docs/assistants.md, docs/architecture.md with its picture, README.md.
+and prices in docs/outside.md, tools in docs/assistants.md, docs/architecture.md with its picture,
+docs/diagnosis.schema.json, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from msgspec.structs import fields
 from perfdoctor.assistant.tools import IS_DATA, TOOLS
 from perfdoctor.export.numbers import METRICS, PREFIX
 from perfdoctor.hardware.prices import listed_prices
+from perfdoctor.records.document import schema
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.parts import IDLE_PARTS
@@ -131,6 +134,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield readme, text
     json_page = _ROOT / "docs" / "json.md"
     yield json_page, with_part(json_page.read_text("utf-8"), "idle causes", causes_table())
+    yield _ROOT / "docs" / "diagnosis.schema.json", json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
     report_page = _ROOT / "docs" / "report.md"
     yield report_page, with_part(report_page.read_text("utf-8"), "pages", pages_list())
     outside = _ROOT / "docs" / "outside.md"

@@ -18,6 +18,7 @@ from perfdoctor.records.findings import Status, Value
 
 #: What types in signatures and fields mean that have a name and no class of their own.
 ALIASES = {
+    "Amount": "int | float, the same in all fields of one record",
     "AnyPath": "str | os.PathLike[str]",
     "AnyQuestions": "str | Sequence[str] | Mapping[str, str]",
     "AnyRun": "Diagnosis | AnyPath",

@@ -39,6 +39,11 @@ def test_the_dashboard_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> No
     assert wheel.read("perfdoctor/grafana/perfdoctor.json") == dashboard.read_bytes()
 
 
+def test_the_schema_of_a_diagnosis_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
+    schema = ROOT / "docs" / "diagnosis.schema.json"
+    assert wheel.read("perfdoctor/diagnosis.schema.json") == schema.read_bytes()
+
+
 def test_the_wheel_holds_no_compiled_python(wheel: zipfile.ZipFile) -> None:
     assert not [name for name in wheel.namelist() if "__pycache__" in name]
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         PerfdoctorError,
         PredictedStep,
         Prediction,
+        Range,
         Recording,
         Rows,
         Saving,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
     "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text",
-    "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
+    "Prediction", "Range", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats",
+    "Text", "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
 ]  # fmt: skip
 _IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 

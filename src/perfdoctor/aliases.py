@@ -11,8 +11,9 @@ from perfdoctor.comparison.records import Fate, FindingFate, Verdict
 from perfdoctor.model.columns import Column, Floats, Ints, Mask
 from perfdoctor.model.steps import Confidence, FoundBy
 from perfdoctor.records.findings import Evidence, Status, Value
+from perfdoctor.records.savings import Amount
 
 __all__ = [
-    "AnyPath", "AnyQuestions", "AnyRun", "AnySteps", "AnyThresholds", "Column", "Confidence", "Evidence", "Fate",
-    "FindingFate", "Floats", "FoundBy", "Ints", "Mask", "Progress", "Status", "Value", "Verdict",
+    "Amount", "AnyPath", "AnyQuestions", "AnyRun", "AnySteps", "AnyThresholds", "Column", "Confidence", "Evidence",
+    "Fate", "FindingFate", "Floats", "FoundBy", "Ints", "Mask", "Progress", "Status", "Value", "Verdict",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
 from perfdoctor.diagnosis.calibration import Spread, spread_of
 from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.records.predictions import PredictedStep, Prediction
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.vocabulary.categories import CATEGORIES
 
 WIDE = Spread(0.5, 1.5)
@@ -57,10 +57,13 @@ def test_every_category_has_a_spread_that_holds_what_is_likely():
 
 def test_a_step_with_several_fixes_has_the_range_of_their_savings():
     """Of 100 likely ns the fixes save 40 to 150; the step gets shorter by 80 of 200, since they hide each other."""
-    step = Prediction(("a", "b"), (118, 120, 122), (1.64, 1.67, 1.69), 200, (PredictedStep("b", 120),))
+    step = Prediction(
+        fixed=("a", "b"), step_ns=Range(118, 120, 122), speedup=Range(1.64, 1.67, 1.69), recorded_ns=200,
+        steps=(PredictedStep("b", 120),),
+    )  # fmt: skip
     savings = [PredictedSaving(Saving(30, 60, 80)), PredictedSaving(Saving(10, 40, 70))]
     found = in_calibrated_range(step, savings)
     assert found.step_ns == (200 - 120, 120, 200 - 32)
     assert found.speedup == (200 / 168, 200 / 120, 200 / 80)
-    assert in_calibrated_range(replace(step, step_ns=(10, 120, 200)), savings).step_ns == (10, 120, 200)
+    assert in_calibrated_range(replace(step, step_ns=Range(10, 120, 200)), savings).step_ns == Range(10, 120, 200)
     assert in_calibrated_range(step, []) == step

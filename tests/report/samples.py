@@ -20,7 +20,7 @@ from perfdoctor.records.findings import (
 )
 from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 from perfdoctor.vocabulary.basis import RECORDING
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
@@ -80,7 +80,7 @@ def advice(rank, rule, title, summary, saving, base, **more):
         title=title,
         summary=summary,
         saving_ns_per_step=Saving(low, likely, high),
-        speedup=tuple(base * MS / (base * MS - ns) for ns in (low, likely, high)),
+        speedup=Range(*(base * MS / (base * MS - ns) for ns in (low, likely, high))),
         **{**defaults, **more},
     )
 
@@ -194,8 +194,8 @@ INPUT_BOUND = Diagnosis(
     ),
     prediction=Prediction(
         fixed=("input-wait", "host-syncs"),
-        step_ns=(240 * MS, 252 * MS, 351 * MS),
-        speedup=(2.0, 2.8, 2.9),
+        step_ns=Range(240 * MS, 252 * MS, 351 * MS),
+        speedup=Range(2.0, 2.8, 2.9),
         recorded_ns=701 * MS,
         steps=(PredictedStep("input-wait", 270 * MS), PredictedStep("host-syncs", 252 * MS)),
         replay_error=0.001,
@@ -209,8 +209,8 @@ ASKED = replace(
     INPUT_BOUND,
     prediction=Prediction(
         fixed=("input-wait",),
-        step_ns=(486 * MS, 486 * MS, 486 * MS),
-        speedup=(1.44, 1.44, 1.44),
+        step_ns=Range(486 * MS, 486 * MS, 486 * MS),
+        speedup=Range(1.44, 1.44, 1.44),
         recorded_ns=701 * MS,
         steps=(PredictedStep("input-wait", 486 * MS, "50%"),),
         replay_error=-0.0004,
@@ -224,8 +224,8 @@ LARGER = replace(
     INPUT_BOUND,
     prediction=Prediction(
         fixed=("input-wait", "batch", "ranks"),
-        step_ns=(480 * MS, 500 * MS, 560 * MS),
-        speedup=(20.0, 22.4, 23.4),
+        step_ns=Range(480 * MS, 500 * MS, 560 * MS),
+        speedup=Range(20.0, 22.4, 23.4),
         recorded_ns=701 * MS,
         steps=(
             PredictedStep("input-wait", 270 * MS),
@@ -235,7 +235,7 @@ LARGER = replace(
         replay_error=0.001,
         asked=True,
         samples=16.0,
-        scaling=Scaling(8, 64, (0.82, 0.9, 0.95)),
+        scaling=Scaling(8, 64, Range(0.82, 0.9, 0.95)),
     ),
 )
 
@@ -394,7 +394,8 @@ COSTED = replace(
     INPUT_BOUND,
     cost=Cost(
         Price(3.99, "USD", "NVIDIA H100 SXM", "A provider", "2026-11-09"), 8, 1, 0.0062, 0.4, "tokens", 0.9, 101.5,
-        23_300.0, (8_000.0, 14_400.0, 14_700.0), (FindingCost("input-wait", (8_000.0, 14_400.0, 14_700.0)),),
+        23_300.0, Range(8_000.0, 14_400.0, 14_700.0),
+        (FindingCost("input-wait", Range(8_000.0, 14_400.0, 14_700.0)),),
     ),
 )  # fmt: skip
 POISONED = replace(
@@ -438,8 +439,8 @@ POISONED = replace(
     ),
     prediction=Prediction(
         fixed=(POISON, "w" * 5_000),
-        step_ns=(0, 0, 701 * MS),
-        speedup=(1.0, 1.0, 1.0),
+        step_ns=Range(0, 0, 701 * MS),
+        speedup=Range(1.0, 1.0, 1.0),
         recorded_ns=701 * MS,
         steps=(PredictedStep(POISON, 701 * MS, POISON), PredictedStep("w" * 5_000, 0, "[red]")),
         asked=True,

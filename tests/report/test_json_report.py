@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from types import MappingProxyType
 
+import jsonschema
 import numpy as np
 import pytest
+from folders import FIXTURES, ROOT
 from msgspec.structs import replace
+from recorded import recording
 from report.samples import INPUT_BOUND, LARGER, NO_STEPS, NOTHING, POISONED, SAMPLES
 
 from perfdoctor import __version__
+from perfdoctor.records.document import schema
 from perfdoctor.report import json_report
+
+REAL = ["unfused-optimizer/torch", "cpu-slow-input/torch", "straggler/nsys", "launch-bound/nsys", "pageable/torch"]
 
 
 def rendered(diagnosis):
@@ -159,14 +165,45 @@ def test_a_prediction_of_another_size_has_its_samples_and_how_well_ranks_scale()
         "asked_ranks": 64,
         "efficiency": {"low": 0.82, "likely": 0.9, "high": 0.95},
     }
-    unknown = replace(LARGER.prediction, scaling=replace(LARGER.prediction.scaling, recorded=0))
+    unknown = replace(LARGER.prediction, scaling=replace(LARGER.prediction.scaling, recorded=None))
     assert rendered(replace(LARGER, prediction=unknown))["prediction"]["scaling"]["recorded_ranks"] is None
 
 
+@pytest.fixture(scope="module")
+def validator():
+    return jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "diagnosis.schema.json").read_text("utf-8")))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
-def test_it_is_always_valid_json(name):
+def test_it_is_always_valid_json_and_by_the_schema(name, validator):
     assert json_report.render(SAMPLES[name]).encode()
-    assert rendered(SAMPLES[name])["format"] == 1
+    validator.validate(rendered(SAMPLES[name]))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_diagnosis_is_valid_by_the_schema(name, validator):
+    validator.validate(rendered(recording(FIXTURES / name).diagnosis))
+
+
+def test_the_schema_refuses_what_no_diagnosis_says(validator):
+    for path, wrong in (
+        (("format",), 2),
+        (("run", "steps", "count"), "twelve"),
+        (("findings", 0, "evidence", 0, "type"), "rumour"),
+        (("findings", 0, "speedup"), [1.0, 2.0, 3.0]),
+        (("time", 0, "compute_ns"), 1.5),
+    ):
+        document = rendered(INPUT_BOUND)
+        inner = document
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = wrong
+        assert not validator.is_valid(document), path
+
+
+def test_the_schema_is_made_from_the_records():
+    """`make docs` writes it."""
+    assert json.loads((ROOT / "docs" / "diagnosis.schema.json").read_text("utf-8")) == json.loads(json.dumps(schema()))
 
 
 def test_names_are_complete_and_what_json_lacks_is_null():

@@ -16,7 +16,7 @@ from tables import of_each
 
 from perfdoctor.records.findings import Outcome, Rows
 from perfdoctor.records.predictions import PredictedStep, Prediction
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.report import terminal
 
 WIDTHS = (40, 50, 60, 72, 80, 100, 160)
@@ -228,7 +228,10 @@ def nothing_by_itself(steps, *, asked=False):
     first, second = INPUT_BOUND.findings
     second = replace(second, saving_ns_per_step=Saving(0, 0, 0))
     predicted = tuple(PredictedStep(rule, ns) for rule, ns in steps)
-    prediction = Prediction(("input-wait",), (1, 2, 3), (1.0, 1.0, 1.0), 701_000_000, predicted, asked=asked)
+    prediction = Prediction(
+        fixed=("input-wait",), step_ns=Range(1, 2, 3), speedup=Range(1.0, 1.0, 1.0), recorded_ns=701_000_000,
+        steps=predicted, asked=asked,
+    )  # fmt: skip
     return replace(INPUT_BOUND, findings=(first, second), prediction=prediction)
 
 

@@ -48,7 +48,7 @@ from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
 from perfdoctor.records.predictions import PredictedStep, Scaling
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
     "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats", "Text",
-    "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
+    "Prediction", "Range", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats",
+    "Text", "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
 ]  # fmt: skip
 
 #: Of classes that the program itself works with, the members that are public. Of all others every one is whose name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfdoctor.records import predictions
 
 
-class Prediction(predictions.Prediction, frozen=True):
+class Prediction(predictions.Prediction, frozen=True, kw_only=True):
     __doc__ = predictions.Prediction.__doc__
 
     @classmethod

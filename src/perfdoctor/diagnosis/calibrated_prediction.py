@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.records.predictions import Prediction
+from perfdoctor.records.savings import Range
 
 
 def in_calibrated_range(prediction: Prediction, savings: Sequence[PredictedSaving]) -> Prediction:
@@ -22,6 +23,5 @@ def in_calibrated_range(prediction: Prediction, savings: Sequence[PredictedSavin
     )
     best_ns = max(min(prediction.step_ns[0], round(now_ns - most_ns)), 1)
     worst_ns = max(prediction.step_ns[2], min(round(now_ns - least_ns), now_ns))
-    step_ns = (best_ns, prediction.step_ns[1], worst_ns)
-    slow, likely, fast = (now_ns / ns for ns in reversed(step_ns))
-    return replace(prediction, step_ns=step_ns, speedup=(slow, likely, fast))
+    step_ns = Range(best_ns, prediction.step_ns.likely, worst_ns)
+    return replace(prediction, step_ns=step_ns, speedup=Range(*(now_ns / ns for ns in reversed([*step_ns]))))

@@ -14,6 +14,7 @@ from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.run import Run
 from perfdoctor.records.cost import HOURS_A_MONTH, Cost, FindingCost
 from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.savings import Range
 
 _NS_AN_HOUR = 3.6e12
 _S_AN_HOUR = 3600
@@ -62,20 +63,19 @@ def _items(diagnosis: Diagnosis) -> tuple[str, float]:
     return (known.items, known.items_per_step or 0.0) if known else ("", 0.0)
 
 
-def _saved(diagnosis: Diagnosis, per_month: float) -> tuple[float, float, float] | None:
+def _saved(diagnosis: Diagnosis, per_month: float) -> Range[float] | None:
     """Of the same work: with more samples a step it is the speedup of samples. With other GPUs it is not known."""
     predicted = diagnosis.prediction
     if predicted is None or predicted.scaling is not None:
         return None
-    low, likely, high = (per_month * (1 - 1 / times) for times in predicted.speedup)
-    return low, likely, high
+    return Range(*(per_month * (1 - 1 / times) for times in predicted.speedup))
 
 
 def _findings(diagnosis: Diagnosis, per_month: float) -> tuple[FindingCost, ...]:
     base = diagnosis.base_ns
     savings = [(advice.rule, advice.saving_ns_per_step) for advice in diagnosis.findings]
     return tuple(
-        FindingCost(rule, (per_month * ns.low / base, per_month * ns.likely / base, per_month * ns.high / base))
+        FindingCost(rule, Range(*(per_month * saved / base for saved in (ns.low, ns.likely, ns.high))))
         for rule, ns in savings
         if base and ns.high
     )

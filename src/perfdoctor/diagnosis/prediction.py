@@ -20,7 +20,7 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
 from perfdoctor.records.predictions import PredictedStep, Prediction
-from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, why_not_replayable
@@ -135,9 +135,15 @@ def _prediction(
     *,
     asked: bool = False,
 ) -> Prediction:
-    low, likely, high = (speedup(recorded_ns, recorded_ns - ns) for ns in reversed(step_ns))
-    fixed = tuple(step.rule for step in way)
-    return Prediction(fixed, step_ns, (low, likely, high), recorded_ns, tuple(way), error, asked)
+    return Prediction(
+        fixed=tuple(step.rule for step in way),
+        step_ns=Range(*step_ns),
+        speedup=Range(*(speedup(recorded_ns, recorded_ns - ns) for ns in reversed(step_ns))),
+        recorded_ns=recorded_ns,
+        steps=tuple(way),
+        replay_error=error,
+        asked=asked,
+    )
 
 
 def _real_shares(found: Sequence[Found]) -> dict[str, float]:
@@ -316,10 +322,11 @@ def _assumed(prediction: Prediction) -> Iterator[str]:
             "still keep up?"
         )
     scaling = prediction.scaling
-    if scaling is not None and scaling.asked > max(scaling.recorded, 1):
+    if scaling is not None and scaling.asked > (scaling.recorded or 1):
         network_given = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
         yield (
-            f"Among {scaling.asked} ranks links are assumed to be as fast as between the {scaling.recorded} recorded"
+            f"Among {scaling.asked} ranks links are assumed to be as fast as "
+            f"between the {scaling.recorded or 0} recorded"
             + (", except for the bandwidth that you gave." if network_given else ".")
         )
 

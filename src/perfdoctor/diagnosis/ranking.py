@@ -19,7 +19,7 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows, Value
-from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.vocabulary.basis import STEP, Basis
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
 from perfdoctor.vocabulary.rulebook import Rule, RuleFix
@@ -39,7 +39,9 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
             continue
         number += 1
         of_cause = [each for each in order if roots[each.rule.id] == cause.rule.id != each.rule.id]
-        symptoms = tuple(_advice(number + place, each, run, ()) for place, each in enumerate(of_cause, start=1))
+        symptoms = tuple(
+            _advice(number + place, each, run, symptom_of=cause.rule.id) for place, each in enumerate(of_cause, start=1)
+        )
         advice.append(_advice(number, cause, run, symptoms))
         number += len(symptoms)
     return tuple(advice)
@@ -106,7 +108,9 @@ def _root(rule: str, causes: Mapping[str, Sequence[str]], present: Sequence[str]
         seen.append(above)
 
 
-def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> Advice:
+def _advice(
+    rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...] = (), symptom_of: str | None = None
+) -> Advice:
     rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, real_step_ns(run)
     certainty, basis = judged(rule, finding, run), _basis(rule, run)
     fitting = [fix for fix in rule.fixes if fix.fits(finding.situation, facts(run))]
@@ -120,8 +124,9 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         confidence=certainty.level,
         confidence_because=certainty.because,
         saving_ns_per_step=saving,
-        speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
+        speedup=Range(*(speedup(step_ns, ns) for ns in (saving.low, saving.likely, saving.high))),
         symptoms=symptoms,
+        symptom_of=symptom_of,
         values=finding.values,
         evidence=tuple(_labelled(each, basis) for each in (*finding.evidence, *moments(rule, finding, run))),
         fixes=tuple(_fix(fix, finding, basis) for fix in fitting),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
 from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import Range
 
 
 def in_real_time(prediction: Prediction, shares: Mapping[str, float], run: Run) -> Prediction:
@@ -31,6 +32,6 @@ def in_real_time(prediction: Prediction, shares: Mapping[str, float], run: Run) 
     low, high = (
         max(round(now_ns - (recorded_ns - ns) * by), 1) for ns in (prediction.step_ns[0], prediction.step_ns[2])
     )
-    step_ns = (min(low, round(real_ns)), round(real_ns), max(high, round(real_ns)))
-    slow, likely, fast = (now_ns * prediction.samples / ns for ns in reversed(step_ns))
-    return replace(prediction, step_ns=step_ns, speedup=(slow, likely, fast), steps=tuple(way), unrecorded_ns=now_ns)
+    step_ns = Range(min(low, round(real_ns)), round(real_ns), max(high, round(real_ns)))
+    times = Range(*(now_ns * prediction.samples / ns for ns in reversed([*step_ns])))
+    return replace(prediction, step_ns=step_ns, speedup=times, steps=tuple(way), unrecorded_ns=now_ns)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.derivations import Derivation
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
@@ -18,15 +18,15 @@ Value = int | float | str
 SIZES = ("batch", "ranks", "synthetic-data")
 
 
-class Measure(Struct, frozen=True):
+class Measure(Struct, frozen=True, tag_field="type", tag="measure"):
     """One number as evidence. `unit`: ns, bytes, bytes_per_second, count, share."""
 
     label: str
-    value: float
+    value: int | float
     unit: Literal["ns", "bytes", "bytes_per_second", "count", "share"]
 
 
-class Rows(Struct, frozen=True):
+class Rows(Struct, frozen=True, tag_field="type", tag="rows"):
     """A small table, costliest rows first. `units`, one a column: ns, bytes, bytes_per_second, count, share, text."""
 
     label: str
@@ -35,7 +35,7 @@ class Rows(Struct, frozen=True):
     rows: tuple[tuple[Value, ...], ...]
 
 
-class Span(Struct, frozen=True):
+class Span(Struct, frozen=True, tag_field="type", tag="span"):
     """A moment of the recording as evidence; times are ns since the first event of the window.
 
     That is the earliest `TimeSplit.window_start_ns` of all ranks and devices: add it for the timeline's clock.
@@ -133,35 +133,36 @@ class Finding(Struct, frozen=True, eq=False):
     stands_alone: bool = False
 
 
-class Advice(Struct, frozen=True):
+class Advice(Struct, frozen=True, kw_only=True):
     """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1 and counts symptoms as well.
 
-    `is_verdict`: its summary is what a report says first, although it saves no time.
-    `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
-    `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's own code, most first.
-    `origin`: the folder or package of a rule that does not come with perfdoctor, "" for one that does.
+    `symptom_of`: the rule of its cause, None for a cause. `is_verdict`: its summary is what a report says first,
+    although it saves no time. `confidence` is the detector's, lowered where little was recorded; `confidence_because`
+    gives the reasons. `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's
+    own code, most first. `origin`: the folder or package of a rule that does not come with perfdoctor, else "".
     """
 
     rank: int
     rule: str
+    origin: str = ""
     title: str
     summary: str
-    why: str
     category: str
     confidence: Confidence
     confidence_because: str
     saving_ns_per_step: Saving
-    speedup: tuple[float, float, float]
+    speedup: Range[float]
     symptoms: tuple[Advice, ...]
-    values: Mapping[str, Value]
-    evidence: tuple[Evidence, ...]
-    fixes: tuple[Fix, ...]
-    not_a_problem_when: str
-    references: tuple[str, ...]
+    symptom_of: str | None = None
     is_verdict: bool = False
     derivation: Derivation | None = None
+    values: Mapping[str, Value]
+    evidence: tuple[Evidence, ...]
     lines: tuple[CodeLine, ...] = ()
-    origin: str = ""
+    fixes: tuple[Fix, ...]
+    why: str
+    not_a_problem_when: str
+    references: tuple[str, ...]
 
     def __repr__(self) -> str:
         """One line: all of its fields are pages."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from perfdoctor.records.savings import Range
 
 
 class PredictedStep(Struct, frozen=True):
@@ -20,18 +22,18 @@ class PredictedStep(Struct, frozen=True):
 
 
 class Scaling(Struct, frozen=True):
-    """From `recorded` ranks (0: unknown) to those `asked` for. `efficiency`: low ≤ likely ≤ high.
+    """From `recorded` ranks (None: unknown) to those `asked` for, and the efficiency there.
 
     Weak scaling: the step with the fewer ranks over the step with more, each rank with the same work.
     """
 
-    recorded: int
-    asked: int
-    efficiency: tuple[float, float, float]
+    recorded: int | None = field(name="recorded_ranks")
+    asked: int = field(name="asked_ranks")
+    efficiency: Range[float]
 
 
-class Prediction(Struct, frozen=True):
-    """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
+class Prediction(Struct, frozen=True, kw_only=True):
+    """The step with the named findings fixed together, in ns, and the speedup.
 
     `steps` lead there from `now_ns`, one fix after the other: none is longer than the one before, the last is the
     likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
@@ -42,15 +44,15 @@ class Prediction(Struct, frozen=True):
     """
 
     fixed: tuple[str, ...]
-    step_ns: tuple[int, int, int]
-    speedup: tuple[float, float, float]
-    recorded_ns: int
+    step_ns: Range[int]
+    speedup: Range[float]
+    recorded_ns: int = field(name="recorded_step_ns")
+    unrecorded_ns: int | None = field(default=None, name="unrecorded_step_ns")
     steps: tuple[PredictedStep, ...]
     replay_error: float | None = None
     asked: bool = False
     samples: float = 1.0
     scaling: Scaling | None = None
-    unrecorded_ns: int | None = None
 
     def __repr__(self) -> str:
         low, likely, high = self.step_ns

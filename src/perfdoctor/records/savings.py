@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
 from msgspec import Struct
+
+Amount = TypeVar("Amount", int, float)
 
 #: The three values of a range, in the order of `Saving`.
 CASES = ("low", "likely", "high")
+
+
+class Range(Struct, Generic[Amount], frozen=True, eq=False):
+    """A predicted number, low ≤ likely ≤ high. It unpacks, is indexed and compares as a tuple of the three."""
+
+    low: Amount
+    likely: Amount
+    high: Amount
+
+    def __iter__(self) -> Iterator[Amount]:
+        return iter((self.low, self.likely, self.high))
+
+    def __getitem__(self, case: int) -> Amount:
+        return tuple(self)[case]
+
+    def __len__(self) -> int:
+        return len(CASES)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, Range) else other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
 
 class Saving(Struct, frozen=True):

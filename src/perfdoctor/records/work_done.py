@@ -42,7 +42,7 @@ class RooflineRow(Struct, frozen=True):
     roof_flop_per_second: float | None
     share_of_roof: float | None
     limit: Literal["compute", "memory", ""]
-    unknown_ns: float = 0
+    unknown_ns: int | float = 0
 
 
 class Roofline(Struct, frozen=True):

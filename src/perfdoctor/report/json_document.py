@@ -40,7 +40,7 @@ def document(name: str, path: Path) -> dict[str, Any] | None:
         return None
     import msgspec  # noqa: PLC0415 most files are recordings
 
-    from perfdoctor.report.json_report import FORMAT  # noqa: PLC0415
+    from perfdoctor.records.document import FORMAT  # noqa: PLC0415
 
     try:
         document = msgspec.json.decode(found.read_bytes())

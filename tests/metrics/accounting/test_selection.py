@@ -17,6 +17,7 @@ from perfdoctor.metrics.accounting.selection import range_names
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import merge
+from perfdoctor.records.savings import Range
 from perfdoctor.replay.what_if.savings import why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -314,7 +315,7 @@ def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
     rules, selection = list(RULES.values()), Selection("forward")
     alone = diagnose(waits(), rules, selection=selection).findings[0].saving_ns_per_step
     predicted = diagnose(waits(), rules, [Question("input-wait")], selection).prediction
-    assert predicted.step_ns == tuple(6 * UNIT - ns for ns in (alone.high, alone.likely, alone.low))
+    assert predicted.step_ns == Range(*(6 * UNIT - ns for ns in (alone.high, alone.likely, alone.low)))
     assert predicted.asked
     low = diagnose(waits(), rules, [Question("input-wait", "low")], selection).prediction
     assert set(low.step_ns) == {6 * UNIT - alone.low}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from report.samples import ASKED, INPUT_BOUND, LARGER, NOTHING
 
 from perfdoctor.records.predictions import CriticalPath, PathPiece, PredictedStep, Scaling
+from perfdoctor.records.savings import Range
 from perfdoctor.report import html, json_report, markdown
 from perfdoctor.report.words import outlook
 
@@ -71,12 +72,16 @@ def test_a_step_with_more_samples_is_described_per_sample():
         "(480 ms to 560 ms) instead of 701 ms: 22× (20–23) the samples a second. "
         "Scaling efficiency from 8 to 64 ranks: 90 % (82 % to 95 %)."
     )
-    larger = sized(PredictedStep("batch", 1000_000_000, "2x", 2.0), step_ns=(10**9,) * 3, speedup=(1.4, 1.4, 1.4))
+    larger = sized(
+        PredictedStep("batch", 1000_000_000, "2x", 2.0), step_ns=Range(*[10**9] * 3), speedup=Range(1.4, 1.4, 1.4)
+    )
     assert outlook.together(larger) == (
         "Replayed with batch=2x, the step takes about 1.00 s instead of 701 ms: 1.4× the samples a second. "
         "The recorded number of samples takes 500 ms."
     )
-    as_many = sized(PredictedStep("synthetic-data", 350_500_000), step_ns=(350_500_000,) * 3, speedup=(2.0, 2.0, 2.0))
+    as_many = sized(
+        PredictedStep("synthetic-data", 350_500_000), step_ns=Range(*[350_500_000] * 3), speedup=Range(2.0, 2.0, 2.0)
+    )
     assert outlook.together(as_many) == (
         "Replayed with synthetic-data, the step takes about 350 ms instead of 701 ms: 2.0×."
     )
@@ -84,10 +89,10 @@ def test_a_step_with_more_samples_is_described_per_sample():
 
 def test_fewer_ranks_give_the_scaling_efficiency_of_the_recorded_ones():
     one = PredictedStep("ranks", 600_000_000, "1", 1 / 8)
-    assert "from 1 to 8 ranks: 86 %." in outlook.together(sized(one, scaling=Scaling(8, 1, (0.86, 0.86, 0.86))))
-    of_unknown = outlook.together(sized(one, scaling=Scaling(0, 1, (0.86, 0.86, 0.86))))
+    assert "from 1 to 8 ranks: 86 %." in outlook.together(sized(one, scaling=Scaling(8, 1, Range(0.86, 0.86, 0.86))))
+    of_unknown = outlook.together(sized(one, scaling=Scaling(None, 1, Range(0.86, 0.86, 0.86))))
     assert "from one rank to the recorded number of ranks: 86 %." in of_unknown
-    assert "efficiency" not in outlook.together(sized(one, scaling=Scaling(1, 1, (1.0, 1.0, 1.0))))
+    assert "efficiency" not in outlook.together(sized(one, scaling=Scaling(1, 1, Range(1.0, 1.0, 1.0))))
 
 
 def test_each_stage_shows_its_saving_or_its_change_in_samples_per_second():

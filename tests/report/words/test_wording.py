@@ -8,7 +8,7 @@ from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEP
 from tables import of_each
 
 from perfdoctor.records.findings import Outcome
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.report.words import skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.words.parts import all_parts, cells
@@ -78,7 +78,7 @@ def test_speedups_keep_the_digits_that_matter(number, words):
     ],
 )
 def test_a_speedup_that_leaves_nothing_of_the_step_has_no_upper_end(speedups, words):
-    assert wording.speedup(speedups) == words
+    assert wording.speedup(Range(*speedups)) == words
 
 
 def test_the_verdict_names_the_finding_and_the_step_after_the_fix():

@@ -25,7 +25,7 @@ from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
@@ -417,7 +417,7 @@ def long_run(count: int = 200_000) -> Timeline:
 def advice(*spans: Span) -> Advice:
     return Advice(
         rank=1, rule="x", title="", summary="", why="", category="host", confidence="high", confidence_because="",
-        saving_ns_per_step=Saving(0, 0, 0), speedup=(1, 1, 1), symptoms=(), values={}, evidence=spans, fixes=(),
+        saving_ns_per_step=Saving(0, 0, 0), speedup=Range(1, 1, 1), symptoms=(), values={}, evidence=spans, fixes=(),
         not_a_problem_when="", references=(),
     )  # fmt: skip
 

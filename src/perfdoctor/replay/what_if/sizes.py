@@ -15,6 +15,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
+from perfdoctor.records.savings import Range
 from perfdoctor.replay.edits.batch_size import with_batch
 from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ranks
 from perfdoctor.replay.edits.synthetic_data import without_loading
@@ -112,12 +113,11 @@ def simulated(changes: Sequence[Change], run: Run) -> Prediction:
     for change, ns in zip(changes, likely[1:], strict=True):
         samples *= change.samples
         steps.append(PredictedStep(change.name, ns, change.choice, samples))
-    step_ns = (best, likely[-1], worst)
-    low, middle, high = (run.step_ns * samples / max(ns, 1) for ns in reversed(step_ns))
+    step_ns = Range(best, likely[-1], worst)
     return Prediction(
         fixed=tuple(change.name for change in changes),
         step_ns=step_ns,
-        speedup=(low, middle, high),
+        speedup=Range(*(run.step_ns * samples / max(ns, 1) for ns in reversed([*step_ns]))),
         recorded_ns=run.step_ns,
         steps=tuple(steps),
         replay_error=replay.error,
@@ -162,7 +162,7 @@ def _scaling(changes: Sequence[Change], way_ns: Sequence[Sequence[int]], before:
     ranks = changes[place].ranks
     ratios = [ns[place] / max(ns[place + 1], 1) for ns in way_ns]
     efficiency = ratios if ranks >= before else [1 / ratio for ratio in ratios]
-    return Scaling(before, ranks, (min(efficiency), efficiency[1], max(efficiency)))
+    return Scaling(before or None, ranks, Range(min(efficiency), efficiency[1], max(efficiency)))
 
 
 def throughput(run: Run, batch_factor: float) -> tuple[float, float, float] | None:

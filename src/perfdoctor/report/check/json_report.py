@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
-
 from perfdoctor import __version__
+from perfdoctor.records.document import FORMAT
 from perfdoctor.report.comparison import json_report
-from perfdoctor.report.json_report import FORMAT
+from perfdoctor.report.json_report import as_text
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.check import Check
@@ -23,7 +22,7 @@ def render(check: Check) -> str:
         "failed": check.failed,
         "limit": check.limit,
         "runs_needed": check.runs_needed,
-        "baseline": {"name": check.baseline, "runs": [to_builtins(run) for run in check.baseline_runs]},
+        "baseline": {"name": check.baseline, "runs": check.baseline_runs},
         "comparison": json_report.document(check.comparison),
     }
-    return json_report.as_text(document)
+    return as_text(document)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from perfdoctor import __version__
 from perfdoctor.report.check import words
-from perfdoctor.report.comparison.json_report import as_text
+from perfdoctor.report.json_report import as_text
 from perfdoctor.report.words.foreign_text import clean, clean_name
 
 if TYPE_CHECKING:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict
 
 from perfdoctor import __version__
 from perfdoctor.comparison.records import Comparison, FindingChange, StepChange
 from perfdoctor.comparison.statistics import CONFIDENCE
-from perfdoctor.report.json_report import FORMAT, plain
+from perfdoctor.records.document import FORMAT
+from perfdoctor.report.json_report import as_text
 
 
 def render(comparison: Comparison) -> str:
     return as_text(document(comparison))
-
-
-def as_text(value: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode() + "\n"
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
@@ -25,43 +22,34 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "format": FORMAT,
         "perfdoctor": __version__,
         "kind": "comparison",
-        "before": list(comparison.before),
-        "after": list(comparison.after),
+        "before": comparison.before,
+        "after": comparison.after,
         "verdict": comparison.judged.verdict,
-        "settings": [_fields(each) for each in comparison.settings],
-        "unknown_settings": list(comparison.unknown_settings),
+        "settings": comparison.settings,
+        "unknown_settings": comparison.unknown_settings,
         "step": _step(comparison.step),
         "item": _step(comparison.item) if comparison.item else None,
         "before_ns": comparison.before_ns,
         "after_ns": comparison.after_ns,
         "difference_ns": comparison.difference_ns,
         "recording_ns": comparison.recording_ns,
-        "causes": [_fields(each) for each in comparison.causes],
-        "work": [_fields(each) for each in comparison.work],
+        "causes": comparison.causes,
+        "work": comparison.work,
         "work_rest": {"delta_ns": comparison.work_rest_ns, "count": comparison.work_rest_count},
         "findings": [finding(each) for each in comparison.findings],
-        "predictions": [_fields(each) for each in comparison.promises],
-        "lines": [_fields(each) for each in comparison.lines],
-        "memory": [_fields(each) for each in comparison.memory],
+        "predictions": comparison.promises,
+        "lines": comparison.lines,
+        "memory": comparison.memory,
         "common_share": comparison.common_share,
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
-        "notes": list(comparison.notes),
+        "notes": comparison.notes,
     }
 
 
 def finding(change: FindingChange) -> dict[str, Any]:
-    """`origin` is there where a rule does not come with perfdoctor."""
-    return {name: value for name, value in _fields(change).items() if name != "origin" or value}
+    """A finding that changed; `origin` is there where a rule does not come with perfdoctor."""
+    return {name: value for name, value in asdict(change).items() if name != "origin" or value}
 
 
 def _step(step: StepChange) -> dict[str, Any]:
-    return {
-        **_fields(step),
-        "before": _fields(step.before),
-        "after": _fields(step.after),
-        "confidence": CONFIDENCE,
-    }
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
+    return {**asdict(step), "confidence": CONFIDENCE}

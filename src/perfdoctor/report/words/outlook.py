@@ -127,11 +127,11 @@ def _pace(prediction: Prediction) -> str:
 
 
 def _efficiency(scaling: Scaling) -> str:
-    fewer, more = sorted((scaling.recorded, scaling.asked))
     low, likely, high = (wording.share(part) for part in scaling.efficiency)
     about = likely if low == high else f"{likely} ({low} to {high})"
-    if not scaling.recorded:
+    if scaling.recorded is None:
         return f"Scaling efficiency from one rank to the recorded number of ranks: {about}."
+    fewer, more = sorted((scaling.recorded, scaling.asked))
     return f"Scaling efficiency from {fewer} to {more} ranks: {about}."
 
 

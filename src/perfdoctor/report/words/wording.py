@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice, Span, Value
+    from perfdoctor.records.savings import Range
     from perfdoctor.records.time_split import StepStats
 
 NO_NUMBER = "–"
@@ -148,12 +149,12 @@ def factor(number: float) -> str:
     return f"{number:.2f}" if number < 1.195 else f"{number:.1f}" if number < 9.95 else f"{number:.0f}"
 
 
-def speedup(low_likely_high: tuple[float, float, float]) -> str:
+def speedup(times: Range[float]) -> str:
     """`2.6× (1.9–2.7)`; without the range where all three round to the same. Next to nothing may be left of the step:
     then `2.6× (1.9 or more)`, as how much that is, no range can say.
     """
-    low, likely, high = (factor(value) for value in low_likely_high)
-    if low_likely_high[2] >= _NEXT_TO_NOTHING > low_likely_high[1]:
+    low, likely, high = map(factor, times)
+    if times.high >= _NEXT_TO_NOTHING > times.likely:
         return f"{likely}× ({low} or more)"
     return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
 
