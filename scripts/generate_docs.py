@@ -23,8 +23,7 @@ from perfdoctor.assistant.tools import IS_DATA, TOOLS
 from perfdoctor.export.numbers import METRICS, PREFIX
 from perfdoctor.hardware.prices import listed_prices
 from perfdoctor.records.document import schema
-from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.pages import PAGES
+from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.tables import tables, views

@@ -22,7 +22,7 @@ import perfdoctor
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
 from perfdoctor.report import terminal
-from perfdoctor.vocabulary.pages import PAGES
+from perfdoctor.vocabulary.categories import PAGES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]

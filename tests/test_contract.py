@@ -26,10 +26,9 @@ from rule_trainings import content_of, healthy, pages, status, with_its_fault
 from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
-from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
 from perfdoctor.vocabulary.derivations import plain
 from perfdoctor.vocabulary.names.frameworks import FACTS
-from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.sentences import CLAUSE

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.export.slices import Slices, events, lanes
+from perfdoctor.export.slices import Slices, edges, lanes
 
 ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=14)
 
@@ -22,7 +22,7 @@ def slices(rows):
 def played(lane):
     """What a stack makes of the events: (name, start, end, names around it)."""
     stack, done = [], []
-    found = events(lane)
+    found = edges(lane)
     at = found.at_ns.tolist()
     assert at == sorted(at)
     for now, row, is_begin in zip(at, found.row.tolist(), found.is_begin.tolist(), strict=True):

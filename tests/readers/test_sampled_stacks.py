@@ -14,8 +14,8 @@ from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.sampled_lines import of_ops
+from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.stack_samples import instants
 from perfdoctor.readers import sampled_stacks
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -219,6 +219,6 @@ def test_samples_that_were_counted_are_not_derived_from_the_time_and_old_files_w
 
 def test_instants_are_spread_over_the_time_that_a_row_stands_for(tmp_path):
     rows = sampled_stacks.read(written(tmp_path, document([[TRAIN]], [(0, 20, 0), (20, 21, 0)])), {7: 0}, EPOCH)
-    row, at_ns = instants(rows)
+    row, at_ns = sampled_instants(rows)
     assert row.tolist() == [0, 0, 0, 0, 1]
     assert at_ns.tolist() == [0, 5 * MS, 10 * MS, 15 * MS, 20 * MS]

@@ -220,7 +220,7 @@ def _added(root: Path) -> None:
     signals.write_text(signals.read_text("utf-8") + SIGNAL, "utf-8")
     _insert(package / "vocabulary" / "parts.py", CAUSE, behind="IDLE_PARTS: Mapping[str, Part] = {\n")
     _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
-    _insert(package / "vocabulary" / "pages.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
+    _insert(package / "vocabulary" / "categories.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
     (package / "views" / "pages" / "swaps.py").write_text(VIEW, "utf-8")
     for rule, needs in RULES.items():
         module = rule.replace("-", "_")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfdoctor.comparison.records import Snapshot
-from perfdoctor.vocabulary.names.base_names import base_name
-from perfdoctor.vocabulary.names.running_numbers import without_numbers
+from perfdoctor.vocabulary.names.base_names import base_name, without_numbers
 
 #: What recordings of one model usually have in common; `LEAST_IN_COMMON` says whence it is known.
 USUALLY_IN_COMMON = 0.8

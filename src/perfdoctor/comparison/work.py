@@ -27,7 +27,7 @@ from perfdoctor.model.timeline import Frame
 from perfdoctor.vocabulary.kinds import COPY_DIRECTIONS
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
-from perfdoctor.vocabulary.names.running_numbers import without_numbers
+from perfdoctor.vocabulary.names.base_names import without_numbers
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 _PHASES = ("", FORWARD, BACKWARD, OPTIMIZER)

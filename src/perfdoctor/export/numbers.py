@@ -25,7 +25,7 @@ PREFIX = "perfdoctor_"
 _NS = 1e-9
 
 
-class Metric(Struct, frozen=True):
+class Gauge(Struct, frozen=True):
     """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`."""
 
     name: str
@@ -37,7 +37,7 @@ class Metric(Struct, frozen=True):
 class Number(Struct, frozen=True):
     """The value of a metric, by the values of its labels."""
 
-    metric: Metric
+    metric: Gauge
     value: float
     labels: tuple[str, ...] = ()
 
@@ -47,51 +47,49 @@ class Number(Struct, frozen=True):
         return "/".join((self.metric.name, *self.labels))
 
 
-def _metrics() -> Iterator[Metric]:
-    def timed(name: str, about: str, *labels: str) -> Metric:
-        return Metric(f"{name}_seconds", about, "seconds", labels)
+def _metrics() -> Iterator[Gauge]:
+    def timed(name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"{name}_seconds", about, "seconds", labels)
 
-    def shared(name: str, about: str, *labels: str) -> Metric:
-        return Metric(f"{name}_ratio", about, "ratio", labels)
+    def shared(name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"{name}_ratio", about, "ratio", labels)
 
-    yield Metric("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
+    yield Gauge("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
     yield timed(
         "recorded_timestamp",
         "When the recording began, in seconds since 1970; where nothing says that, when its file was written.",
     )
-    yield Metric("exit_code", "Exit code of the recorded program.")
+    yield Gauge("exit_code", "Exit code of the recorded program.")
     yield timed("step", "Mean step; without a recorder, where that is known.")
     yield timed("step_recorded", "Mean step as it was recorded.")
     yield timed("step_median", "Median of the recorded steps.")
     yield timed("step_p10", "10th percentile of the recorded steps.")
     yield timed("step_p90", "90th percentile of the recorded steps.")
-    yield Metric("analysed_steps", "Steps that were analysed.")
+    yield Gauge("analysed_steps", "Steps that were analysed.")
     yield timed("part", "Time of each part of the recorded step, mean of the ranks; they sum to the step.", "part")
     yield shared("part", "Share of each part in the analysed time, mean of the ranks; they sum to 1.", "part")
     yield shared("idle", "Share of the analysed time in which the device is idle, mean of the ranks.")
     yield shared("mfu", "Model FLOP utilisation: of the GPU's dense peak.")
     yield shared("hfu", "Hardware FLOP utilisation: with recomputed FLOP.")
-    yield Metric(
-        "items_per_second", "Tokens, or targets of the loss, that a GPU trains on in a second.", "", ("items",)
-    )
-    yield Metric("peak_memory_bytes", "Peak of the memory in use, of the device with most.", "bytes")
-    yield Metric("reserved_memory_bytes", "Most memory reserved from the driver, of the device with most.", "bytes")
-    yield Metric("gpus", "GPUs in the recording.")
-    yield Metric("ranks", "Ranks of the job.")
-    yield Metric("findings", "Findings that are not symptoms of others.")
+    yield Gauge("items_per_second", "Tokens, or targets of the loss, that a GPU trains on in a second.", "", ("items",))
+    yield Gauge("peak_memory_bytes", "Peak of the memory in use, of the device with most.", "bytes")
+    yield Gauge("reserved_memory_bytes", "Most memory reserved from the driver, of the device with most.", "bytes")
+    yield Gauge("gpus", "GPUs in the recording.")
+    yield Gauge("ranks", "Ranks of the job.")
+    yield Gauge("findings", "Findings that are not symptoms of others.")
     yield timed("finding_saving", "Predicted saving of a finding in each step, by itself.", "rule", "case")
     yield shared("finding_saving", "Predicted saving of a finding, as a share of the step.", "rule", "case")
     yield timed("predicted_step", "Predicted step with all worthwhile findings fixed.", "case")
-    yield Metric("gpu_hour_price", "Price of a GPU for an hour.", "", ("currency",))
-    yield Metric("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
-    yield Metric("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
-    yield Metric("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
-    yield Metric(
+    yield Gauge("gpu_hour_price", "Price of a GPU for an hour.", "", ("currency",))
+    yield Gauge("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
+    yield Gauge("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
+    yield Gauge("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
+    yield Gauge(
         "month_saving", "What the predicted step saves of the month, for the same work.", "", ("currency", "case")
     )
 
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _metrics()}
+METRICS: Mapping[str, Gauge] = {metric.name: metric for metric in _metrics()}
 #: What trackers have in another place: the time of a run, and its tags.
 OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
 

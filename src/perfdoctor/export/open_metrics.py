@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from perfdoctor.export.numbers import PREFIX, Metric, Number
+from perfdoctor.export.numbers import PREFIX, Gauge, Number
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
@@ -39,7 +39,7 @@ class _Diagnosis:
             yield _family(metric, numbers, self._run)
 
 
-def _family(metric: Metric, numbers: Iterable[Number], run: str) -> GaugeMetricFamily:
+def _family(metric: Gauge, numbers: Iterable[Number], run: str) -> GaugeMetricFamily:
     from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
 
     family = GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=("run", *metric.labels), unit=metric.unit)

@@ -1,7 +1,7 @@
 """How are a million protobuf messages written from columns? Field by field, all rows of a field at once.
 
-A field of many messages is a `Part`: a matrix of bytes, one row a message, of which the first `lengths[i]` of row i are
-used. Messages are made by concatenating parts row by row, without the unused bytes. Encoding:
+A field of many messages is an `EncodedField`: a matrix of bytes, one row a message, of which the first `lengths[i]` of
+row i are used. Messages are made by concatenating fields row by row, without the unused bytes. Encoding:
 https://protobuf.dev/programming-guides/encoding/ (varint, fixed64 and length-delimited fields are enough).
 """
 
@@ -22,7 +22,7 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _LONGEST_VARINT = 10
 
 
-class Part(NamedTuple):
+class EncodedField(NamedTuple):
     """One field of many messages: `matrix` is (rows, width) bytes, of which row i uses the first `lengths[i]`."""
 
     matrix: Bytes
@@ -66,26 +66,26 @@ def message(field: int, body: bytes) -> bytes:
 # --- many messages ---
 
 
-def constant(data: bytes, count: int) -> Part:
+def constant(data: bytes, count: int) -> EncodedField:
     """The same bytes in each message."""
     matrix = np.broadcast_to(np.frombuffer(data, np.uint8), (count, len(data)))
-    return Part(matrix, np.full(count, len(data), np.int64))
+    return EncodedField(matrix, np.full(count, len(data), np.int64))
 
 
-def chosen(table: Part, codes: Ints) -> Part:
+def chosen(table: EncodedField, codes: Ints) -> EncodedField:
     """Row `codes[i]` of a table for message i."""
-    return Part(table.matrix[codes], table.lengths[codes])
+    return EncodedField(table.matrix[codes], table.lengths[codes])
 
 
-def table(entries: Sequence[bytes]) -> Part:
+def table(entries: Sequence[bytes]) -> EncodedField:
     """Some byte strings as rows."""
     lengths = np.fromiter(map(len, entries), np.int64, len(entries))
     width = int(lengths.max(initial=0))
     padded = b"".join(entry.ljust(width, b"\0") for entry in entries)
-    return Part(np.frombuffer(padded, np.uint8).reshape(len(entries), width), lengths)
+    return EncodedField(np.frombuffer(padded, np.uint8).reshape(len(entries), width), lengths)
 
 
-def varints(values: Ints) -> Part:
+def varints(values: Ints) -> EncodedField:
     """Each number as `varint` writes it."""
     rest = values.astype(np.uint64)
     columns, lengths = [], np.ones(values.size, np.int64)
@@ -96,34 +96,34 @@ def varints(values: Ints) -> Part:
         lengths += more
         if not more.any():
             break
-    return Part(np.stack(columns, axis=1), lengths)
+    return EncodedField(np.stack(columns, axis=1), lengths)
 
 
-def numbers(field: int, values: Ints, present: Mask | None = None) -> Part:
+def numbers(field: int, values: Ints, present: Mask | None = None) -> EncodedField:
     """A varint field; empty where not `present`."""
     return _with_key(field, _VARINT, varints(values), present)
 
 
-def fixed(field: int, values: npt.NDArray[np.generic], present: Mask | None = None) -> Part:
+def fixed(field: int, values: npt.NDArray[np.generic], present: Mask | None = None) -> EncodedField:
     """A fixed64 field, from int64, uint64 or float64."""
     eight = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).view(np.uint8).reshape(-1, 8)
-    return _with_key(field, _FIXED64, Part(eight, np.full(values.size, 8, np.int64)), present)
+    return _with_key(field, _FIXED64, EncodedField(eight, np.full(values.size, 8, np.int64)), present)
 
 
-def _with_key(field: int, wire: int, part: Part, present: Mask | None) -> Part:
+def _with_key(field: int, wire: int, part: EncodedField, present: Mask | None) -> EncodedField:
     tag = np.frombuffer(key(field, wire), np.uint8)
     matrix = np.concatenate((np.broadcast_to(tag, (part.lengths.size, tag.size)), part.matrix), axis=1)
     lengths = part.lengths + tag.size
-    return Part(matrix, lengths if present is None else np.where(present, lengths, 0))
+    return EncodedField(matrix, lengths if present is None else np.where(present, lengths, 0))
 
 
-def messages(field: int, parts: Sequence[Part]) -> list[Part]:
+def messages(field: int, parts: Sequence[EncodedField]) -> list[EncodedField]:
     """A length-delimited field of these, as parts: its key, its length and its contents."""
     length: Ints = np.sum([part.lengths for part in parts], axis=0, dtype=np.int64)
     return [constant(key(field, _BYTES), length.size), varints(length), *parts]
 
 
-def written(parts: Sequence[Part]) -> bytes:
+def written(parts: Sequence[EncodedField]) -> bytes:
     """All messages, one after the other."""
     matrix = np.concatenate([part.matrix for part in parts], axis=1)
     counts = [np.arange(part.matrix.shape[1]) < part.lengths[:, None] for part in parts]

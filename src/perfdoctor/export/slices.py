@@ -52,18 +52,18 @@ class Slices(Struct, frozen=True):
         return self.take(np.lexsort((self.level, -self.end_ns, self.start_ns)))
 
 
-class Events(Struct, frozen=True):
+class SliceEdges(Struct, frozen=True):
     """Begins and ends of slices in the order of the file. `row`: which slice."""
 
     at_ns: Ints
     row: Ints
     is_begin: Mask
 
-    def part(self, begin: int, until: int) -> Events:
-        return Events(self.at_ns[begin:until], self.row[begin:until], self.is_begin[begin:until])
+    def part(self, begin: int, until: int) -> SliceEdges:
+        return SliceEdges(self.at_ns[begin:until], self.row[begin:until], self.is_begin[begin:until])
 
 
-def events(slices: Slices) -> Events:
+def edges(slices: Slices) -> SliceEdges:
     """The begins and ends of rows that are sorted `outside_in`."""
     count = len(slices)
     row = np.tile(np.arange(count), 2)
@@ -73,7 +73,7 @@ def events(slices: Slices) -> Events:
     turn[np.tile(slices.end_ns == slices.start_ns, 2)] = _BOTH
     inside_out = np.where(turn == _ENDS, count - 1 - row, row)
     order = np.lexsort(((turn * count + inside_out) * 2 + ~is_begin, at))
-    return Events(at[order], row[order], is_begin[order])
+    return SliceEdges(at[order], row[order], is_begin[order])
 
 
 def lanes(slices: Slices) -> list[Slices]:
@@ -87,7 +87,7 @@ def lanes(slices: Slices) -> list[Slices]:
 
 def _is_nested(rows: Slices) -> bool:
     """Does each row end when it is the innermost one that is open?"""
-    found = events(rows)
+    found = edges(rows)
     depth = np.cumsum(np.where(found.is_begin, 1, -1))
     depth[found.is_begin] -= 1
     # At one depth begins and ends alternate, so each end follows the begin that it closes.

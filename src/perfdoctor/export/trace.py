@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.export import packets
-from perfdoctor.export.slices import Events, Slices, events, lanes
+from perfdoctor.export.slices import SliceEdges, Slices, edges, lanes
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
 from perfdoctor.patterns import regex
 
@@ -214,7 +214,7 @@ class Trace:
             yield _packet(packets.message(INTERNED, body) + _SAME)
         args = packets.table([*self._args, b""])  # UNKNOWN is −1: the last row
         for track, slices in self._slices:
-            found = events(slices)
+            found = edges(slices)
             for begin in range(0, found.row.size, _CHUNK):
                 yield _slice_packets(track, slices, found.part(begin, begin + _CHUNK), args, shift_ns)
         for track, at_ns, values in self._counters:
@@ -262,7 +262,7 @@ def _packet(body: bytes) -> bytes:
     return packets.message(PACKET, body)
 
 
-def _slice_packets(track: int, slices: Slices, part: Events, args: packets.Part, shift_ns: int) -> bytes:
+def _slice_packets(track: int, slices: Slices, part: SliceEdges, args: packets.EncodedField, shift_ns: int) -> bytes:
     rows, begins = part.row, part.is_begin
     flow = slices.flow[rows]
     return _event_packets(
@@ -289,7 +289,7 @@ def _counter_packets(track: int, at_ns: Ints, values: npt.NDArray[np.generic]) -
     )
 
 
-def _event_packets(at_ns: Ints, event: Iterable[packets.Part]) -> bytes:
+def _event_packets(at_ns: Ints, event: Iterable[packets.EncodedField]) -> bytes:
     body = [
         packets.numbers(TIMESTAMP, at_ns),
         packets.constant(_SAME, at_ns.size),

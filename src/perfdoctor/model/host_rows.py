@@ -192,3 +192,14 @@ def when_open(timeline: Timeline, rank: int, pattern: re.Pattern[str], *signals:
         own = np.flatnonzero(named(timeline, signal, pattern) & (rows["rank"] == rank))
         found = found | Intervals.of(rows.start_ns[own], rows.end_ns[own])
     return found
+
+
+def sampled_instants(rows: Frame) -> tuple[Ints, Ints]:
+    """(row, ns) of each sample in rows of `stack_samples`.
+
+    The samples of a row are spread evenly over its time, the first one at its start.
+    """
+    counts = rows["samples"]
+    row = np.repeat(np.arange(counts.size), counts)
+    number = np.arange(row.size) - (np.cumsum(counts) - counts)[row]
+    return row, rows.start_ns[row] + number * rows.duration_ns[row] // counts[row]

@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.vocabulary.names import loaders, python_code
@@ -159,7 +159,7 @@ def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
 def alignment(samples: Frame, ranges: Frame) -> Alignment:
     """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
     anchors = [
-        (instants(samples.take(samples.text("stack").matches(function)))[1], _covered(ranges, name))
+        (sampled_instants(samples.take(samples.text("stack").matches(function)))[1], _covered(ranges, name))
         for function, name in ANCHORS
     ]
     anchors = [(at_ns, covered) for at_ns, covered in anchors if at_ns.size and covered]

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.model.columns import Floats, Ints, Mask
+from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
 from perfdoctor.readers.sampled_stacks import ANCHORS
 from perfdoctor.readers.stack_files import StackFile
@@ -115,7 +115,7 @@ def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) 
 
     Nothing is recorded while torch.profiler starts or stops, and it stops soon after what was recorded last.
     """
-    row, at_ns = instants(samples)
+    row, at_ns = sampled_instants(samples)
     anchors, recorded = _anchors(samples, row, at_ns, timeline, rank), _extent(timeline, rank)
     if not anchors or recorded is None:
         return None

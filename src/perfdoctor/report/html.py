@@ -32,7 +32,7 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
-from perfdoctor.vocabulary.pages import PAGES
+from perfdoctor.vocabulary.categories import PAGES
 from perfdoctor.vocabulary.parts import PARTS
 
 if TYPE_CHECKING:

@@ -83,3 +83,9 @@ class ShippedTables:
 def _checksum(kept: bytes) -> bytes:
     """`marshal` may read what is damaged as something else."""
     return zlib.crc32(kept).to_bytes(4, "little")
+
+
+def shipped_folder(name: str) -> Path:
+    """Where `rules` or `examples` lie: inside an installed wheel, else beside `src/` in a checkout, editable or not."""
+    inside = Path(__file__).parents[1] / name
+    return inside if inside.is_dir() else Path(__file__).parents[3] / name

@@ -12,7 +12,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Chart, Heat, Icicle, Table, TimelineView, Views
 from perfdoctor.vocabulary.basis import Basis
-from perfdoctor.vocabulary.pages import PAGES
+from perfdoctor.vocabulary.categories import PAGES
 
 View = Table | Chart | Heat | Icicle | TimelineView
 #: What is on a page, and why it has no more: "" if nothing failed.

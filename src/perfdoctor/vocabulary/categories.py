@@ -1,4 +1,4 @@
-"""Which categories of rules are there? Their order is the way of a batch through a step."""
+"""Which categories of rules are there, and which pages of numbers has a report?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Category(NamedTuple):
     about: str
 
 
-#: By the name that a rule's document and its folder have.
+#: By the name that a rule's document and its folder have, in the order of a batch's way through a step.
 CATEGORIES: Mapping[str, Category] = {
     "input": Category("Input", "waiting for data, DataLoader workers"),
     "host": Category("Host", "launch-bound, host syncs, checkpoints, garbage collection, recompilation"),
@@ -26,4 +26,19 @@ CATEGORIES: Mapping[str, Category] = {
     ),
     "memory": Category("Memory", "out of memory, leaks, fragmentation, recomputation"),
     "device": Category("Device", "throttled clocks, slow or shared GPUs, irregular steps"),
+}
+
+
+#: The title of each page by its name, which is its address in a report; `views/pages/` has a module of that name.
+PAGES: Mapping[str, str] = {
+    "timeline": "Timeline",
+    "kernels": "Kernels",
+    "ops": "Ops and code",
+    "communication": "Communication",
+    "copies": "Copies",
+    "roofline": "Roofline",
+    "memory": "Memory",
+    "steps": "Steps",
+    "ranks": "Ranks",
+    "device": "Device",
 }

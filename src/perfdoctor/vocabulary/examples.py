@@ -7,8 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perfdoctor.system.toml_tables import parsed
-from perfdoctor.vocabulary.shipped import shipped_folder
+from perfdoctor.system.toml_tables import parsed, shipped_folder
 
 
 class Example(Struct, frozen=True):

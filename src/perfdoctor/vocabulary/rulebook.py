@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_table
+from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_folder, shipped_table
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
 from perfdoctor.vocabulary.parts import SHRINKS
-from perfdoctor.vocabulary.shipped import shipped_folder
 
 #: Why a threshold is what it is, where the user says so.
 SET_BY_USER, SET_BY_CALLER = "set in pyproject.toml", "set by the caller"

@@ -8,7 +8,7 @@ from builders import frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.views.timeline.lanes import Window, apart, depths, lane_of, order, split
+from perfdoctor.views.timeline.lanes import DrawnWindow, apart, depths, lane_of, order, split
 
 Spans = list[tuple[int, int]]
 
@@ -72,14 +72,14 @@ def test_a_chain_of_overlaps_takes_two_rows_and_not_one_a_piece():
 
 def test_of_those_that_start_together_the_longest_is_outermost():
     both = frame("ops", [{"start_ns": 5, "end_ns": 9, "name": "inner"}, {"start_ns": 5, "end_ns": 20, "name": "outer"}])
-    lane = lane_of("ops", "", both, np.arange(2), Window(0, 100))
+    lane = lane_of("ops", "", both, np.arange(2), DrawnWindow(0, 100))
     assert list(lane.pieces.name) == ["outer", "inner"]
     assert lane.row.tolist() == [0, 1]
     assert lane.pieces.rows.tolist() == [1, 0]
 
 
 def test_pieces_are_cut_at_the_edges_of_the_window():
-    window = Window(100, 200)
+    window = DrawnWindow(100, 200)
     rows = frame(
         "ops", [{"start_ns": a, "end_ns": b, "name": f"{a}"} for a, b in ((50, 100), (90, 130), (150, 300), (200, 210))]
     )

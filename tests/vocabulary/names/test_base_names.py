@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.vocabulary.names.base_names import are_alike, plain_name
+from perfdoctor.vocabulary.names.base_names import are_alike, plain_name, without_numbers
 
 NSYS = "void at::native::<unnamed>::softmax_kernel<float, (int)4, (bool)1, (unsigned int)32>(T1 *, const T1 *, long)"
 KINETO = "void at::native::(anonymous namespace)::softmax_kernel<float, 4, true, 32u>(float*, float const*, long)"
@@ -48,3 +48,18 @@ def test_a_bare_name_is_like_all_of_its_kind_and_a_whole_one_is_like_most_of_its
     assert are_alike("vectorized_elementwise_kernel", add)
     assert are_alike(add, add.replace("array", "Array"))
     assert not are_alike(add, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("ProfilerStep#3", "ProfilerStep#"),
+        ("ProfilerStep#12", "ProfilerStep#"),
+        ("layer 1 of 24", "layer # of #"),
+        ("forward", "forward"),
+        ("C# in #", "C# in #"),
+        ("", ""),
+    ],
+)
+def test_a_number_and_the_sign_before_it_are_one_sign(name, given):
+    assert without_numbers(name) == given

@@ -85,7 +85,7 @@ class Contents:
         found: dict[str, Callable[[], Column]] = {}
         if signal in WORK:
             found["launch_id"] = partial(launching_calls, timeline, signal)
-            found["step_id"] = partial(self._steps_rows.of_device, frame)
+            found["step_id"] = partial(self._step_table.of_device, frame)
         if signal == "kernels":
             found["family"] = partial(frame.name.mapped, family)
         if signal in ("ops", "ranges", "functions"):
@@ -95,18 +95,18 @@ class Contents:
         if signal == "calls":
             found["op_id"] = partial(links.around, timeline, "calls", "ops")
         if signal == "ops":
-            found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._steps_rows)
+            found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._step_table)
         return found
 
     # --- what follows from several signals ---
 
     @cached_property
-    def _steps_rows(self) -> links.StepRows:
-        return links.StepRows(self.run.places)
+    def _step_table(self) -> links.StepTable:
+        return links.StepTable(self.run.places)
 
     @cached_property
     def _launching(self) -> links.Launching:
-        return links.launching(self.timeline, self._steps_rows)
+        return links.launching(self.timeline, self._step_table)
 
     def _launches(self) -> Columns:
         timeline, found = self.timeline, self._launching
@@ -137,7 +137,7 @@ class Contents:
         """The pieces of time of each place under a word, by their starts."""
         whose: list[tuple[int, int, str]] = []
         times: list[tuple[Ints, Ints, Ints]] = []
-        for place, first in zip(self.run.places, self._steps_rows.firsts.tolist(), strict=False):
+        for place, first in zip(self.run.places, self._step_table.firsts.tolist(), strict=False):
             for name, pieces in of(place).items():
                 step = links.step_at(place, pieces.starts)
                 times.append((pieces.starts, pieces.ends, np.where(step == UNKNOWN, UNKNOWN, step + first)))

@@ -46,7 +46,7 @@ def around(timeline: Timeline, signal: str, outer: str) -> Ints:
     return found
 
 
-class StepRows(Struct, frozen=True):
+class StepTable(Struct, frozen=True):
     """The rows of the table of steps: of one place after the other. `firsts`: the first row of each place."""
 
     places: Sequence[Place]
@@ -97,7 +97,7 @@ class Launching(Struct, frozen=True):
     step: Ints
 
 
-def launching(timeline: Timeline, steps: StepRows) -> Launching:
+def launching(timeline: Timeline, steps: StepTable) -> Launching:
     call = np.concatenate([launching_calls(timeline, signal) for signal in WORK])
     start = np.concatenate([timeline[signal].start_ns for signal in WORK])
     step = np.concatenate([steps.of_device(timeline[signal]) for signal in WORK])
@@ -107,7 +107,7 @@ def launching(timeline: Timeline, steps: StepRows) -> Launching:
     return Launching(calls, count, start[order][first], step[order][first])
 
 
-def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepRows) -> Ints:
+def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepTable) -> Ints:
     """For each op the step of the first work launched inside of it; without a GPU the step in which it began."""
     found = np.full(len(timeline.ops), _NEVER)
     op = around(timeline, "calls", "ops")[launched.calls]

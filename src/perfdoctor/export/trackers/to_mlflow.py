@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from perfdoctor.export.trackers.request import Request
+    from perfdoctor.export.trackers import Request
 
 #: The artifact's folder.
 _FOLDER = "perfdoctor"

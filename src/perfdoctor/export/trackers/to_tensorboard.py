@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    from perfdoctor.export.trackers.request import Request
+    from perfdoctor.export.trackers import Request
 
 #: Names under which TensorBoard finds the plugin that draws a value.
 _SCALARS, _TEXT = "scalars", "text"

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.export.trackers.request import Request
+    from perfdoctor.export.trackers import Request
 
 
 def log(request: Request) -> str:

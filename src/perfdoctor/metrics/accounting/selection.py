@@ -28,7 +28,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
-from perfdoctor.vocabulary.names.running_numbers import without_numbers
+from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: An error names so many ranges that are there.
 _MOST_NAMES = 8

@@ -26,7 +26,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints
-from perfdoctor.vocabulary.names.running_numbers import without_numbers
+from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: These may run for the whole recording: of them counts what lies in the window.
 _LONG = ("functions", "ranges")

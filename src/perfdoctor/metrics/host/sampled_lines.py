@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import python_code
@@ -122,7 +122,7 @@ def _of_workers(timeline: Timeline, rank: int) -> _Samples:
 
 
 def _samples(rows: Frame) -> _Samples:
-    row, at_ns = instants(rows)
+    row, at_ns = sampled_instants(rows)
     return _Samples(at_ns, rows.name.take(row), rows.text("stack").take(row))
 
 

@@ -31,7 +31,7 @@ _BAR_SHARE = 0.8
 _MOST_ROWS = 5000
 
 
-class _Steps(Struct, frozen=True):
+class _StepTimes(Struct, frozen=True):
     """The mean over all places with the same number of steps, and if there are several, the longest of them."""
 
     names: Sequence[str]
@@ -97,7 +97,7 @@ def _start(run: Run) -> Iterator[Table]:
     )  # fmt: skip
 
 
-def _found(run: Run) -> _Steps | None:
+def _found(run: Run) -> _StepTimes | None:
     at = load_rules()["step-outliers"].at
     every = [(place, _sure(step_rows(place, at["reach"], at["min_excess_share"]), at)) for place in run.places]
     known = [(place, rows) for place, rows in every if rows is not None]
@@ -109,7 +109,7 @@ def _found(run: Run) -> _Steps | None:
     parts: dict[str, Floats] = {
         part: np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
     }
-    return _Steps(place_names(places), places, rows, {part: ns for part, ns in parts.items() if ns.any()})
+    return _StepTimes(place_names(places), places, rows, {part: ns for part, ns in parts.items() if ns.any()})
 
 
 def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
@@ -124,7 +124,7 @@ def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
 # --- the chart --------------------------------------------------------------------------------------------------------
 
 
-def _chart(steps: _Steps) -> Chart:
+def _chart(steps: _StepTimes) -> Chart:
     together = -(-steps.number.size // MOST_BARS)
     median, p90 = (float(np.quantile(steps.mean_ns, share)) for share in (0.5, 0.9))
     middles, half = _middles(steps, together), _BAR_SHARE / 2 * together
@@ -145,7 +145,7 @@ def _chart(steps: _Steps) -> Chart:
     )  # fmt: skip
 
 
-def _bars(steps: _Steps, together: int) -> Iterator[Series]:
+def _bars(steps: _StepTimes, together: int) -> Iterator[Series]:
     """The parts that are large enough to be seen, and the other idle causes as one."""
     whole = steps.mean_ns.sum()
     small = {part for part, ns in steps.parts_ns.items() if ns.sum() < SMALL_SHARE * whole and part != "compute"}
@@ -157,7 +157,7 @@ def _bars(steps: _Steps, together: int) -> Iterator[Series]:
         yield Series(in_words(part), "bars", x, _grouped(ns, together, np.mean), (), part=part)
 
 
-def _longest(steps: _Steps, together: int) -> Iterator[Series]:
+def _longest(steps: _StepTimes, together: int) -> Iterator[Series]:
     several = len(steps.rows) > 1
     if several or together > 1:
         name = "longest on any rank" if several else "longest of those in the bar"
@@ -165,7 +165,7 @@ def _longest(steps: _Steps, together: int) -> Iterator[Series]:
         yield Series(name, "line", _middles(steps, together), highest)
 
 
-def _marks(steps: _Steps, together: int) -> Iterator[Series]:
+def _marks(steps: _StepTimes, together: int) -> Iterator[Series]:
     remarks = steps.remarks
     if remarks:
         rows = np.array(sorted(remarks))
@@ -176,7 +176,7 @@ def _marks(steps: _Steps, together: int) -> Iterator[Series]:
         yield Series("much longer than the others", "marks", x, y, labels)
 
 
-def _middles(steps: _Steps, together: int) -> Floats:
+def _middles(steps: _StepTimes, together: int) -> Floats:
     """The x of each bar: the middle of its steps."""
     return np.arange(0, steps.number.size, together, dtype=np.float64) + (together + 1) / 2
 
@@ -191,7 +191,7 @@ def _grouped(values: Floats, together: int, how: object) -> Floats:
     return np.add.reduceat(values, starts) / np.diff(np.append(starts, values.size))
 
 
-def _description(steps: _Steps, together: int) -> tuple[str, Numbers]:
+def _description(steps: _StepTimes, together: int) -> tuple[str, Numbers]:
     every, remarks = steps.mean_ns, steps.remarks
     largest = max(steps.parts_ns, key=lambda part: float(steps.parts_ns[part].sum()))
     numbers: dict[str, tuple[float | str, Unit]] = {
@@ -219,7 +219,7 @@ def _description(steps: _Steps, together: int) -> tuple[str, Numbers]:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def _table(steps: _Steps) -> Table:
+def _table(steps: _StepTimes) -> Table:
     before, after = _left_out(steps)
     inside = steps.number.size
     size = before.size + inside + after.size
@@ -260,7 +260,7 @@ def _table(steps: _Steps) -> Table:
     return Table("steps", "steps", "Every step", cut, size, explained)
 
 
-def _without_the_last(steps: _Steps) -> str:
+def _without_the_last(steps: _StepTimes) -> str:
     """Why this page may have one step less than were analysed, and other lengths."""
     used = max(place.steps.used for place in steps.places)
     if steps.number.size == used:
@@ -271,7 +271,7 @@ def _without_the_last(steps: _Steps) -> str:
     )
 
 
-def _left_out(steps: _Steps) -> tuple[Floats, Floats]:
+def _left_out(steps: _StepTimes) -> tuple[Floats, Floats]:
     """Durations of the steps before and after those used; only of a single place, as several may leave out others."""
     if len(steps.places) > 1:
         return np.empty(0), np.empty(0)

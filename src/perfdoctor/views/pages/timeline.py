@@ -19,7 +19,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
 from perfdoctor.views.timeline.details import details
-from perfdoctor.views.timeline.lanes import Lane, OfSignal, Window
+from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal
 from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
 from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
@@ -48,7 +48,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     found = analysed_span(run)
     if found is None:
         return None
-    window = Window(*found)
+    window = DrawnWindow(*found)
     groups = list(_groups(run, window))
     lanes = [lane for _, of_group in groups for lane in of_group]
     if not lanes:
@@ -76,7 +76,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
 # --- all tracks ---
 
 
-def _groups(run: Run, window: Window) -> Iterator[tuple[TrackGroup, list[Lane]]]:
+def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
     """By rank, its GPUs first; groups with nothing in the window are omitted."""
     timeline = run.timeline
     on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
@@ -108,7 +108,7 @@ def _group(title: str, rank: int, device: int | None, lanes: Sequence[Lane]) -> 
 # --- which pieces are drawn ---
 
 
-def _around(findings: Sequence[Advice], window: Window) -> Iterator[tuple[int, int]]:
+def _around(findings: Sequence[Advice], window: DrawnWindow) -> Iterator[tuple[int, int]]:
     """The moments of the findings with some time around them, costliest finding first."""
     for advice in findings:
         for span in advice.evidence:
@@ -172,14 +172,14 @@ class _Names:
         return places
 
 
-class _Launch(Struct, frozen=True):
+class _LaunchingCall(Struct, frozen=True):
     """For each piece the track of the call that launched it and the call's start; -1 and 0 where unknown."""
 
     track: Ints
     at_ns: Ints
 
 
-def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> Iterator[_Launch]:
+def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: DrawnWindow) -> Iterator[_LaunchingCall]:
     """For device work that is not merged, by the calls in the window; unknown for all others."""
     calls = timeline.calls
     track_of_call = np.full(len(calls), -1, np.int32)
@@ -195,10 +195,10 @@ def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> I
             is_known = (call != UNKNOWN) & (track_of_call[call] >= 0)
             track[lone[is_known]] = track_of_call[call[is_known]]
             at_ns[lone[is_known]] = calls.start_ns[call[is_known]] - window.start_ns
-        yield _Launch(track, at_ns)
+        yield _LaunchingCall(track, at_ns)
 
 
-def _track(group: int, each: Thinned, launch: _Launch, names: _Names, window: Window) -> Track:
+def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names, window: DrawnWindow) -> Track:
     lane = each.lane
     detail = np.full(len(each), -1, np.int64)
     lone = np.flatnonzero(each.count == 1)

@@ -18,7 +18,7 @@ _MOST_SHORT = np.iinfo(np.uint16).max
 _ROW, _MOST_ROWS = np.int16, np.iinfo(np.int16).max
 
 
-class Window(Struct, frozen=True):
+class DrawnWindow(Struct, frozen=True):
     """The time that is drawn, in ns of the recording."""
 
     start_ns: int
@@ -52,7 +52,7 @@ class OfSignal(Struct, frozen=True):
 
     frame: Frame
     rows: Whole
-    window: Window
+    window: DrawnWindow
 
     @property
     def start_ns(self) -> Ints:
@@ -98,7 +98,7 @@ class Lane(Struct, frozen=True):
         return self.pieces.name.take(pieces)
 
 
-def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: Window) -> Lane:
+def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: DrawnWindow) -> Lane:
     """These rows of a signal as a track; `rows` ascend."""
     rows = rows[_outer_first(frame.start_ns[rows], frame.end_ns[rows])]
     start, duration = window.inside(frame.start_ns[rows], frame.end_ns[rows])

@@ -13,7 +13,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Frame, Timeline
 from perfdoctor.records.views import Unit
-from perfdoctor.views.timeline.lanes import Drawn, Lane, Window, split
+from perfdoctor.views.timeline.lanes import Drawn, DrawnWindow, Lane, split
 
 #: A GPU that computed for half of the time between two samples was at work, which assigns its samples to a rank.
 _AT_WORK = 0.5
@@ -28,7 +28,7 @@ _SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
 )
 
 
-def step_lane(place: Place, window: Window) -> Lane | None:
+def step_lane(place: Place, window: DrawnWindow) -> Lane | None:
     """The steps, or the executions of a range; steady ones are numbered from 1 on, as in findings."""
     starts, ends = _edges(place)
     touch = np.flatnonzero((ends > window.start_ns) & (starts < window.end_ns) & (ends > starts))
@@ -51,7 +51,7 @@ def _edges(place: Place) -> tuple[Ints, Ints]:
     return starts, np.maximum(np.minimum(place.window.ends[last], ends), starts)
 
 
-def idle_lane(place: Place, window: Window) -> Lane | None:
+def idle_lane(place: Place, window: DrawnWindow) -> Lane | None:
     """A piece for each interval of one cause; its name is the cause."""
     causes = {cause: pieces for cause, pieces in place.idle_causes.items() if pieces}
     if not causes:
@@ -66,7 +66,7 @@ def idle_lane(place: Place, window: Window) -> Lane | None:
     return Lane("idle", "idle by cause", Drawn(start[at], duration[at], names), constant(0, at.size))
 
 
-def typical_step(run: Run, window: Window) -> tuple[int, int]:
+def typical_step(run: Run, window: DrawnWindow) -> tuple[int, int]:
     """The step of median length among those used, on the place with the longest steps; the window without steps."""
     stepping = [place for place in run.places if place.steps.used]
     if not stepping:
@@ -81,7 +81,7 @@ def typical_step(run: Run, window: Window) -> tuple[int, int]:
 # --- numbers over time ---
 
 
-def memory_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+def memory_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """Memory of torch's allocator or of the process, by rank and device; device -1 is the host."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for signal in ("memory_totals", "memory"):
@@ -94,14 +94,14 @@ def memory_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int],
     return found
 
 
-def _held(frame: Frame, rows: Ints, window: Window) -> Iterator[Lane]:
+def _held(frame: Frame, rows: Ints, window: DrawnWindow) -> Iterator[Lane]:
     for column, what in (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved")):
         values = frame.floats(column)[rows]
         known = values >= 0
         yield from _counter(f"memory {what}", frame.start_ns[rows][known], values[known], "bytes", window)
 
 
-def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+def sampled_lanes(run: Run, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """Clocks, power and other samples of each place's GPU, if their rank and their time are known."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for place, gpu in of_places(run, _AT_WORK).items() if len(run.timeline["device_samples"]) else ():
@@ -114,7 +114,7 @@ def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lan
     return found
 
 
-def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: Window) -> Iterator[Lane]:
+def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: DrawnWindow) -> Iterator[Lane]:
     """Each value holds until another one comes; the last one before the window holds at its start."""
     known = np.flatnonzero(~np.isnan(values))
     known = known[np.append(True, values[known[1:]] != values[known[:-1]])[: known.size]]

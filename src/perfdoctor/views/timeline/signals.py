@@ -11,7 +11,7 @@ from perfdoctor.model.columns import Ints
 from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.views.timeline.lanes import Lane, OfSignal, Window, lane_of, split
+from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal, lane_of, split
 from perfdoctor.vocabulary.signals import SIGNALS, host_events
 
 #: Host threads of all ranks with tracks of their own; a screen shows some forty.
@@ -27,7 +27,7 @@ Thread = tuple[int, int]
 Threads = dict[Thread, dict[str, Ints]]
 
 
-def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+def device_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """The tracks of each (rank, device), by kind, and within a kind the stream with most pieces first."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for kind in WORK:
@@ -40,14 +40,14 @@ def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int],
     return found
 
 
-def collective_lanes(place: HostPlace, window: Window) -> Iterator[Lane]:
+def collective_lanes(place: HostPlace, window: DrawnWindow) -> Iterator[Lane]:
     """On a run without a GPU: the collectives in the library's threads."""
     frame = place.recorded_collectives
     for (thread,), rows in split(frame, window.rows(frame), "stream"):
         yield lane_of("collectives", f"thread {thread} · {SIGNALS['collectives'].track}", frame, rows, window)
 
 
-def host_lanes(timeline: Timeline, window: Window) -> Mapping[int, list[Lane]]:
+def host_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[int, list[Lane]]:
     """The tracks of each rank's host threads, busiest first; the least busy threads share one track a signal."""
     ranks: dict[int, Threads] = {}
     for kind in _ON_HOST:
@@ -58,7 +58,7 @@ def host_lanes(timeline: Timeline, window: Window) -> Mapping[int, list[Lane]]:
     return {rank: list(_of_rank(timeline, threads, most, window)) for rank, threads in ranks.items()}
 
 
-def _of_rank(timeline: Timeline, threads: Threads, most: int, window: Window) -> Iterator[Lane]:
+def _of_rank(timeline: Timeline, threads: Threads, most: int, window: DrawnWindow) -> Iterator[Lane]:
     busiest = sorted(threads, key=lambda thread: (*_weight(timeline, threads[thread]), thread))
     own, others = busiest[:most], busiest[most:]
     if len(others) == 1:  # "1 other thread" takes as much room as its name
@@ -91,7 +91,7 @@ def _called(timeline: Timeline, thread: Thread, *, several: bool) -> str:
     return f"process {thread[0]}, {label}" if several else label
 
 
-def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: Window) -> Lane:
+def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: DrawnWindow) -> Lane:
     """Several threads in one track, with the rows of each below those of the one before."""
     lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
     below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])

@@ -1,4 +1,4 @@
-"""Which kernels of two tools are the same one? Their names, without what each tool writes in its own way.
+"""Which names are the same one? Kernels as two tools write them, and names that differ by a running number.
 
 Nsight Compute writes `(int)4` where Nsight Systems and torch.profiler write `4`, and `<unnamed>` for an anonymous
 namespace; asked for the short name, it gives the function alone.
@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from perfdoctor.patterns import regex
 
+_NUMBER = regex(r"#?\d+")
 # Brackets that belong to a name and open nothing, and `->`, which closes nothing.
 _PIECE = regex(
     r"(?<!\w)operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|<=?|>=?|->\*?)|\(anonymous namespace\)|decltype\(|->|.", re.DOTALL
@@ -99,3 +100,8 @@ def are_alike(one: str, other: str) -> bool:
     fewer = min(map(len, words))
     bare = any("<" not in name for name in (one, other))
     return bare or len(words[0] & words[1]) >= _LIKE * fewer
+
+
+def without_numbers(name: str) -> str:
+    """The name with `#` for each number: `ProfilerStep#`, `layer #`."""
+    return _NUMBER.sub("#", name)

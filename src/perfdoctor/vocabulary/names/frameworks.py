@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from perfdoctor.patterns import regex
-from perfdoctor.vocabulary.names.running_numbers import without_numbers
+from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: Kernels of PyTorch, of its compiler, and of libraries that only work with its tensors.
 TORCH_KERNEL = regex(
