@@ -32,7 +32,7 @@ def place_name(place: Place) -> str:
 
 
 def add_findings(trace: Trace, examination: Examination) -> None:
-    """The analysed window, and a track for each finding: an outer slice of the window, inside it what it is about."""
+    """Add to `trace` the analysed window, and a track a finding: a slice of the window with its subject inside."""
     run, diagnosis = examination.run, examination.diagnosis
     top = trace.track(FIRST_TRACK, place=0)
     if run.places:
@@ -97,7 +97,7 @@ def _arguments(advice: Advice, basis: Basis) -> dict[str, Value]:
 
 
 def _pieces(place: Place, found: Found) -> Intervals:
-    """The idle time of its cause, or the work that it is about; empty if it is about the whole window."""
+    """Idle time or work on `place` that the `found` finding is about; empty if it is about the whole window."""
     action, finding = found.rule.action, found.finding
     if finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
@@ -118,7 +118,7 @@ def _pieces(place: Place, found: Found) -> Intervals:
 
 
 def _spans(trace: Trace, advice: Advice, place: Place, run: Run) -> Iterator[Slices]:
-    """The moments in its evidence, which are in ns since the window's first event."""
+    """Slices of the moments in the evidence of `advice`, whose times count from the begin of the window of `run`."""
     is_first, (begin, _) = _is_first(place, run), analysed_span(run) or (0, 0)
     for each in advice.evidence:
         if is_first and isinstance(each, Span) and each.rank == place.rank:

@@ -43,7 +43,7 @@ class Number(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """For tools without labels: `finding_saving_seconds/input-wait/likely`."""
+        """Name with labels, for tools without labels: `finding_saving_seconds/input-wait/likely`."""
         return "/".join((self.metric.name, *self.labels))
 
 
@@ -138,7 +138,7 @@ def _steps(run: Row) -> Iterator[Number]:
 
 
 def _parts(facts: Facts) -> Iterator[Number]:
-    """Also those that are zero: a series that ends looks like a recording that failed."""
+    """Time and share of each part, also if they are zero: a series that ends looks like a recording that failed."""
     window, step = facts.run["window_ns"], facts.run.get("recorded_step_ns")
     if not window:
         return

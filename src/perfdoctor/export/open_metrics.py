@@ -29,7 +29,7 @@ def render(numbers: Sequence[Number], run: str) -> str:
 
 
 class _Diagnosis:
-    """What prometheus-client asks for the metrics of one recording."""
+    """A collector that prometheus-client asks for the metrics of one recording."""
 
     def __init__(self, numbers: Sequence[Number], run: str) -> None:
         self._numbers, self._run = numbers, run

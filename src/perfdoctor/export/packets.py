@@ -67,7 +67,7 @@ def message(field: int, body: bytes) -> bytes:
 
 
 def constant(data: bytes, count: int) -> EncodedField:
-    """The same bytes in each message."""
+    """A field with the same `data` in each of `count` messages."""
     matrix = np.broadcast_to(np.frombuffer(data, np.uint8), (count, len(data)))
     return EncodedField(matrix, np.full(count, len(data), np.int64))
 

@@ -118,7 +118,7 @@ class _Recording:
     # --- what ran ---
 
     def _streams(self) -> dict[tuple[int, ...], list[Slices]]:
-        """By rank, process, device and stream. An arrow is identified by its call; it leads to all that it launched."""
+        """Slices by rank, process, device, stream. An arrow has the number of its call, and leads to all its work."""
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
         for signal in WORK:
             frame = self.timeline[signal]
@@ -129,7 +129,7 @@ class _Recording:
         return found
 
     def _host_threads(self) -> dict[tuple[int, ...], list[Slices]]:
-        """By rank, process and thread."""
+        """Slices by rank, process and thread."""
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
         for level, signal in enumerate(_ON_HOST):
             frame = self.timeline[signal]

@@ -229,7 +229,7 @@ class Trace:
 
     @staticmethod
     def _head(at_ns: int, epoch_ns: int | None) -> bytes:
-        """The first packet, which resets interned names. It has the wall-clock time, if that is known."""
+        """The first packet, which resets interned names; with the wall-clock time of `at_ns` if `epoch_ns` is known."""
         head = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _CLEARED) + packets.number(_FIRST, 1)
         if epoch_ns is None or at_ns + epoch_ns < 0:
             return head

@@ -46,7 +46,7 @@ _NAMES_A_DIGIT = regex(r"[0-9]|\(\?P=|\\N")
 
 @lru_cache(maxsize=256)
 def _expression(text: str) -> re.Pattern[str]:
-    """The same one for the same text, so that answers are kept."""
+    """Return one expression for each text, so that answers about it are kept."""
     return regex(text)
 
 
@@ -116,7 +116,7 @@ class Text:
         return Text(self.codes[rows], self.values, self._known)
 
     def trimmed(self) -> Text:
-        """The same rows, without values that none of them has: most of a table may be left over after `take`."""
+        """The same rows without the values that no row has; after `take` these may be most of the table."""
         present, codes = numbered(self.codes)
         return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
@@ -167,7 +167,7 @@ class Text:
         return answers.of(self, test)
 
     def _alike(self) -> Text | None:
-        """The same rows with values without digits of their own; None where these are few, or hardly fewer then."""
+        """The same rows with all digits of the values replaced by 0; None if that makes the table hardly smaller."""
         if len(self.values) < _MANY_VALUES:
             return None
         if _WITHOUT_DIGITS not in self._known:
@@ -178,7 +178,7 @@ class Text:
         return None if found is None else found.take(self.codes)
 
     def _kept(self, question: Hashable, kind: str, compute: Callable[[], Any]) -> Any:
-        """What is known already, else the result, which is kept if the same question will have the same answers."""
+        """Return the known result for `question` and `kind`, else compute it, and keep it for a lasting question."""
         known = self._known if _is_lasting(question) else {}
         key = (kind, question)
         if key not in known:
@@ -277,14 +277,14 @@ def numbered(values: Whole) -> tuple[Ints, Ints]:
 
 
 def firsts(numbers: Ints) -> Ints:
-    """For each number from 0 to the greatest, all of which occur, its first row."""
+    """First row of each number from 0 to the greatest; all of them must occur."""
     first = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
     first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)  # the first row is written last
     return first
 
 
 def places(known: Ints, wanted: Ints) -> Ints:
-    """For each wanted number the first row of `known` that has it, UNKNOWN where none does; one at least is known."""
+    """First row of `known` with each `wanted` number, UNKNOWN if there is none. `known` must not be empty."""
     low, high = int(known.min()), int(known.max())
     if _is_worth_a_table(low, high, known.size):
         table = np.full(high - low + 2, UNKNOWN, np.int64)  # what is beyond either end is at the last place
@@ -300,7 +300,7 @@ def _is_worth_a_table(low: int, high: int, rows: int) -> bool:
 
 
 def _occurs(values: Whole) -> Mask | None:
-    """For each number from the least to the greatest value: does it occur? None where that are too many to be quick."""
+    """One bool for each number from the least to the greatest value: does it occur? None if that would be too many."""
     if not values.size:
         return None
     low, high = int(values.min()), int(values.max())

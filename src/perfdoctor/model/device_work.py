@@ -20,7 +20,7 @@ _CORRELATION_MASK = (1 << _CORRELATION_BITS) - 1
 
 
 def launch_rows(work: Frame, calls: Frame) -> Ints:
-    """For each row of device work the row of `calls` that launched it, UNKNOWN where none was recorded.
+    """Row of `calls` that launched each row of device `work`, UNKNOWN if none was recorded.
 
     Where several calls carry the same correlation (a runtime call and the driver call inside it) the first one counts.
     Processes of several machines may have one number: ranks distinguish them.
@@ -42,7 +42,7 @@ def _keys(frame: Frame, rows: Ints) -> Ints:
 
 @once_per_timeline
 def launching_calls(timeline: Timeline, signal: str) -> Ints:
-    """The same for the rows of a whole signal."""
+    """Row of `timeline.calls` that launched each row of the whole signal, UNKNOWN if none was recorded."""
     return launch_rows(timeline[signal], timeline.calls)
 
 

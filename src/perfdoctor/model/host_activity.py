@@ -11,7 +11,7 @@ from perfdoctor.model.intervals import Intervals
 
 
 class HostActivity(Struct, frozen=True):
-    """What the threads that drive one rank's device were doing, as sets of instants.
+    """The activities of the threads that drive one rank's device, as sets of instants.
 
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
     `once`: what comes once, loading code (at a kernel's first launch, most often) and capturing a graph; `first_ops`:

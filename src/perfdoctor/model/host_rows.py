@@ -37,7 +37,7 @@ class Nested(Struct, frozen=True, dict=True):
     threads: Mapping[Thread, Whole]
 
     def innermost(self, at_ns: Nanoseconds, process: Ints, thread: Ints) -> Ints:
-        """For each instant on its thread the row that covers it most closely, UNKNOWN where none does.
+        """Innermost row around each instant (`at_ns`) on its thread, UNKNOWN if there is none.
 
         From the last row that began before, outwards to the first that has not ended yet.
         """
@@ -54,14 +54,14 @@ class Nested(Struct, frozen=True, dict=True):
         return found
 
     def innermost_of(self, chosen: Mask) -> Whole:
-        """For each row the innermost chosen one around it, or itself; UNKNOWN where neither is chosen."""
+        """Innermost chosen row around each row, or the row itself; UNKNOWN if neither is `chosen` (one bool a row)."""
         found = self._or_none(chosen)
         for level in self.levels[1:]:
             found[level] = np.where(chosen[level], level, found[self.parent[level]])
         return found
 
     def outermost_of(self, chosen: Mask) -> Whole:
-        """For each row the outermost chosen one around it, or itself; UNKNOWN where neither is chosen."""
+        """Outermost chosen row around each row, or the row itself; UNKNOWN if neither is `chosen` (one bool a row)."""
         found = self._or_none(chosen)
         for level in self.levels[1:]:
             above = found[self.parent[level]]
@@ -75,11 +75,11 @@ class Nested(Struct, frozen=True, dict=True):
 
     @cached_property
     def outermost(self) -> Whole:
-        """For each row the outermost one around it, or itself."""
+        """Outermost row around each row, or the row itself."""
         return self.outermost_of(np.ones(len(self.rows), dtype=bool))
 
     def own(self, quantity: Nanoseconds) -> Nanoseconds:
-        """What of a quantity of each row is not that of a row inside it; none is less than 0."""
+        """Subtract the `quantity` of the rows directly inside from that of each row; never below 0."""
         inner = self.parent != UNKNOWN
         taken = np.bincount(self.parent[inner], weights=quantity[inner], minlength=len(self.rows))
         own: Nanoseconds = np.maximum(quantity - taken.astype(np.int64), 0)
@@ -98,7 +98,7 @@ class Nested(Struct, frozen=True, dict=True):
 
 
 def nested(rows: Frame, numbers: Ints | None = None) -> Nested:
-    """Of rows of one rank. `numbers`: their row numbers in the timeline's frame, where they are not all of it."""
+    """Nest the rows of one rank. `numbers`: their row numbers in the timeline's frame, if they are only some of it."""
     short: type[np.signedinteger[Any]] = np.int32 if len(rows) <= np.iinfo(np.int32).max else np.int64
     parent: Whole = np.full(len(rows), UNKNOWN, dtype=short)
     depths: list[list[Whole]] = []
@@ -129,7 +129,7 @@ def by_thread(rows: Frame) -> Iterator[tuple[Thread, Ints]]:
 
 
 def _outer_first(rows: Frame, own: Ints) -> Ints:
-    """Rows, which are in the order of their starts: of those that start together the longest comes first."""
+    """Reorder `rows`, which are sorted by start, so that of those with equal starts the longest comes first."""
     start = rows.start_ns[own]
     same = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))

@@ -146,7 +146,7 @@ class Intervals:
         return Intervals(starts[keep], ends[keep])
 
     def within(self, start_ns: int, end_ns: int) -> Intervals:
-        """What of this set lies in `[start_ns, end_ns)`."""
+        """The part of this set that lies in `[start_ns, end_ns)`."""
         first, last = self.ends.searchsorted(start_ns, "right"), self.starts.searchsorted(end_ns, "left")
         if first >= last or start_ns >= end_ns:
             return Intervals.empty()
@@ -155,7 +155,7 @@ class Intervals:
         return Intervals(starts, ends)
 
     def overlap_ns(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Nanoseconds:
-        """For each piece `[starts[i], ends[i])`, of any order and overlap, how much of it lies in this set."""
+        """Time of each piece `[starts[i], ends[i])` that lies in this set; pieces may have any order and overlap."""
         if len(self) <= _FEW:
             first, last = _as_ns(starts), _as_ns(ends)
             found = np.zeros(first.shape, np.int64)
@@ -165,7 +165,7 @@ class Intervals:
         return self._covered_until(_as_ns(ends)) - self._covered_until(_as_ns(starts))
 
     def covers(self, instants: Nanoseconds) -> npt.NDArray[np.bool_]:
-        """Of each instant, in an array of any shape: does it lie inside?"""
+        """One bool for each of the `instants`, an array of any shape: does it lie inside?"""
         if not self:
             return np.zeros(instants.shape, dtype=bool)
         before = np.searchsorted(self.starts, instants, side="right") - 1
@@ -173,7 +173,7 @@ class Intervals:
         return inside
 
     def free_since(self, instants: Nanoseconds) -> Nanoseconds:
-        """For each moment the end of the last piece before it; the moment itself inside a piece, the least if none is.
+        """End of the last piece before each of the `instants`, but no later than it; the least int64 before all pieces.
 
         A piece that begins at the moment is not before it.
         """

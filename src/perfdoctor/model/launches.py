@@ -63,7 +63,7 @@ class Launches(Struct, frozen=True, dict=True):
         return np.where(self.known, rows.innermost(self.at_ns, self.process, self.thread), UNKNOWN)
 
     def enclosing(self, signal: str) -> Ints:
-        """The same among all rows of a signal, as a row of the timeline's frame."""
+        """Innermost row of the signal around each launch, as a row of the timeline's frame."""
         inner, numbers = _innermost(self.place, signal)[self.rows], _nested(self.place, signal).numbers
         return _numbered(numbers, inner)
 
@@ -97,25 +97,25 @@ def _nested(place: Place, signal: str) -> Nested:
 
 @once_per_place
 def _innermost(place: Place, signal: str) -> Ints:
-    """For each row of DeviceWork the innermost row of the signal around its launch."""
+    """Innermost row of the signal around the launch of each row of DeviceWork."""
     return launches(place).inside(_nested(place, signal))
 
 
 @once_per_place
 def launches(place: Place) -> Launches:
-    """Of all work of the device, row by row of DeviceWork."""
+    """The launches of all work of the device, row by row of DeviceWork."""
     return Launches(place, np.arange(len(place.work)))
 
 
 @once_per_place
 def launches_of(place: Place, signal: str) -> Launches:
-    """Of the rows of `place.kernels`, `place.copies` or `place.collectives`."""
+    """The launches of the rows of `place.own(signal)`: its kernels, copies or collectives inside the window."""
     return Launches(place, place.work.rows[signal][place.in_window(signal)])
 
 
 @once_per_place
 def recorded_launches(place: Place, signal: str) -> Launches:
-    """The same in the whole recording: of the rows of `place.recorded(signal)`."""
+    """The launches of the rows of `place.recorded(signal)`, which is the whole recording."""
     return Launches(place, place.work.rows[signal])
 
 

@@ -52,7 +52,7 @@ class JobPlace(Keeps, frozen=True):
 
     @property
     def rank_and_device(self) -> tuple[int, int]:
-        """As findings name it; device 0 where the training thread plays the device."""
+        """Rank and device as findings name them; device 0 if the training thread takes the place of a device."""
         return self.rank, self.device or 0
 
     @property
@@ -149,7 +149,7 @@ class Place(JobPlace, frozen=True):
 
     @property
     def info(self) -> Device:
-        """What is known of this GPU."""
+        """The recorded facts about this GPU."""
         return self.timeline.device_of(self.rank, -1 if self.device is None else self.device)
 
     @once_per_place
@@ -174,7 +174,7 @@ class Place(JobPlace, frozen=True):
 
     @property
     def recorded_collectives(self) -> Frame:
-        """Those of the whole recording, also outside the window."""
+        """The collectives of the whole recording, also outside the window."""
         return self.recorded("collectives")
 
     @cached_property

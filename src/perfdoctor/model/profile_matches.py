@@ -14,7 +14,7 @@ _Size = tuple[int, int]
 
 
 def on_same_gpu(profiles: Frame, device: Device) -> Mask:
-    """One bool a launch: was it measured on such a GPU?
+    """One bool a row of `profiles`: was it measured on a GPU like `device`?
 
     By name where both have it, else by compute capability; what neither has is taken for the same.
     """
@@ -27,7 +27,7 @@ def on_same_gpu(profiles: Frame, device: Device) -> Mask:
 
 
 def is_same_gpu(one: str, other: str) -> bool:
-    """Do two tools mean the same kind of GPU by these names?"""
+    """Are `one` and `other` names of the same kind of GPU, as two tools write them?"""
     return _short_gpu(one) == _short_gpu(other)
 
 
@@ -61,7 +61,7 @@ def matched(kernels: Frame, profiles: Frame, steps: int = 0) -> tuple[list[Ints]
 
 
 def _by_size(frame: Frame, rows: Ints) -> Mapping[tuple[str, _Size], Ints]:
-    """Rows by plain name, and by blocks and threads."""
+    """Group `rows` of the frame by plain name, and by blocks and threads."""
     if not rows.size:
         return {}
     names, key = frame.name, frame.name.codes[rows].astype(np.int64)

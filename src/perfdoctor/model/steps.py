@@ -177,7 +177,7 @@ def _by_module(modules: Frame) -> Iterator[Frame]:
 
 
 def _of_one_thread(rows: Frame) -> Frame:
-    """Those of the thread that has most, outermost."""
+    """The outermost rows on the thread with most rows."""
     threads, counts = np.unique(rows["thread"], return_counts=True)
     return outermost(rows.take(rows["thread"] == threads[counts.argmax()]))
 
@@ -200,7 +200,7 @@ def _after(updates: Frame) -> Marks:
 
 
 def _most_regular(updates: Frame) -> Frame:
-    """With several optimizers (GAN) the one whose updates come most evenly; ties go to the most frequent."""
+    """Choose among several optimizers (GAN) the one whose updates come most evenly; ties go to the most frequent."""
     best, best_key = updates.take(np.zeros(len(updates), dtype=bool)), (np.inf, 0)
     for name in dict.fromkeys(updates.name):
         rows = updates.take(updates.name.equals(name))
@@ -338,7 +338,7 @@ def warm_up(durations: Ints) -> int:
 
 
 def drained(durations: Ints, on_host: Ints) -> int:
-    """How many of the first are much shorter on the device than on the host, and than the later ones.
+    """Number of first `durations` (device, ns) that are much shorter than `on_host` and than the later ones.
 
     They had been queued when the recording began: the device runs them behind each other, and its queue drains.
     """
@@ -377,7 +377,7 @@ def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
 
 
 def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
-    """Steps from a kernel sequence that repeats, if each repetition moves a batch or a result.
+    """Find steps by a sequence of `kernels` that repeats, if each repetition moves a batch or a result.
 
     Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
     """
@@ -394,7 +394,7 @@ def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
 
 
 def _graph_steps(work: DeviceWork, calls: Frame) -> Steps | None:
-    """Steps from replayed CUDA graphs: nothing else is launched that would name them."""
+    """Find steps in `work` by replayed CUDA graphs: nothing else is launched that would name them."""
     starts = graph_starts(work, calls)
     return _steady("periodicity", "low", starts, 2) if starts.size > _FEWEST_STEPS else None
 

@@ -103,7 +103,7 @@ class Frame(Struct, frozen=True):
         return self.take(self.name.matches(pattern))
 
     def protect(self) -> None:
-        """From now on nobody can write to these columns."""
+        """Make the columns read-only."""
         for column in self.columns.values():
             (column.codes if isinstance(column, Text) else column).setflags(write=False)
 
@@ -170,7 +170,7 @@ class Frame(Struct, frozen=True):
         }
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The same rows as an Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
+        """Return the rows as an Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
 
         `requested_schema`: whoever wants another one converts what comes, as the protocol says.
         This is how `polars.DataFrame(frame)`, `pyarrow.table(frame)` and DuckDB's `FROM frame` read it.
@@ -180,7 +180,7 @@ class Frame(Struct, frozen=True):
         return arrow.stream(self.columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same rows as a DataFrame, for notebooks; text columns become categories.
+        """Return the rows as a DataFrame, for notebooks; text columns become categories.
 
         Raises PerfdoctorError where pandas is not installed: it is an extra, `perfdoctor[pandas]`.
         """
@@ -256,7 +256,7 @@ class Device(Struct, frozen=True):
 
 
 class UserValues(Struct, frozen=True):
-    """What the user gave beside the recording; empty and 0: nothing.
+    """Values that the user gave beside the recording; empty or 0 if not given.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
     one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
@@ -415,7 +415,7 @@ class Timeline(Keeps, frozen=True):
         return tuple(sorted(found))
 
     def device_of(self, rank: int, device: int) -> Device:
-        """What is known of this GPU; a Device without a name if nothing is."""
+        """Facts about this GPU of this rank; a Device without a name if nothing is known."""
         for known in self.devices:
             if (known.rank, known.device) == (rank, device):
                 return known
@@ -430,7 +430,7 @@ class Timeline(Keeps, frozen=True):
         return replace(self, notes=self.notes + notes)
 
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
-        """The same recording with these rows of a signal that was recorded beside it."""
+        """This recording with `frame` as the rows of a signal that was recorded beside it."""
         return replace(self, frames={**self.frames, signal: frame.sorted()}, recorded=self.recorded | {signal})
 
     def self_check(self) -> None:

@@ -49,7 +49,7 @@ def _page(name: str, run: Run, diagnosis: Diagnosis) -> Page:
 
 
 def _worded(view: View, basis: Basis) -> View:
-    """The same with headings and explanations in the words that fit; cells are as they are."""
+    """Put headings and explanations of `view` into words that fit the basis; cells stay as they are."""
     if isinstance(view, TimelineView):
         return view
     if isinstance(view, Icicle):

@@ -47,7 +47,7 @@ def extreme_rows(numbers: Floats, most: int) -> Ints:
 
 
 def lines(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]], kind: str = "line") -> list[Series]:
-    """All lines if they are few; otherwise the lowest, median and highest of all, and the extreme lines."""
+    """Return all `named` lines if they are few, else the lowest, median and highest of all, and the extreme lines."""
     if len(named) <= MOST_LINES:
         most = max(MOST_POINTS // max(len(named), 1), _FEWEST_POINTS)
         return [_line(name, *thinned(x, y, most), kind) for name, x, y in named]
@@ -61,7 +61,7 @@ def lines(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]], kind: str =
 
 
 def _together(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]]) -> list[Series]:
-    """In each of equal sections of x: the lowest, median and highest number of all lines."""
+    """Lowest, median and highest number of all lines in each of several equal sections of x."""
     x = np.concatenate([np.asarray(places, np.float64) for _, places, _ in named])
     y = np.concatenate(_numbers(named))
     known = np.isfinite(x) & np.isfinite(y)

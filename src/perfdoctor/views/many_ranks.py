@@ -38,7 +38,7 @@ def standing_out(run: Run) -> Run:
 
 
 def by_node(run: Run) -> Iterator[Heat]:
-    """What the ranks of each node do themselves, and how long they wait; a column a rail."""
+    """Maps of the own work and the waiting time of the ranks, a row a node and a column a rail."""
     places = run.job.places
     first = first_ranks(places) if len(places) > FEW else None
     if first is None:
@@ -63,14 +63,14 @@ def by_node(run: Run) -> Iterator[Heat]:
 
 
 def _own_work_ns(run: Run) -> Floats:
-    """By place: its step without the communication that no compute hides."""
+    """Step time of each place without the communication that no compute hides."""
     return np.array(
         [(place.window_ns - place.exposed_communication.total_ns) / place.units for place in run.job.places]
     )
 
 
 def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: Ints) -> Iterator[Heat]:
-    """One number a rank as node by rail. A row of several nodes shows for each rail the largest."""
+    """Draw `values`, one a rank, by node (`first`) and rail (`devices`). A row of several nodes shows the largest."""
     nodes, of_node = np.unique(first, return_inverse=True)
     cells = np.full((nodes.size, int(devices.max()) + 1), np.nan)
     cells[of_node, devices] = values
@@ -94,5 +94,5 @@ def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: 
 
 
 def _name(nodes: list[int]) -> str:
-    """By the first ranks of its nodes."""
+    """Name a row of the map by the first ranks of its nodes."""
     return f"node of rank {nodes[0]}" if len(nodes) == 1 else f"nodes of ranks {nodes[0]} to {nodes[-1]}"

@@ -19,7 +19,7 @@ _OUTSIDE = "(outside modules)"
 
 
 def pictures(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
-    """Nothing where no modules were recorded."""
+    """The modules of the run as pictures; none if no modules were recorded."""
     costs = diagnosis.modules
     if not costs:
         return
@@ -37,7 +37,7 @@ def pictures(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
 
 
 def tree(costs: Sequence[ModuleCost], name: str) -> Node:
-    """All modules inside what each path begins with, the costliest first."""
+    """Tree of the modules in `costs`, each inside the one with which its path begins, costliest first."""
     paths = {cost.path for cost in costs}
     inside: dict[str, list[ModuleCost]] = {}
     for cost in costs:

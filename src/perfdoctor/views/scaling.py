@@ -9,7 +9,7 @@ from perfdoctor.records.views import Axis, Chart, Series
 
 
 def throughput_chart(scaling: Scaling) -> Chart | None:
-    """None where it is not known how much a step does."""
+    """Draw the throughput of the series; None if it is unknown how much a step does."""
     if any(np.isnan(each.throughput) for each in scaling.rungs):
         return None
     ranks = np.array([each.ranks for each in scaling.rungs], np.float64)

@@ -23,7 +23,7 @@ _Part = tuple[str, bool]
 
 
 def pictures(run: Run) -> Iterator[Icicle]:
-    """Of the training thread, of the loader's workers, and of samples without a clock; nothing where there are none."""
+    """Pictures of sampled stacks: of the training thread, of the loader's workers, and of samples without a clock."""
     windows = [(place.rank, place.window) for place in run.places]
     timeline = run.timeline
     stacks = sampled_lines.stacks_of_training(timeline, windows)

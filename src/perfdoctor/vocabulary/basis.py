@@ -55,27 +55,27 @@ class Basis(Struct, frozen=True):
 
     @property
     def sought(self) -> str:
-        """What a program repeats, where none of it were found: `steps`, `iterations`."""
+        """Name of what was sought where nothing was found to repeat: `steps`, `iterations`."""
         return f"{_ITERATION if self.serves or self.computes else 'step'}s"
 
     @property
     def each(self) -> str:
-        """Behind a number: ` a step`; "" where it is for all that was recorded."""
+        """Words to append to a number: ` a step`; "" if the number is for all that was recorded."""
         return f" {_an(self.noun)}{self.of}" if self.noun else ""
 
     @property
     def short(self) -> str:
-        """The same for headings of columns: ` a step`, ` an execution`."""
+        """Words to append to the heading of a column: ` a step`, ` an execution`."""
         return f" {_an(self.noun)}" if self.noun else ""
 
     @property
     def one(self) -> str:
-        """What numbers are for: `one step`, `the whole recording`."""
+        """Name of what numbers are for: `one step`, `the whole recording`."""
         return f"one {self.noun}{self.of}" if self.noun else "the whole recording"
 
     @property
     def whole(self) -> str:
-        """What a share is of: `the step`, `the recording`."""
+        """Name of what shares are taken of: `the step`, `the recording`."""
         return f"the {self.noun or 'recording'}"
 
     def numbers(self, template: str) -> str:

@@ -87,7 +87,7 @@ class RuleDerivation(Struct, frozen=True):
     situations: Mapping[str, RuleDerivation] = field(default_factory=dict)
 
     def of(self, situation: str) -> RuleDerivation:
-        """What holds in this situation."""
+        """Return the formulas and inputs for this situation."""
         return self.situations.get(situation, self)
 
     @property
@@ -106,19 +106,19 @@ class RuleDerivation(Struct, frozen=True):
 
     @property
     def every_input(self) -> Mapping[str, FormulaInput]:
-        """By name; what a situation says differently of it is left out."""
+        """Every input by its name, also of situations alone; the usual declaration where a situation's differs."""
         later = {name: given for how in self.situations.values() for name, given in how.inputs.items()}
         return {**later, **self.inputs}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the values and thresholds that enter, in the order in which they are read."""
+        """Names of the values and thresholds in the formulas, in the order in which they are read."""
         found = (name for text in (self.formula, self.low, self.high) for name in _NAMED.findall(text))
         return tuple(dict.fromkeys(found))
 
 
 def read(document: Mapping[str, Any]) -> RuleDerivation:
-    """From the table of a rule's document. KeyError, TypeError or PerfdoctorError for one that is wrong."""
+    """Parse `[derivation]` of a rule's document. Raises KeyError, TypeError or PerfdoctorError if it is wrong."""
     fields = dict(document)
     situations = fields.pop("situations", {})
     inputs = {name: _input(name, entry) for name, entry in fields.pop("inputs", {}).items()}
@@ -143,7 +143,7 @@ def _input(name: str, entry: Mapping[str, Any]) -> FormulaInput:
 
 
 def unit_of(name: str) -> str:
-    """Of the number with this name: `ms`, `GB/s`, `%` …, or `count`."""
+    """Unit of the number with this name: `ms`, `GB/s`, `%` …, or `count`."""
     return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "count")
 
 

@@ -35,7 +35,7 @@ class Example(Struct, frozen=True):
 
 
 def examples_folder() -> Path:
-    """Where the examples lie: inside an installed wheel, else beside `src/` in a checkout."""
+    """Return the folder of the examples: inside an installed wheel, else beside `src/` in a checkout."""
     return shipped_folder("examples")
 
 

@@ -59,5 +59,5 @@ MEMORY_KINDS: Mapping[str, MemoryKind] = {
 
 
 def memory_label(kind: str) -> str:
-    """In words; a kind that is not known as it is."""
+    """Return the words for a kind of memory; an unknown kind stays as it is."""
     return MEMORY_KINDS[kind].label if kind in MEMORY_KINDS else kind

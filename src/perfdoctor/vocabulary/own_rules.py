@@ -116,7 +116,7 @@ def _folder(place: str, base: Path | None) -> tuple[Path, Origin]:
 
 
 def _shown(folder: Path) -> str:
-    """From here on; of a folder elsewhere its name alone: a report says nothing of the machine that it was made on."""
+    """Return the path relative to here, or only the name of a folder elsewhere: reports reveal no paths."""
     here = Path.cwd().resolve()
     return folder.relative_to(here).as_posix() if folder.is_relative_to(here) and folder != here else folder.name
 
@@ -154,7 +154,7 @@ def unusable(document: Path) -> list[str]:
 
 
 def _read(path: Path, origin: Origin) -> Rule:
-    """The rule of a document, or one that says what is wrong with it."""
+    """Read the rule at `path`; a rule that is `broken`, with the reason, if its document is wrong."""
     rule, wrong, named = _rule_or_why(path, origin)
     if rule and not wrong:
         return rule
@@ -163,7 +163,7 @@ def _read(path: Path, origin: Origin) -> Rule:
 
 
 def _rule_or_why(path: Path, origin: Origin) -> tuple[Rule | None, list[str], object]:
-    """The rule, what is wrong with its document, and the id that it states."""
+    """Return the rule at `path` (None if it is wrong), what is wrong with its document, and the id that it states."""
     document: Mapping[str, Any] = {}
     wrong: list[str] = []  # also what was seen before something raised
     try:
@@ -189,7 +189,7 @@ def is_id(text: str) -> bool:
 
 
 def _of_types(document: Mapping[str, Any]) -> Iterator[str]:
-    """What is missing, or is no text, list or number where it has to be one."""
+    """Describe the fields that are missing, or are no text, list or number where they must be one."""
     for name in (*_TEXTS, *_LISTS, "thresholds", "fix"):
         if name in REQUIRED and name not in document:
             yield f"there is no field {name!r}"
@@ -211,7 +211,7 @@ def _of_types(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_names(document: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """What a diagnosis relies on. What else is asked of a rule, `perfdoctor rules check` says."""
+    """Describe names in the document at `path` that no diagnosis could use; `rules check` checks the rest."""
     yield from _of_id(document["id"], path)
     needs = (*document["needs"], *document.get("needs_without_gpu", ()))
     choices = [choice for need in needs for choice in need.split("|")]
@@ -252,7 +252,7 @@ def _unknown(named: Iterable[str], names: Mapping[str, object], what: str) -> It
 
 
 def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
-    """It has an outcome like any other rule, and nothing to find."""
+    """Make a rule in place of the document at `path`: it has an outcome like any other, and finds nothing."""
     return Rule(
         id=rule_id, title=f"Not read: {path.name}", category=next(iter(CATEGORIES)), since="", status="preview",
         needs=(), summary="", why="", not_a_problem_when="", references=(), thresholds={}, fixes=(), summaries={},
@@ -261,6 +261,6 @@ def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
 
 
 def _free_id(path: Path, taken: Mapping[str, Rule]) -> str:
-    """What it is called where its own id cannot be used: by its folder and file."""
+    """Make an id that is not in `taken` from the folder and file at `path`, for a rule whose own id cannot be used."""
     name = f"{path.parent.name}/{path.stem}"
     return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)

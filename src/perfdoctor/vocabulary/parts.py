@@ -32,7 +32,7 @@ class Part(Struct, frozen=True):
     short_on_cpu: str = ""
 
     def labels(self, *, without_gpu: bool) -> tuple[str, str]:
-        """In full and short, as such a run is described."""
+        """Return the full and the short label, as they are for a run with or `without_gpu`."""
         if not without_gpu:
             return self.label, self.short
         return self.on_cpu or self.label, self.short_on_cpu or self.short

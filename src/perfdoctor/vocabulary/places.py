@@ -24,7 +24,7 @@ MAIN_THREAD: Mapping[str, str] = {
 
 
 def place_names(places: Sequence[tuple[int, int | None]]) -> list[str]:
-    """Of (rank, device) each: `rank 3`, with its device where a rank has several. Device None or below 0: none."""
+    """Name each (rank, device): `rank 3`, with its device if a rank has several. None or below 0: no device."""
     ranks = [rank for rank, _ in places]
     several = len(set(ranks)) < len(ranks)
     return [

@@ -63,7 +63,7 @@ class RuleFix(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """Where a rule lies that does not come with perfdoctor. `name`: as reports show it; `folder`: of both of its files.
+    """The place of a rule from elsewhere. `name`: as reports show it; `folder`: of both of its files.
 
     `package`: the package whose folder that is, "" where it is none.
     """
@@ -134,7 +134,7 @@ class Rule(Struct, frozen=True):
         return all(holds(condition, facts) for condition in self.when)
 
     def in_words_of(self, facts: frozenset[str], *, without_gpu: bool = False) -> Rule:
-        """The rule with the words that fit such a program."""
+        """The rule in words that fit a program with these `facts`, and a run with or `without_gpu`."""
         is_torch = "torch" in facts
         words: dict[str, Any] = {
             **(self.inference if "inference" in facts else {}),
@@ -152,7 +152,7 @@ class Rule(Struct, frozen=True):
 
 
 def rules_folder() -> Path:
-    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout."""
+    """Return the folder of the rules: inside an installed wheel, else beside `src/` in a checkout."""
     return shipped_folder("rules")
 
 
@@ -185,7 +185,7 @@ def _read(path: Path, tables: ShippedTables) -> Rule:
 
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
-    """What a document says. PerfdoctorError, KeyError, TypeError or ValueError where it says something else."""
+    """Parse a rule's document. Raises PerfdoctorError, KeyError, TypeError or ValueError if it is wrong."""
     rule = _rule(document)
     if rule.action:
         known(rule.action, SHRINKS, "action")
@@ -255,7 +255,7 @@ def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
 
 
 def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
-    """The same with those that this file sets; of rules from elsewhere that were not loaded nothing is said."""
+    """The rules with the thresholds that `config` sets; it may name rules from elsewhere that were not loaded."""
     loaded = {rule_id.partition("/")[0] for rule_id in rules if "/" in rule_id}
     table = _override_table(config)
     wanted = {each: table[each] for each in table if "/" not in each or each.partition("/")[0] in loaded}
@@ -265,7 +265,7 @@ def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
 def with_values(
     rules: Mapping[str, Rule], values: Mapping[str, Mapping[str, object]], where: str, why: str
 ) -> dict[str, Rule]:
-    """The same with these thresholds, by rule and name. `where`: as an error says, `why`: as reports do."""
+    """The rules with thresholds from `values`, by rule and name. `where`: for errors; `why`: in reports."""
     changed = dict(rules)
     for rule_id, entries in values.items():
         rule = changed[known(rule_id, changed, "rule")]
@@ -300,7 +300,7 @@ def _override_table(config: Path) -> Mapping[str, Mapping[str, object]]:
 
 
 def settings_of(config: Path) -> Mapping[str, Any]:
-    """What `[tool.perfdoctor]` in a pyproject.toml says; nothing where there is no such file, or table."""
+    """Return `[tool.perfdoctor]` of the pyproject.toml at `config`; empty if there is no such file or table."""
     if not config.is_file():
         return {}
     try:

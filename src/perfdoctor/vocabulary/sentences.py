@@ -12,7 +12,7 @@ CLAUSE = "_clause"
 
 
 def filled(template: str, values: Mapping[str, object], clauses: Mapping[str, str]) -> str:
-    """The sentence with its numbers. KeyError where one of them, or a clause, is missing."""
+    """Fill `values` and `clauses` into the template. Raises KeyError if one that it names is missing."""
     return template.format_map(_Words(values, clauses))
 
 

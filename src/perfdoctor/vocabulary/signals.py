@@ -19,7 +19,7 @@ _A_TRAINING = "record the training itself: `perfdoctor run -- python train.py`"
 
 
 class Need(Struct, frozen=True):
-    """What a rule may need. `label` fits "rules without …" and "measured from …"; `hint` says how to record it."""
+    """What rules may need. `label` fits "rules without …" and "measured from …"; `hint` says how to record it."""
 
     label: str
     hint: str
@@ -126,6 +126,6 @@ def hint(need: str, framework: str) -> str:
 
 
 def need_label(need: str) -> str:
-    """What a rule needs, in words; `a|b` is met by either of two: `host calls or framework ops`."""
+    """Describe what a rule needs; `a|b` is met by either of two: `host calls or framework ops`."""
     labels = (NEEDS[each].label if each in NEEDS else each.replace("_", " ") for each in need.split("|"))
     return " or ".join(dict.fromkeys(labels))

@@ -37,7 +37,7 @@ class Field(Struct, frozen=True):
         return kinds[self.values.dtype.kind]()
 
     def part(self, begin: int, end: int) -> Any:
-        """The Arrow array of some rows."""
+        """The Arrow array of the rows from `begin` to `end`."""
         import nanoarrow  # noqa: PLC0415
 
         values, kind = self.values, self.arrow_type()
@@ -65,7 +65,7 @@ def _text(part: Text) -> tuple[Mask, list[Any]]:
 
 
 def schema(fields: Mapping[str, Field]) -> Any:
-    """Of batches with these columns."""
+    """Arrow schema of batches with these columns."""
     import nanoarrow  # noqa: PLC0415
 
     return nanoarrow.c_schema(nanoarrow.struct({name: field.arrow_type() for name, field in fields.items()}))

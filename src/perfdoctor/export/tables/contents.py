@@ -58,7 +58,7 @@ class Contents:
         return self._diagnosis()
 
     def columns(self, table: str) -> Columns:
-        """By name; each is made when it is called."""
+        """The columns of a table by name; each is made when it is called."""
         if table not in self._made:
             signal = tables()[table].signal
             self._made[table] = self._of_signal(signal) if signal else getattr(self, f"_{table}")()

@@ -121,7 +121,7 @@ def stored(table: ExportedTable, name: str) -> str:
 
 
 def _with_texts(table: ExportedTable) -> str:
-    """What the documented table is: rows with their texts. SQLite leaves out joins whose text nobody asks for."""
+    """Query of the documented table: rows with their texts. SQLite leaves out joins whose text nobody asks for."""
     rows, columns, joins = base(table), [], ""
     for name in table.columns:
         kept = stored(table, name)

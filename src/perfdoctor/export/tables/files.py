@@ -51,7 +51,7 @@ def write_arrow(file: Path, contents: Contents, table: str = ALL_EVENTS) -> None
 
 
 def _reader(contents: Contents, table: str) -> Any:
-    """A stream of batches, each made when it is asked for."""
+    """Stream the table as batches, each made when it is asked for."""
     import arro3.core  # noqa: PLC0415
 
     names = EVENTS if table == ALL_EVENTS else (table,)
@@ -65,7 +65,7 @@ def _reader(contents: Contents, table: str) -> Any:
 
 
 def _fields(contents: Contents, name: str, as_table: str) -> dict[str, Field]:
-    """The columns of a table, or what the table of all events has of it."""
+    """Fields of the table `name`, with the columns that `as_table` has: the table itself, or that of all events."""
     wanted = views()[ALL_EVENTS] if as_table == ALL_EVENTS else tables()[name]
     made, length, found = contents.columns(name), contents.row_count(name), {}
     for column, declared in wanted.columns.items():

@@ -23,7 +23,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @once_per_timeline
 def parents(timeline: Timeline, signal: str) -> Ints:
-    """For each row of the signal the row of the same signal that is around it on its thread."""
+    """Row of the same signal around each row of the signal, on its thread."""
     found = np.full(len(timeline[signal]), UNKNOWN, np.int64)
     for rank in occurring(timeline[signal]["rank"]):
         rows = nested_rows(timeline, rank, signal)
@@ -34,7 +34,7 @@ def parents(timeline: Timeline, signal: str) -> Ints:
 
 @once_per_timeline
 def around(timeline: Timeline, signal: str, outer: str) -> Ints:
-    """For each row of the signal the innermost row of another one in which it began, on its thread."""
+    """Innermost row of `outer`, another signal, in which each row of the signal began, on its thread."""
     frame = timeline[signal]
     found = np.full(len(frame), UNKNOWN, np.int64)
     for rank in occurring(frame["rank"]):
@@ -56,7 +56,7 @@ class StepTable(Struct, frozen=True):
         return np.cumsum([0, *(max(place.steps.bounds.size - 1, 0) for place in self.places)])
 
     def of_device(self, frame: Frame) -> Ints:
-        """For each row of device work the step in whose time it began."""
+        """Step in which each row of device work began."""
         found = np.full(len(frame), UNKNOWN, np.int64)
         for place, first in zip(self.places, self.firsts.tolist(), strict=False):
             if place.device is not None:
@@ -65,7 +65,7 @@ class StepTable(Struct, frozen=True):
         return found
 
     def of_thread(self, frame: Frame) -> Ints:
-        """The same for rows of the host, on a run without a GPU, where steps are the host's."""
+        """Step in which each row of the host began, on a run without a GPU, where steps are the host's."""
         found = np.full(len(frame), UNKNOWN, np.int64)
         for place, first in zip(self.places, self.firsts.tolist(), strict=False):
             if place.device is None:
@@ -75,7 +75,7 @@ class StepTable(Struct, frozen=True):
 
 
 def step_at(place: Place, at_ns: Ints) -> Ints:
-    """In which step of the place, counted from 0, was each instant? UNKNOWN: in none."""
+    """Step of the place, counted from 0, at each instant `at_ns`; UNKNOWN if it is in none."""
     ends = place.steps.ends_ns
     if not ends.size:
         return np.full(at_ns.size, UNKNOWN, np.int64)
@@ -108,7 +108,7 @@ def launching(timeline: Timeline, steps: StepTable) -> Launching:
 
 
 def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepTable) -> Ints:
-    """For each op the step of the first work launched inside of it; without a GPU the step in which it began."""
+    """Step of the first work launched inside of each op; without a GPU the step in which the op began."""
     found = np.full(len(timeline.ops), _NEVER)
     op = around(timeline, "calls", "ops")[launched.calls]
     known = (op != UNKNOWN) & (launched.step != UNKNOWN)

@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
 
 def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> Answer:
-    """What SELECT, WITH or VALUES give on the tables of docs/tables.md.
+    """Answer SELECT, WITH or VALUES on the tables of docs/tables.md.
 
     `of`: a prepared run, an examination (then findings are those that it has, else all rules are asked where the
     question names findings), or a database that `perfdoctor export --sqlite` wrote. Raises PerfdoctorError where the
@@ -78,7 +78,7 @@ def _diagnosed(run: Run) -> Diagnosis:
 
 
 def _named(file: Path, sql: str) -> dict[str, set[str]]:
-    """The tables that the question reads, each with the columns that it names, also through views."""
+    """Tables that the question `sql` reads, each with the columns that it names, also through views."""
     bases = {database.base(table): table for table in tables().values()}
     found: dict[str, set[str]] = {}
 
@@ -122,7 +122,7 @@ def _asked(file: Path, sql: str, limit: int, seconds: float) -> Answer:
 
 
 def _fetched(cursor: sqlite3.Cursor, limit: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """The first rows, and whether there are more."""
+    """The first `limit` rows, and whether there are more."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for row in cursor:
@@ -154,7 +154,7 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _explained(seconds: float) -> Iterator[None]:
-    """What SQLite says becomes a PerfdoctorError."""
+    """Turn errors of SQLite into PerfdoctorErrors; `seconds` is the limit that one of them names."""
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning) as error:

@@ -73,7 +73,7 @@ def _names(sampled: Sequence[Gpu]) -> list[str]:
 
 
 def _places(run: Run, sampled: Sequence[Gpu]) -> tuple[list[Floats], Axis]:
-    """The x of each GPU's samples: ns since the start of the window, or numbers from 1 on if they have no clock."""
+    """The x of each `sampled` GPU's samples: ns since the start of the window, or numbers without a clock."""
     if not all(gpu.samples["is_on_clock"].all() for gpu in sampled):
         return [np.arange(1, len(gpu.samples) + 1, dtype=np.float64) for gpu in sampled], Axis("sample", "position")
     starts = [int(place.window.starts[0]) for place in run.places]
@@ -113,7 +113,7 @@ def _chart(
 def _limit(
     quantity: _Quantity, sampled: Sequence[Gpu], drawn: Sequence[tuple[str, Floats, Floats]]
 ) -> Iterator[Series]:
-    """One line, if all samples of all GPUs have the same limit."""
+    """Draw the limit of the quantity as one line, if it is the same in all samples of all GPUs."""
     column, name = _LIMITS.get(quantity.column, ("", ""))
     known = np.unique(np.concatenate([gpu.floats(column) for gpu in sampled])) if column else np.empty(0)
     known = known[~np.isnan(known)]
@@ -123,7 +123,7 @@ def _limit(
 
 
 def _held(sampled: Sequence[Gpu], places: Sequence[Floats]) -> Iterator[Series]:
-    """The spans in which any GPU was throttled, by cause: from such a sample to the next."""
+    """Spans in which any of the `sampled` GPUs was throttled, by cause: from such a sample to the next."""
     width = max(float(x[-1]) for x in places) - min(float(x[0]) for x in places)
     for cause in HELD_BY:
         starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

@@ -117,7 +117,7 @@ def _of_replay(replay: Replay) -> Iterator[Series]:
 
 
 def _of_changes(rows: Frame, x: Floats) -> Iterator[Series]:
-    """Memory by purpose; reserved memory is not recorded there."""
+    """Draw `rows` of memory by purpose; reserved memory is not recorded there."""
     yield from _areas(x, rows["bytes"], rows.name)
 
 

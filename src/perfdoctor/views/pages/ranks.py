@@ -50,7 +50,7 @@ def _shares(run: Run) -> Mapping[str, Floats]:
 
 
 def _by_part(run: Run, names: Sequence[str], whole: str) -> Heat:
-    """Parts that are small on all ranks are one column."""
+    """Draw the parts of each rank's step; parts that are small on all ranks are one. `whole`: what has the parts."""
     shares = _shares(run)
     small = [part for part, share in shares.items() if share.max() < SMALL_SHARE and part != "compute"]
     shown = {part: share for part, share in shares.items() if part not in small}
@@ -71,7 +71,7 @@ def _by_part(run: Run, names: Sequence[str], whole: str) -> Heat:
 
 
 def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
-    """The length of each step on each rank; ranks with fewer steps have unknown lengths at the end."""
+    """Draw the length of each step on each rank of `run`; ranks with fewer steps have unknown lengths at the end."""
     if not run.per_step:
         return
     durations = [np.diff(edges(place)).astype(np.float64) for place in run.places]
@@ -95,7 +95,7 @@ def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
 
 
 def _longest(values: Floats, together: int) -> Floats:
-    """The largest number of each group of neighbouring columns."""
+    """Largest number in each group of `together` neighbouring columns."""
     return np.fmax.reduceat(values, np.arange(0, values.shape[1], together), axis=1)
 
 
@@ -136,7 +136,7 @@ def _devices(places: Sequence[Place]) -> Iterator[TableColumn]:
 
 
 def _lateness(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
-    """If collectives can be matched between the ranks."""
+    """Lateness of `places` at collectives, if these can be matched between the ranks."""
     matched = skew(run.job)
     if matched is None:
         return
@@ -162,7 +162,7 @@ def _collective_kernels(place: Place) -> int:
 
 
 def _clocks(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
-    """The median SM clock of the samples under load, if it is known to which rank they belong."""
+    """Median SM clock of `places` in the samples under load, if it is known to which rank they belong."""
     sampled = of_places(run, _AT_WORK)
     values: list[float | None] = []
     for place in places:

@@ -41,7 +41,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
-    """Of the rows that have both FLOP and bytes; none if there are no such rows."""
+    """Draw the rows of the roofline that have both FLOP and bytes; nothing if there are none."""
     rows = [row for row in roofline.rows if row.flop_per_byte and row.flop_per_second]
     if not rows:
         return
@@ -91,7 +91,7 @@ def _description(
 def _guides(
     ceilings: Sequence[tuple[str, float]], memory_bytes_per_second: float, dots: Sequence[Series]
 ) -> Iterator[Series]:
-    """The memory bandwidth up to the highest ceiling, and each ceiling from its ridge point on, to powers of ten."""
+    """Draw the memory bandwidth up to the highest of the `ceilings`, and each ceiling from its ridge point on."""
     if not ceilings or not memory_bytes_per_second:
         return
     ridges = [rate / memory_bytes_per_second for _, rate in ceilings]
@@ -205,7 +205,7 @@ def _measured(timeline: Timeline) -> Iterator[Chart | Table]:
 
 
 def _kernels(profiles: Frame) -> Iterator[_Kernel]:
-    """By name, of the launches with measured FLOP, bytes and time that did not use tensor cores."""
+    """Kernels by name, of the launches with measured FLOP, bytes and time that did not use tensor cores."""
     flop, moved, ns = (profiles.floats(column) for column in ("flop", "dram_bytes", "gpu_time_ns"))
     with np.errstate(invalid="ignore"):
         known = (flop > 0) & (moved > 0) & (ns > 0) & ~(profiles.floats("tensor_share") > 0)

@@ -55,7 +55,7 @@ class _StepTimes(Struct, frozen=True):
 
     @property
     def remarks(self) -> dict[int, str]:
-        """By the row of each outlier: the part that grew most, and on which rank."""
+        """Remark on each outlier by its row: the part that grew most, and on which rank."""
         found: dict[int, str] = {}
         for name, each in zip(self.names, self.rows, strict=True):
             where = f" on {name}" if len(self.names) > 1 else ""
@@ -76,7 +76,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _start(run: Run) -> Iterator[Table]:
-    """What the program did before its first step, on the rank that began it last."""
+    """Parts of the time before the first step, on the rank that began it last."""
     start = before_first_step(run)
     if start is None:
         return
@@ -113,7 +113,7 @@ def _found(run: Run) -> _StepTimes | None:
 
 
 def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
-    """As in the rule `step-outliers`: a few long steps are outliers, many are another kind of step."""
+    """Forget outliers of `rows` that the rule `step-outliers` would not report."""
     if rows is None:
         return None
     size, long = rows.duration_ns.size, sum(bool(part) for part in rows.grown)
@@ -146,7 +146,7 @@ def _chart(steps: _StepTimes) -> Chart:
 
 
 def _bars(steps: _StepTimes, together: int) -> Iterator[Series]:
-    """The parts that are large enough to be seen, and the other idle causes as one."""
+    """Draw the parts that are large enough to be seen, and the other idle causes as one; `together` steps a bar."""
     whole = steps.mean_ns.sum()
     small = {part for part, ns in steps.parts_ns.items() if ns.sum() < SMALL_SHARE * whole and part != "compute"}
     shown = {part: ns for part, ns in steps.parts_ns.items() if part not in small}
@@ -182,7 +182,7 @@ def _middles(steps: _StepTimes, together: int) -> Floats:
 
 
 def _grouped(values: Floats, together: int, how: object) -> Floats:
-    """One number for each group of neighbours."""
+    """Reduce each group of `together` neighbours to one number."""
     if together == 1:
         return values
     starts = np.arange(0, values.size, together)

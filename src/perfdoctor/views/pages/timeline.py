@@ -37,14 +37,14 @@ _MOST_LETTERS = 1_000
 
 
 def view(run: Run, diagnosis: Diagnosis, most_bytes: int = MOST_BYTES) -> Iterator[TimelineView]:
-    """One view of at most so many packed bytes; none for a recording without a timeline."""
+    """Yield one view of at most `most_bytes` packed bytes; none for a recording without a timeline."""
     drawn = timeline_of(run, diagnosis.findings, most_bytes)
     if drawn:
         yield drawn
 
 
 def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYTES) -> TimelineView | None:
-    """The same, with the moments of these findings whole: all that it needs of a diagnosis."""
+    """Return the view, in which the moments of these findings are not thinned; None without a timeline."""
     found = analysed_span(run)
     if found is None:
         return None
@@ -77,7 +77,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
 
 
 def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    """By rank, its GPUs first; groups with nothing in the window are omitted."""
+    """Groups of tracks by rank, its GPUs first; groups with nothing in the window are omitted."""
     timeline = run.timeline
     on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
     held, sampled = memory_lanes(timeline, window), sampled_lanes(run, window)
@@ -121,7 +121,7 @@ def _around(findings: Sequence[Advice], window: DrawnWindow) -> Iterator[tuple[i
 def _fitting(
     lanes: Sequence[Lane], typical: tuple[int, int], moments: Sequence[tuple[int, int]], most_bytes: int
 ) -> tuple[list[Thinned], Intervals]:
-    """As many pieces as fit into the page with their names."""
+    """Thin the lanes until their pieces and names fit into `most_bytes`."""
     budget = most_bytes
     for _ in range(_MOST_TRIES):
         drawn, whole = thinned(lanes, budget, typical, moments)
@@ -173,14 +173,14 @@ class _Names:
 
 
 class _LaunchingCall(Struct, frozen=True):
-    """For each piece the track of the call that launched it and the call's start; -1 and 0 where unknown."""
+    """The track and the start of the call that launched each piece; -1 and 0 if unknown."""
 
     track: Ints
     at_ns: Ints
 
 
 def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: DrawnWindow) -> Iterator[_LaunchingCall]:
-    """For device work that is not merged, by the calls in the window; unknown for all others."""
+    """Find the launching calls of the `drawn` device work that is not merged; unknown for all other pieces."""
     calls = timeline.calls
     track_of_call = np.full(len(calls), -1, np.int32)
     for number, each in enumerate(drawn):

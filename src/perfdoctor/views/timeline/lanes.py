@@ -33,7 +33,7 @@ class DrawnWindow(Struct, frozen=True):
         return np.flatnonzero((frame.end_ns > self.start_ns) & (frame.start_ns < self.end_ns))
 
     def inside(self, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
-        """Starts and durations clipped to it, in ns since its start."""
+        """Clip pieces from `start_ns` to `end_ns` to the window; their starts and durations in ns since its start."""
         start: Ints = np.maximum(start_ns, self.start_ns) - self.start_ns
         end: Ints = np.minimum(end_ns, self.end_ns) - self.start_ns
         return start, end - start
@@ -92,7 +92,7 @@ class Lane(Struct, frozen=True):
         return self.pieces.duration_ns
 
     def names(self, pieces: Ints) -> Text:
-        """Of these pieces."""
+        """Name of each of these pieces."""
         if isinstance(self.pieces, OfSignal):
             return self.pieces.frame.name.take(self.pieces.rows[pieces])
         return self.pieces.name.take(pieces)
@@ -126,7 +126,7 @@ def _outer_first(start: Ints, end: Ints) -> Ints:
 
 
 def depths(start: Ints, end: Ints) -> Ints:
-    """The row of each piece, 0 outermost, so that pieces of a row do not overlap; in the order of `_outer_first`.
+    """Row of each piece from `start` to `end`, 0 outermost, so that pieces of a row do not overlap.
 
     Nested pieces are in the row of their depth. Pieces that overlap without nesting go to the first free row below
     those that contain them.
@@ -149,7 +149,7 @@ def _crossing(start: Ints, end: Ints, row: Ints) -> Mask:
 
 
 def _clusters(start: Ints, end: Ints, crossing: Mask) -> Iterator[tuple[int, int]]:
-    """First and last (exclusive) piece of each group of overlapping pieces in which some cross."""
+    """First and last (exclusive) piece of each group of overlapping pieces in which some are `crossing`."""
     begins = np.flatnonzero(start[1:] >= np.maximum.accumulate(end)[:-1]) + 1
     edges = np.concatenate(([0], begins, [start.size]))
     of_crossing = np.unique(np.searchsorted(edges, np.flatnonzero(crossing), side="right"))
@@ -157,7 +157,7 @@ def _clusters(start: Ints, end: Ints, crossing: Mask) -> Iterator[tuple[int, int
 
 
 def _first_free(starts: list[int], ends: list[int]) -> list[int]:
-    """For one piece after the other: the first free row below the lowest row that contains it."""
+    """Place each piece (`starts`, `ends`), one after the other, in the first free row below those that contain it."""
     reach: list[int] = []
     rows = []
     for start, end in zip(starts, ends, strict=True):

@@ -29,7 +29,7 @@ _SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
 
 
 def step_lane(place: Place, window: DrawnWindow) -> Lane | None:
-    """The steps, or the executions of a range; steady ones are numbered from 1 on, as in findings."""
+    """Track of the place's steps, or executions of a range; steady ones are numbered from 1 on, as in findings."""
     starts, ends = _edges(place)
     touch = np.flatnonzero((ends > window.start_ns) & (starts < window.end_ns) & (ends > starts))
     if not touch.size:
@@ -52,7 +52,7 @@ def _edges(place: Place) -> tuple[Ints, Ints]:
 
 
 def idle_lane(place: Place, window: DrawnWindow) -> Lane | None:
-    """A piece for each interval of one cause; its name is the cause."""
+    """Track of the place's idle time: a piece for each interval of one cause, named by the cause."""
     causes = {cause: pieces for cause, pieces in place.idle_causes.items() if pieces}
     if not causes:
         return None
@@ -82,7 +82,7 @@ def typical_step(run: Run, window: DrawnWindow) -> tuple[int, int]:
 
 
 def memory_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
-    """Memory of torch's allocator or of the process, by rank and device; device -1 is the host."""
+    """Tracks of the memory of torch's allocator or of the process in the window, by rank and device; -1 is the host."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for signal in ("memory_totals", "memory"):
         frame = timeline[signal]

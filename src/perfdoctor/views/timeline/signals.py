@@ -41,7 +41,7 @@ def device_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, 
 
 
 def collective_lanes(place: HostPlace, window: DrawnWindow) -> Iterator[Lane]:
-    """On a run without a GPU: the collectives in the library's threads."""
+    """Tracks of the collectives in the library's threads, on a `place` of a run without a GPU."""
     frame = place.recorded_collectives
     for (thread,), rows in split(frame, window.rows(frame), "stream"):
         yield lane_of("collectives", f"thread {thread} · {SIGNALS['collectives'].track}", frame, rows, window)
@@ -75,7 +75,7 @@ def _of_rank(timeline: Timeline, threads: Threads, most: int, window: DrawnWindo
 
 
 def _weight(timeline: Timeline, signals: Mapping[str, Ints]) -> tuple[int, int]:
-    """Sorts by time in ranges, ops and calls: first the training thread, then autograd's; others wait or sleep."""
+    """Key to sort a thread by the time of its `signals`: the training thread first, then autograd's; others wait."""
     at_work = Intervals.empty()
     for kind in ("ranges", "ops", "calls"):
         if kind in signals:

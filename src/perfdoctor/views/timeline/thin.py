@@ -84,7 +84,7 @@ class _Pieces(Struct, frozen=True):
         return found
 
     def some(self, begin: int, end: int) -> _Pieces:
-        """Those from one index to another."""
+        """The pieces from index `begin` to `end`."""
         return _Pieces(self.line[begin:end], self.start[begin:end], self.duration[begin:end], self.edges)
 
     def take(self, rows: Ints) -> _Pieces:
@@ -92,7 +92,7 @@ class _Pieces(Struct, frozen=True):
 
 
 def _blocks(count: int) -> Iterator[tuple[int, int]]:
-    """So many pieces a few at a time, which takes little memory: where each block begins and ends."""
+    """Begin and end of each block when `count` pieces are taken a few at a time, to save memory."""
     for begin in range(0, count, _BLOCK):
         yield begin, min(begin + _BLOCK, count)
 
@@ -107,7 +107,7 @@ class _Pairs(Struct, frozen=True):
     above_ns: npt.NDArray[np.uint32]
 
     def sizes(self) -> tuple[Ints, Ints]:
-        """For t = 1, 2, 4, 8 … ns: how many pieces are merged with the one before, and into how many groups.
+        """Count the pieces merged with the one before, and the groups they form, for t = 1, 2, 4, 8 … ns.
 
         Two that start in the same cell of 2^k differ in their last k bits alone: the least k of each pair is the length
         of the number in which their starts differ, or of the longer duration. So all t are answered at once.
@@ -220,7 +220,7 @@ def _all_of(lanes: Sequence[Lane]) -> _Pieces:
 
 
 def _whole(pieces: _Pieces, wanted: Sequence[TimeSpan], room: int) -> tuple[Intervals, Mask]:
-    """As many of the spans as there is room for, in their order, and which pieces overlap them."""
+    """Take as many of the `wanted` spans as `room` pieces allow, in their order; also which pieces overlap them."""
     chosen, held = Intervals.empty(), np.zeros(len(pieces), dtype=bool)
     for span in wanted:
         with_it = held | pieces.overlapping(span)
@@ -281,7 +281,7 @@ def _highest(values: Floats, begins: Ints) -> Floats:
 
 
 def _longest(duration: Whole, begins: Ints, count: Ints) -> Ints:
-    """The index of the longest piece of each group."""
+    """Index of the longest piece of each group: `begins` has its first piece, `count` its length."""
     if begins.size == duration.size:
         return begins
     most = np.maximum.reduceat(duration, begins)

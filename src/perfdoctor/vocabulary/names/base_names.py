@@ -34,7 +34,7 @@ def base_name(kernel: str) -> str:
 
 
 def _without_groups(kernel: str) -> str:
-    """What stands outside of all brackets; of an outermost pair of parentheses its opening one stays."""
+    """Return the text outside of all brackets; the opening one of an outermost pair of parentheses stays."""
     kept: list[str] = []
     open_groups: list[str] = []
     for piece in _PIECE.findall(kernel):
@@ -80,7 +80,7 @@ def plain_name(kernel: str) -> str:
 
 
 def _end_of_signature(name: str) -> int:
-    """Where the parameters begin: the last parenthesis that opens outside of all others closes the name."""
+    """Return the index at which the parameters begin: the last parenthesis that opens outside of all others."""
     depth, opened = 0, len(name)
     if not name.endswith(")"):
         return opened

@@ -241,7 +241,7 @@ def data_type(name: str) -> str:
 
 
 def narrow_data_type(name: str) -> str:
-    """The same with `fp8` and `fp4` where the name says so."""
+    """Return the data type as `data_type` does, or `fp8` and `fp4` where the name contains them."""
     found = data_type(name)
     narrower = _NARROW.search(name) if found == "fp16" else None
     return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else found
