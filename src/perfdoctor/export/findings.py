@@ -32,7 +32,7 @@ def place_name(place: Place) -> str:
 
 
 def add_findings(trace: Trace, examination: Examination) -> None:
-    """Add to `trace` the analysed window, and a track a finding: a slice of the window with its subject inside."""
+    """Add to `trace` the analysed window, and a track a finding: a slice of the window, and its subject inside."""
     run, diagnosis = examination.run, examination.diagnosis
     top = trace.track(FIRST_TRACK, place=0)
     if run.places:
@@ -40,7 +40,9 @@ def add_findings(trace: Trace, examination: Examination) -> None:
         track = trace.track(name, top, place=0)
         for number, place in enumerate(run.places):
             _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
-    by_rule = {found.rule.id: found for found in sorted(examination.found, key=_likely_ns)}
+    by_rule = {
+        found.rule.id: found for found in sorted(examination.found, key=lambda found: found.saving.expected.likely)
+    }
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
@@ -66,19 +68,10 @@ def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int,
         trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
 
 
-def _likely_ns(found: Found) -> int:
-    return found.saving.expected.likely
-
-
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
     for advice in findings:
         yield advice
         yield from _all(advice.symptoms)
-
-
-def _is_first(place: Place, run: Run) -> bool:
-    """Spans name only a rank, and are shown on its first device."""
-    return place is next(each for each in run.places if each.rank == place.rank)
 
 
 def _arguments(advice: Advice, basis: Basis) -> dict[str, Value]:
@@ -119,7 +112,9 @@ def _pieces(place: Place, found: Found) -> Intervals:
 
 def _spans(trace: Trace, advice: Advice, place: Place, run: Run) -> Iterator[Slices]:
     """Slices of the moments in the evidence of `advice`, whose times count from the begin of the window of `run`."""
-    is_first, (begin, _) = _is_first(place, run), analysed_span(run) or (0, 0)
+    # Spans name only a rank, and are shown on its first device.
+    is_first = place is next(each for each in run.places if each.rank == place.rank)
+    begin, _ = analysed_span(run) or (0, 0)
     for each in advice.evidence:
         if is_first and isinstance(each, Span) and each.rank == place.rank:
             one = Intervals.single(begin + each.start_ns, begin + each.end_ns)

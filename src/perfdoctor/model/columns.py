@@ -125,7 +125,7 @@ class Text:
         pattern = _expression(pattern) if isinstance(pattern, str) else pattern
         if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
             return bare.matches(pattern)
-        return self._answers(pattern, lambda values: _found(pattern.search, values))
+        return self._answers(pattern, lambda values: [found is not None for found in map(pattern.search, values)])
 
     def equals(self, *strings: str) -> Mask:
         """One bool a row: is it one of these?"""
@@ -232,10 +232,6 @@ class _Answers:
             return np.flatnonzero(self._table == _UNASKED)
         codes = text.codes[self._table.take(text.codes) == _UNASKED]
         return distinct(codes) if codes.size else codes
-
-
-def _found(search: Callable[[str], object], values: Sequence[str]) -> list[bool]:
-    return [search(value) is not None for value in values]
 
 
 def _takes_digits_alike(pattern: re.Pattern[str]) -> bool:

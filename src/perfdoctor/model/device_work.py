@@ -68,7 +68,10 @@ class DeviceWork(Struct, frozen=True):
 
 def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
     """Everything that ran on one device of one rank, with the calls that launched it."""
-    own = {signal: _rows_of(timeline[signal], rank, device) for signal in SIGNALS}
+    own = {
+        signal: np.flatnonzero((timeline[signal]["rank"] == rank) & (timeline[signal]["device"] == device))
+        for signal in SIGNALS
+    }
 
     def column(name: str) -> Ints:
         return np.concatenate([timeline[signal][name][rows] for signal, rows in own.items()])
@@ -89,7 +92,3 @@ def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
         is_blocking_copy=np.concatenate((no_copy, to_pageable[own["copies"]]))[order],
         rows={signal: row[edges[number] : edges[number + 1]] for number, signal in enumerate(SIGNALS)},
     )
-
-
-def _rows_of(frame: Frame, rank: int, device: int) -> Ints:
-    return np.flatnonzero((frame["rank"] == rank) & (frame["device"] == device))

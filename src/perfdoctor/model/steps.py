@@ -164,16 +164,12 @@ def _xla_marks(ranges: Frame) -> Marks | None:
     has a thread that executes the module for it: one of them marks the steps of all.
     """
     modules = ranges.take(ranges.name.matches(xla_names.MODULE))
-    found = [rows for rows in map(_of_one_thread, _by_module(modules)) if len(rows) >= _FEWEST_STEPS]
+    of_modules = (modules.take(modules.name.equals(name)) for name in dict.fromkeys(modules.name))
+    found = [rows for rows in map(_of_one_thread, of_modules) if len(rows) >= _FEWEST_STEPS]
     if not found:
         return None
     step = max(found, key=lambda rows: (_is_step_module(rows.name[0]), int(rows.duration_ns.sum())))
     return _marks(step, "xla-module", "high" if _is_step_module(step.name[0]) else "medium")
-
-
-def _by_module(modules: Frame) -> Iterator[Frame]:
-    for name in dict.fromkeys(modules.name):
-        yield modules.take(modules.name.equals(name))
 
 
 def _of_one_thread(rows: Frame) -> Frame:

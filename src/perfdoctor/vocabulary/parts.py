@@ -105,10 +105,7 @@ IDLE_CAUSES = tuple(IDLE_PARTS)
 SMALL_SHARE = 0.01
 REST = "rest"
 #: What a bar and its legend can show.
-SHOWN_PARTS: Mapping[str, Part] = {
-    **PARTS,
-    REST: Part("idle: small causes", "others", "#b4babf", "#7d868e", ",", ","),
-}
+SHOWN_PARTS: Mapping[str, Part] = {**PARTS, REST: Part("idle: small causes", "others", "#b4babf", "#7d868e", ",", ",")}
 
 #: By the action that simulates a fix in the replay (`action` of a rule): the part of the step that gets shorter.
 SHRINKS: Mapping[str, str] = {

@@ -101,18 +101,17 @@ def _referred_first() -> Iterator[ExportedTable]:
 
 
 def _create(db: Database, table: ExportedTable) -> None:
-    kinds = {stored(table, name): _type(table, name) for name in table.columns}
+    kinds = {
+        kept: int if column.kind is bool or kept != name else column.kind
+        for name, column in table.columns.items()
+        for kept in (stored(table, name),)
+    }
     keys: list[Any] = [
         (stored(table, name), base(tables()[column.refers]) if column.refers else "texts", "id")
         for name, column in table.columns.items()
         if column.refers or stored(table, name) != name
     ]
     db.table(base(table)).create(kinds, pk="id", foreign_keys=keys)
-
-
-def _type(table: ExportedTable, name: str) -> type:
-    kind = table.columns[name].kind
-    return int if kind is bool or stored(table, name) != name else kind
 
 
 def stored(table: ExportedTable, name: str) -> str:

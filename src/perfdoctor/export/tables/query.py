@@ -23,7 +23,7 @@ from perfdoctor.export.tables.batches import Texts
 from perfdoctor.export.tables.contents import Contents
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.vocabulary.tables import ExportedTable, tables, views
+from perfdoctor.vocabulary.tables import tables, views
 
 #: How many rows an answer has, and how long it may take, unless it is said.
 LIMIT, SECONDS = 1_000, 60.0
@@ -87,7 +87,7 @@ def _named(file: Path, sql: str) -> dict[str, set[str]]:
             named = found.setdefault(bases[table].name, set())
             # A view reads all columns of its base table when it is prepared: what counts is who reads the view.
             if column and inside != bases[table].name:
-                named.update(_documented(bases[table], column))
+                named.update(name for name in bases[table].columns if database.stored(bases[table], name) == column)
         elif action == sqlite3.SQLITE_READ and table in tables() and column:
             found.setdefault(str(table), set()).add(column)
         return _judged(action, column)
@@ -96,10 +96,6 @@ def _named(file: Path, sql: str) -> dict[str, set[str]]:
         connection.set_authorizer(note)
         connection.execute(f"EXPLAIN {sql}" if not sql.lstrip().lower().startswith("explain") else sql)
     return found
-
-
-def _documented(table: ExportedTable, stored: str) -> list[str]:
-    return [name for name in table.columns if database.stored(table, name) == stored]
 
 
 def _judged(action: int, name: str | None) -> int:

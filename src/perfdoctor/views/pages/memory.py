@@ -62,7 +62,7 @@ def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
         rows = timeline[signal].of(rank=use.rank, device=use.device)
         zero, label = _zero_ns(run, use.rank, rows)
         x, axis = (rows.start_ns - zero).astype(np.float64), Axis(label, "ns")
-        series = tuple(_of_changes(rows, x) if use.source == "timeline" else _of_totals(rows, x))
+        series = tuple(_areas(x, rows["bytes"], rows.name) if use.source == "timeline" else _of_totals(rows, x))
     if not any(each.x.size > 1 for each in series):
         return
     capacity = timeline.device_of(use.rank, use.device).memory_bytes
@@ -114,11 +114,6 @@ def _of_replay(replay: Replay) -> Iterator[Series]:
     last = float(replay.active[0][-1])
     x, y = np.append(places, max(last, float(places[-1]))), np.append(reserved, reserved[-1])
     yield Series("reserved", "steps", *thinned(x, y))
-
-
-def _of_changes(rows: Frame, x: Floats) -> Iterator[Series]:
-    """Draw `rows` of memory by purpose; reserved memory is not recorded there."""
-    yield from _areas(x, rows["bytes"], rows.name)
 
 
 def _of_totals(rows: Frame, x: Floats) -> Iterator[Series]:

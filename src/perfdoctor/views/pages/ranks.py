@@ -152,13 +152,10 @@ def _lateness(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
 
 
 def _kernels(places: Sequence[Place]) -> Iterator[TableColumn]:
-    counts = [split(place).kernel_count - _collective_kernels(place) for place in places]
+    collectives = [0 if place.device is None else len(place.collectives) for place in places]
+    counts = [split(place).kernel_count - others for place, others in zip(places, collectives, strict=True)]
     if any(counts):
         yield TableColumn("kernels", "number", _per_step(places, counts), "Without collectives.")
-
-
-def _collective_kernels(place: Place) -> int:
-    return 0 if place.device is None else len(place.collectives)
 
 
 def _clocks(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:

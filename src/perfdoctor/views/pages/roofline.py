@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.hardware.peaks import Peaks, peaks_of
+from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.diagnosis import Diagnosis
@@ -177,7 +177,8 @@ def _measured(timeline: Timeline) -> Iterator[Chart | Table]:
     y = np.array([kernel.flop / kernel.ns * 1e9 for kernel in found])
     weight = np.array([kernel.ns for kernel in found]) / found[0].ns
     dots = Series("measured kernels", "dots", x, y, tuple(kernel.name for kernel in found), weight)
-    peaks = _only_gpu(found)
+    names = {kernel.gpu for kernel in found}
+    peaks = peaks_of(names.pop()) if len(names) == 1 else None
     ceilings = [("fp32", peaks.flop_per_second.get("fp32", 0.0))] if peaks else []
     known = [each for each in ceilings if each[1]]
     guides = list(_guides(known, peaks.memory_bytes_per_second if peaks else 0.0, [dots]))
@@ -213,8 +214,3 @@ def _kernels(profiles: Frame) -> Iterator[_Kernel]:
         rows = known & profiles.name.equals(name)
         sums = (float(each[rows].sum()) for each in (ns, flop, moved))
         yield _Kernel(name, profiles.text("gpu")[int(np.flatnonzero(rows)[0])], int(rows.sum()), *sums)
-
-
-def _only_gpu(found: Sequence[_Kernel]) -> Peaks | None:
-    names = {kernel.gpu for kernel in found}
-    return peaks_of(next(iter(names))) if len(names) == 1 else None

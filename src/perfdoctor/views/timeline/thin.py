@@ -264,7 +264,8 @@ def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned
         at = np.argsort(start, kind="stable")
         of_lane = order(lane.row)
         piece = of_lane[_longest(some.duration, own, count)[at]]
-        values = _highest(lane.values[of_lane] if lane.values.size else lane.values, own)
+        # A counter's highest value in each piece; other tracks have none.
+        values = np.maximum.reduceat(lane.values[of_lane], own) if lane.values.size else lane.values
         found.append(
             Thinned(
                 lane, piece, start[at], (end - start)[at], lane.row[piece], count[at], busy[at],
@@ -272,12 +273,6 @@ def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned
             )
         )  # fmt: skip
     return found
-
-
-def _highest(values: Floats, begins: Ints) -> Floats:
-    """A counter's highest value from each of `begins` to the next; empty for other tracks."""
-    highest: Floats = np.maximum.reduceat(values, begins) if values.size else values
-    return highest
 
 
 def _longest(duration: Whole, begins: Ints, count: Ints) -> Ints:
