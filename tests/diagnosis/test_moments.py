@@ -11,9 +11,8 @@ from folders import FIXTURES
 from recorded import parameter, recording
 
 from perfdoctor.diagnosis.moments import moments
-from perfdoctor.metrics.accounting.longest import LONGEST, longest, longest_idle
+from perfdoctor.metrics.accounting.longest import LONGEST, analysed_span, longest, longest_idle
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.records.findings import Finding, Span

@@ -14,7 +14,7 @@ from recorded import recording
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export import perfetto
 from perfdoctor.export.moments import moments
-from perfdoctor.metrics.accounting.window import analysed_span
+from perfdoctor.metrics.accounting.longest import analysed_span
 from perfdoctor.records.findings import Span
 
 CASES = ("input-bound-workers/nsys", "straggler/torch", "communication-exposed/torch", "sync-drains-queue/torch")

@@ -18,10 +18,9 @@ from perfdoctor.diagnosis.savings import PredictedSaving, as_predicted, predicte
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
-from perfdoctor.metrics.accounting.job_time import job_time
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
-from perfdoctor.metrics.accounting.split import split, split_of_all
+from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
 from perfdoctor.metrics.framework import framework
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.batch_items import items_per_step

@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
-from perfdoctor.metrics.accounting.window import analysed_span
+from perfdoctor.metrics.accounting.longest import analysed_span
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

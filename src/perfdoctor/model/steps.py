@@ -103,6 +103,11 @@ class Steps(Struct, frozen=True):
         return bounds[self.first : self.last + 1]
 
     @property
+    def used_bounds(self) -> Ints:
+        """When each step that is used begins, and when the last one ends, in ns."""
+        return self.bounds[self.first : self.last + 1]
+
+    @property
     def host_bounds(self) -> Ints | None:
         """When the host began each step that is used, and ended the last; None where the device bounds them alone."""
         return None if self.on_host is None else self.on_host[self.first : self.last + 1]

@@ -18,8 +18,8 @@ from recorded import of_recordings, recording
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.longest import analysed_span
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge

@@ -12,19 +12,14 @@ from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, B
 
 
 def basis_of(run: Run) -> Basis:
-    """What one of the units is called by which quantities are divided, and whether the program answers requests."""
+    """The unit by which quantities are divided, what it is called, and whether the program answers requests."""
     serves = kind_of_work(run.timeline).kind == "inference"
-    return replace(_unit(run), serves=serves, computes=not (serves or may_be_torch(run.timeline)))
+    unit = _unit_of(run.places[0]) if run.per_step else RECORDING
+    return replace(unit, serves=serves, computes=not (serves or may_be_torch(run.timeline)))
 
 
-def _unit(run: Run) -> Basis:
-    if not run.per_step:
-        return RECORDING
-    return _units_of(run.places[0])
-
-
-def _units_of(place: Place) -> Basis:
-    """A server's iteration is called so, unless the user called it a step."""
+def _unit_of(place: Place) -> Basis:
+    """The unit of a place's steps. A server's iteration is called so, unless the user called it a step."""
     if place.steps.lengths_ns is not None:
         return EXECUTION
     serves = kind_of_work(place.timeline).kind == "inference"
@@ -32,5 +27,5 @@ def _units_of(place: Place) -> Basis:
 
 
 def noun_of(place: Place) -> str:
-    """What one of its steps is called: `step`, `iteration` or `execution`."""
-    return _units_of(place).noun
+    """What one of the place's steps is called: `step`, `iteration` or `execution`."""
+    return _unit_of(place).noun

@@ -13,14 +13,14 @@ from perfdoctor.model.host_rows import own_ns
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import Frame
+from perfdoctor.model.timeline import Frame, Ints, Text
 from perfdoctor.records.findings import Rows
 
 _HOST = ("rank", "process", "thread", "start_ns", "end_ns", "name")
 
 
 class Culprit(Struct, frozen=True):
-    """One name: how often it was the innermost during that idle, how much of the idle that is, how long it ran."""
+    """What ran innermost on the host during idle time: its name, how often, for how much of it, and how long it ran."""
 
     name: str
     count: int
@@ -30,12 +30,12 @@ class Culprit(Struct, frozen=True):
 
 @once_per_place
 def host_rows(place: Place, signals: tuple[str, ...]) -> Frame:
-    """What the threads that drive this place did, several signals as one frame; not the steps' own marks."""
+    """What the threads that drive this place did: several signals as one frame, without the steps' own marks."""
     return _joined(place, {signal: place.timeline[signal].of(rank=place.rank) for signal in signals})
 
 
 def host_rows_within(place: Place, signals: tuple[str, ...], begin_ns: int, end_ns: int) -> Frame:
-    """Those of `host_rows` that overlap this time: of a long recording a small part, and only that is copied."""
+    """The rows of `host_rows` that overlap `[begin_ns, end_ns)`: of a long recording only these are copied."""
     frames = {signal: place.timeline[signal].of(rank=place.rank) for signal in signals}
     near = {signal: (rows.start_ns < end_ns) & (rows.end_ns > begin_ns) for signal, rows in frames.items()}
     return _joined(place, {signal: rows.take(near[signal]) for signal, rows in frames.items()})
@@ -54,13 +54,17 @@ def _joined(place: Place, of_signals: Mapping[str, Frame]) -> Frame:
 
 
 def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
-    """What ran innermost on the host during `pieces`, by name, the largest share first."""
-    own, values = own_ns(rows, pieces), rows.name.values
+    """What ran innermost on the host (`rows`) during `pieces`, by name, the largest share first."""
+    own = own_ns(rows, pieces)
     hit = np.flatnonzero(own)
-    codes = rows.name.codes[hit]
-    idle = np.bincount(codes, weights=own[hit], minlength=len(values))
+    return _by_name(rows.name, hit, own[hit], rows.duration_ns[hit])
+
+
+def _by_name(names: Text, rows: Ints, idle_ns: Ints, total_ns: Ints) -> list[Culprit]:
+    """The culprits among these rows, largest idle first; `idle_ns` and `total_ns` have one number a row."""
+    codes, values = names.codes[rows], names.values
     count = np.bincount(codes, minlength=len(values))
-    total = np.bincount(codes, weights=rows.duration_ns[hit], minlength=len(values))
+    idle, total = (np.bincount(codes, weights=ns, minlength=len(values)) for ns in (idle_ns, total_ns))
     found = [
         Culprit(values[code], int(count[code]), round(idle[code]), round(total[code]))
         for code in np.flatnonzero(idle).tolist()
@@ -69,9 +73,9 @@ def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
 
 
 def innermost_with_most(pieces: Intervals, rows: Frame, least_share: float) -> tuple[str, int]:
-    """The innermost name of which the rows hold at least this share of `pieces`, and how much; ("", 0) if none does.
+    """The innermost name whose rows cover at least `least_share` of `pieces`, and the ns covered; ("", 0) if none does.
 
-    What is inside another holds less: of all that hold enough, the one that holds least.
+    A row inside another covers less: of all names that cover enough, the one that covers least is the innermost.
     """
     inside, least_ns = pieces.overlap_ns(rows.start_ns, rows.end_ns), max(least_share * pieces.total_ns, 1.0)
     each = np.bincount(rows.name.codes, weights=inside, minlength=len(rows.name.values))
@@ -88,15 +92,12 @@ def launched_next(place: Place, pieces: Intervals) -> list[Culprit]:
     rows = place.kernels if place.device is not None else place.timeline.ops.of(rank=place.rank)
     at = np.searchsorted(rows.start_ns, pieces.ends, side="left")
     follows = at < len(rows)
-    codes, values = rows.name.codes[at[follows]], rows.name.values
-    idle = np.bincount(codes, weights=pieces.durations_ns[follows], minlength=len(values))
-    count = np.bincount(codes, minlength=len(values))
-    found = [Culprit(values[code], int(count[code]), round(idle[code]), 0) for code in np.flatnonzero(idle).tolist()]
-    return sorted(found, key=lambda each: (-each.idle_ns, each.name))
+    idle_ns = pieces.durations_ns[follows]
+    return _by_name(rows.name, at[follows], idle_ns, np.zeros_like(idle_ns))
 
 
 def table(label: str, place: Place, found: Sequence[Culprit]) -> Rows:
-    """The first five of them as a table, per step."""
+    """The first five as a table, idle time per step."""
     return Rows(
         label,
         ("name", "times", "idle a step", "ran, all together"),
@@ -106,8 +107,8 @@ def table(label: str, place: Place, found: Sequence[Culprit]) -> Rows:
 
 
 def each_step_ns(place: Place, pieces: Intervals) -> Nanoseconds:
-    """How much of `pieces` lies in each step used, in ns; in the window where no steps were found."""
-    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    """How much of `pieces` lies in each step used, in ns; without steps the window counts as one."""
+    bounds = place.steps.used_bounds
     if not place.steps.used:
         bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
     return pieces.overlap_ns(bounds[:-1], bounds[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,7 +19,7 @@ from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.steps import Marks, host_marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -42,32 +41,29 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     overheads = overheads.take(np.isin(overheads["thread"], [UNKNOWN, *threads]))
     loading = overheads.name.matches(cuda_names.LOADING_OVERHEAD)
     profiler = ~loading & ~overheads.name.matches(cuda_names.QUEUE_FULL_OVERHEAD)
+    files = rows["os_calls"].named(system_names.FILE_CALL).intervals
+    own_calls = (timeline.calls["rank"] == rank) & np.isin(timeline.calls["thread"], threads)
     launching = _launching(calls, threads)
     return HostActivity(
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
-        profiler=_covered(overheads.take(profiler)),
+        profiler=overheads.take(profiler).intervals,
         launching=launching,
         once=first_uses(timeline, rank)
         | initialisation(calls)
         | captures(calls)
         | compilations(rows["os_calls"], calls)
-        | _covered(overheads.take(loading)),
+        | overheads.take(loading).intervals,
         first_ops=first_ops(ops) - launching,
         # What is read between the start of another process and its end comes from that process.
-        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)) - awaited_children(rows["os_calls"], calls),
-        visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
+        files=files - awaited_children(rows["os_calls"], calls),
+        visible=ops.intervals | below_step(ranges, marks).intervals | below_step(functions, marks).intervals,
         between_steps=_between(marks),
-        blocking=_blocking_by_name(timeline.calls, rank, threads),
+        blocking=np.flatnonzero(own_calls & timeline.calls.name.matches(cuda_names.BLOCKING_CALL)),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
         graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
-        in_system=_covered(rows["os_calls"]) if len(rows["os_calls"]) else None,
+        in_system=rows["os_calls"].intervals if len(rows["os_calls"]) else None,
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
     )  # fmt: skip
-
-
-def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
-    own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
-    return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
 
 
 @once_per_timeline
@@ -80,7 +76,7 @@ def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
 
 @once_per_timeline
 def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
-    """Those, and the thread that carries the step marks."""
+    """The threads that launch a rank's work, and the one that carries its step marks."""
     driving, marks = set(launching_threads(timeline, rank)), host_marks(timeline, rank)
     if marks is not None:
         driving.add(marks.thread)
@@ -95,25 +91,14 @@ def _of_threads(frame: Frame, threads: tuple[int, ...]) -> Frame:
     return frame.take(np.isin(frame["thread"], threads)) if len(frame) else frame
 
 
-def _covered(frame: Frame) -> Intervals:
-    return frame.intervals
-
-
-def _matching(frame: Frame, pattern: re.Pattern[str]) -> Frame:
-    return frame.named(pattern)
-
-
 def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:
-    """When one of these threads was in something whose name proves the cause."""
-    found = Intervals.empty()
-    for pattern, signals in proof.names.items():
-        for signal in signals:
-            found = found | _covered(_matching(rows[signal], pattern))
-    return found
+    """When any of the rows, by signal, ran whose name proves the cause."""
+    named = (rows[signal].named(pattern) for pattern, signals in proof.names.items() for signal in signals)
+    return Intervals.union(frame.intervals for frame in named)
 
 
 def _launching(calls: Frame, threads: tuple[int, ...]) -> Intervals:
-    """Per thread, calls and the pauses between them that are too short for anything but launching the next."""
+    """When these threads made calls, with pauses between two calls that are too short for anything but launching."""
     pieces = Intervals.empty()
     for thread in threads:
         rows = calls.of(thread=thread)
@@ -127,19 +112,17 @@ def _launching(calls: Frame, threads: tuple[int, ...]) -> Intervals:
 
 
 def below_step(frame: Frame, marks: Marks | None) -> Frame:
-    """Rows that say more than "a step is running": not the marks themselves and nothing that spans a whole step."""
+    """The rows that say more than "a step is running": without the marks of steps and what spans a whole step."""
     keep = ~frame.name.matches(torch_names.PROFILER_STEP)
     if marks is not None and marks.starts.size:
-        first = np.searchsorted(marks.starts, frame.start_ns, side="left")
-        spans = np.searchsorted(marks.starts, frame.end_ns, side="left") - first
-        keep &= spans <= 1
+        begun, over = (np.searchsorted(marks.starts, edge, side="left") for edge in (frame.start_ns, frame.end_ns))
         is_mark = np.isin(frame.start_ns, marks.starts) & np.isin(frame.end_ns, marks.ends)
-        keep &= ~is_mark
+        keep &= (over - begun <= 1) & ~is_mark
     return frame.take(keep)
 
 
 def _between(marks: Marks | None) -> Intervals:
-    """Between the end of one marked step and the start of the next, where ranges leave room."""
+    """The time from the end of one marked step to the start of the next, where user ranges leave room."""
     if marks is None or marks.starts.size < 2 or marks.found_by != "user-range":
         return Intervals.empty()
     return Intervals.of(marks.ends[:-1], marks.starts[1:])

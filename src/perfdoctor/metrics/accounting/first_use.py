@@ -1,4 +1,4 @@
-"""When did the host do what comes once: initialise CUDA, load a kernel at its first launch, or capture a graph?
+"""When did the host do work that comes once: initialise CUDA, load a kernel at its first launch, or capture a graph?
 
 A kernel's code is loaded when it is first launched (CUDA lazy loading, HIP code objects, libraries of their own): that
 launch takes as long as a thousand others. An op that opens a library (cuDNN, cuBLAS) does so before it calls anything,
@@ -33,10 +33,10 @@ _TIMES_FOR_SURE = 1_000
 
 
 def first_uses(timeline: Timeline, rank: int) -> Intervals:
-    """In which launches of this rank something was loaded.
+    """The launches and calls of this rank in which code was loaded.
 
-    The first of a kernel's name that is far longer than launches are, and any that takes longer than a launch can;
-    also the first of another call's name that does, unless it waits for the device, copies or allocates.
+    These are a kernel's first launch if it is far longer than usual, any launch that takes longer than launches can,
+    and the first call of another name that does, unless it waits for the device, copies or allocates.
     """
     launches = _launches(timeline, rank)
     if not launches.size:
@@ -53,7 +53,7 @@ def first_uses(timeline: Timeline, rank: int) -> Intervals:
 
 
 def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
-    """What a launch usually takes: the median of those whose kernel had been launched before."""
+    """The median ns of a launch whose kernel had been launched before; rows of the calls: `launches`, `first`."""
     is_again = np.zeros(took_ns.size, dtype=bool)
     is_again[launches], is_again[first] = True, False
     again = np.flatnonzero(is_again)
@@ -63,14 +63,14 @@ def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
 
 
 def _launches(timeline: Timeline, rank: int) -> Ints:
-    """Rows of the calls that launched this rank's kernels."""
+    """The rows of the calls that launched this rank's kernels."""
     own = timeline.kernels["rank"] == rank
     calls = launching_calls(timeline, "kernels")[own]
     return distinct(calls[calls != UNKNOWN])
 
 
 def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
-    """Rows of the first calls of their names in their process: of those that have nothing to wait for."""
+    """The row of each process's first call of a name, among calls that have nothing to wait for."""
     calls = timeline.calls
     rows = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
     _, first = combined(calls["process"][rows], calls.name.codes[rows])
@@ -78,7 +78,7 @@ def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
 
 
 def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
-    """Rows of the calls that launched each kernel for the first time in its process."""
+    """The rows of the calls that launched each kernel for the first time in its process."""
     kernels, calls = timeline.kernels, launching_calls(timeline, "kernels")
     own = np.flatnonzero((kernels["rank"] == rank) & (calls != UNKNOWN))
     own = own[np.argsort(calls[own], kind="stable")]
@@ -87,7 +87,7 @@ def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
 
 
 def first_ops(ops: Frame) -> Intervals:
-    """The first run of an op that took far longer than its later ones: what it did beside launching, it did once."""
+    """The first runs of ops that took far longer than its later runs: what they did beside launching comes once."""
     took_ns, codes = ops.duration_ns, ops.name.codes
     _, first = combined(codes)  # rows are in the order of their starts
     long = [
@@ -100,9 +100,9 @@ def first_ops(ops: Frame) -> Intervals:
 
 
 def initialisation(calls: Frame) -> Intervals:
-    """Where CUDA or HIP was initialised: in a process's calls that allocate or free, before its first launch.
+    """The long calls of a process that allocate or free before its first launch: they initialise CUDA or HIP.
 
-    There is no call for it: the first one, often `cudaFree(0)`, makes the context and loads the driver's own modules.
+    No call of its own does that: the first one, often `cudaFree(0)`, makes the context and loads the driver's modules.
     With nothing on the device to wait for, no allocation takes ten milliseconds.
     """
     never = np.iinfo(np.int64).max
@@ -117,15 +117,15 @@ def initialisation(calls: Frame) -> Intervals:
 
 
 def captures(calls: Frame) -> Intervals:
-    """From the begin of each capture of a graph to its end, thread by thread; one that does not end is none."""
+    """The time from the begin of each capture of a graph to its end, by thread; one without an end is left out."""
     return _between(calls, *cuda_names.CAPTURE)
 
 
 def awaited_children(os_calls: Frame, calls: Frame) -> Intervals:
-    """From the start of another process, or of the pipe to it, until it was waited for, thread by thread.
+    """The time from the start of another process, or of the pipe to it, until it was waited for, thread by thread.
 
-    Only where the thread called nothing of CUDA meanwhile: a loader's workers are started and awaited too, and between
-    lies the training.
+    It counts only where the thread called nothing of CUDA meanwhile: a loader's workers are started and awaited too,
+    and between lies the training.
     """
     spans = _between(os_calls, *system_names.CHILD)
     alone = np.searchsorted(calls.start_ns, spans.ends) == np.searchsorted(calls.start_ns, spans.starts)
@@ -133,7 +133,7 @@ def awaited_children(os_calls: Frame, calls: Frame) -> Intervals:
 
 
 def compilations(os_calls: Frame, calls: Frame) -> Intervals:
-    """Code compiled by other processes: from the call of CUDA before them to the one that loads what they made.
+    """The time in which other processes compiled: from the CUDA call before them to the one that loads their result.
 
     A just-in-time compiler (Triton, Inductor, Numba) reads sources, looks for what it made before, starts ptxas or a C
     compiler, waits for it, and loads the result; on that thread nothing else of CUDA is called from begin to end.
@@ -150,7 +150,7 @@ def compilations(os_calls: Frame, calls: Frame) -> Intervals:
 
 
 def _between(calls: Frame, begin: re.Pattern[str], end: re.Pattern[str]) -> Intervals:
-    """To each call that ends it, from the last one before that began it, on the same thread."""
+    """The time up to each call named `end` from the last call named `begin` before it on the same thread."""
     begins, ends = (np.flatnonzero(calls.name.matches(pattern)) for pattern in (begin, end))
     found = Intervals.empty()
     for thread in np.unique(calls["thread"][ends]).tolist():

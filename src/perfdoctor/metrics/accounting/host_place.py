@@ -36,7 +36,7 @@ WITHOUT_CORE_NS = 7_000_000
 class HostPlace(Place, frozen=True):
     """A Place whose compute is the outermost ops of the training thread.
 
-    Its `work`, which no call launched: the collectives, and the ends of its steps, which take no time.
+    Its `work` is what no call launched: the collectives, and the ends of its steps, which take no time.
     """
 
     @cached_property
@@ -44,7 +44,7 @@ class HostPlace(Place, frozen=True):
         return driving_threads(self.timeline, self.rank)
 
     def rows(self, signal: str) -> Frame:
-        """What the training thread did, in the whole recording."""
+        """The rows of the training thread in the whole recording."""
         frame = self.timeline[signal].of(rank=self.rank)
         return frame.take(np.isin(frame["thread"], self._threads))
 
@@ -57,7 +57,7 @@ class HostPlace(Place, frozen=True):
 
     @once_per_place
     def recorded(self, signal: str) -> Frame:
-        """Only collectives have rows: the ranges that their library marks, with their thread as the stream."""
+        """The collectives, which are the ranges that their library marks, thread as stream; other signals are empty."""
         if signal != "collectives":
             return Frame.empty(signal)
         rows = _transport(self.timeline, self.rank)
@@ -77,7 +77,7 @@ class HostPlace(Place, frozen=True):
 
     @cached_property
     def communication(self) -> Intervals:
-        """Collectives, and the time on the way between the training thread and the library's thread: `handed_over`."""
+        """When collectives ran, or were on the way between the training thread and the library's (`handed_over`)."""
         rows = self.collectives
         sending = rows.intervals | self.handed_over
         return (sending & self.window) | self.own_communication
@@ -92,10 +92,10 @@ class HostPlace(Place, frozen=True):
 
     @cached_property
     def handed_over(self) -> Intervals:
-        """When collectives are on the way between threads: from the call's end to the start, and back to the next op.
+        """When collectives were on the way between threads: from a call's end to its start, and back to the next op.
 
         The way back counts only where the training thread ran nothing between its call and the end: then it had waited.
-        Of a long pause it is unknown how much is the way.
+        How much of a long pause is the way is unknown, so such a pause is left out.
         """
         asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
         if not len(asks):
@@ -107,26 +107,20 @@ class HostPlace(Place, frozen=True):
 
     @cached_property
     def own_communication(self) -> Intervals:
-        """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
-        rows = [frame.named(nccl_names.ON_HOST) for frame in (self.rows("ops"), self.rows("ranges"))]
-        found = Intervals.empty()
-        for frame in rows:
-            found = found | (frame.intervals & self.window)
-        return found
+        """When the training thread itself works for collectives: starts them, or waits in DistributedDataParallel."""
+        ops, ranges = (self.rows(signal).named(nccl_names.ON_HOST).intervals for signal in ("ops", "ranges"))
+        return (ops | ranges) & self.window
 
     @cached_property
     def compute(self) -> Intervals:
-        explained = Intervals.empty()
-        for pieces in self.host.explicit.values():
-            explained = explained | pieces
-        return self._ops - explained - self.own_communication
+        return self._ops - Intervals.union(self.host.explicit.values()) - self.own_communication
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:
         none = Intervals.empty()
 
         def working(rest: Intervals) -> Intervals:
-            """Where ops were recorded the thread is in view: outside of them it ran Python, or what Python called."""
+            """The part of `rest` in which the thread ran Python, or what it called; known where ops were recorded."""
             return rest - self._unseen_in_backward(rest) if self.host.ops_recorded else none
 
         return shared_out(self.idle, Evidence(self.host, self.host.once, none, none, none, none, working))
@@ -154,7 +148,7 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
 
 
 def launches_gpu_work(run: Run) -> bool:
-    """Did a run whose training threads stand in for the device launch work on a GPU, which was not recorded?"""
+    """Did a run without a recorded GPU, whose training threads stand in for it, launch work on one all the same?"""
     calls, ops = run.timeline.calls, run.timeline.ops
     if not host_places(run):
         return False
@@ -168,7 +162,7 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
     host: HostActivity = host_activity(timeline, rank)
     steps = host_steps(marks)
     if steps.used:
-        window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+        window = Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
     else:
         ops = timeline.ops.of(rank=rank)
         if not len(ops):
@@ -178,21 +172,21 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
 
 
 def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Intervals | None) -> HostPlace:
-    """The same thread with another window and other steps."""
+    """The place with another window and other steps; `asked`: when the host asked for them, if a range is analysed."""
     work = _work(place.timeline, place.rank, steps)
     return replace(place, window=window, steps=steps, work=work, asked=asked)
 
 
 @once_per_timeline
 def _transport(timeline: Timeline, rank: int) -> Frame:
-    """What the library's threads send, until the training thread had it."""
+    """The collectives that the library's threads send, each until the training thread had its result."""
     ranges = timeline.ranges.of(rank=rank)
     sent = ranges.named(nccl_names.HOST_TRANSPORT)
     return sent.with_columns(end_ns=_over_ns(sent, _standing_still(timeline, rank)))
 
 
 def _standing_still(timeline: Timeline, rank: int) -> Intervals:
-    """Long pauses between the training thread's ops: it waits in calls that start collectives, too."""
+    """The long pauses between the training thread's ops; calls that start collectives are no ops here."""
     ops = timeline.ops.of(rank=rank)
     ops = ops.take(np.isin(ops["thread"], driving_threads(timeline, rank)))
     asks = ops.named(nccl_names.ON_HOST)
@@ -202,10 +196,10 @@ def _standing_still(timeline: Timeline, rank: int) -> Intervals:
 
 
 def _over_ns(sent: Frame, still: Intervals) -> Ints:
-    """When each was over: when its thread marked the end, or before, where the training thread went on with the result.
+    """When each collective was over: at the end that its thread marked, or when the training thread went on before.
 
-    The thread that it wakes may take its core away, and it marks the end when it gets one again. The training thread
-    had waited where it stood still for longer than that, up to a moment at which the collective was running.
+    The training thread, once woken, may take the core of the library's thread, which then marks the end late. It had
+    waited for the collective if it stood still (`still`) for longer than that, up to a moment at which it was running.
     """
     if not still:
         return sent.end_ns

@@ -22,10 +22,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from msgspec import Struct, field
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.queued import (
     LONGEST_LAUNCH_NS,
     before_first_call,
+    blocking_rows,
     graphs_in_flight,
     launch_latency_ns,
 )

@@ -1,4 +1,8 @@
-"""Which stretch of the timeline shows what a finding is about? The longest one of its kind, as evidence."""
+"""Which stretch of the recording is analysed, and which shows what a finding is about? The longest of its kind.
+
+Times that a report shows (a finding's `Span`, the timeline's pieces) count from the beginning of what is analysed, on
+the one clock of all ranks.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Span
 
-#: What a moment is: of all that a finding is about, the one that took longest.
+#: What a report calls such a moment: of all that a finding is about, the one that took longest.
 LONGEST = "the longest of them"
 
 #: A rank, and when it began and ended, in ns of the recording.
@@ -36,19 +39,19 @@ def longest(run: Run, moments: Iterable[Moment]) -> Iterator[Span]:
 
 def longest_idle(run: Run, cause: str) -> Iterator[Span]:
     """The longest stretch that was idle for this cause (one of IDLE_CAUSES) on any place."""
-    found = (longest_piece(place.rank, place.idle_causes[cause]) for place in run.places)
-    return longest(run, (moment for each in found for moment in each))
+    return longest(
+        run, (moment for place in run.places for moment in longest_piece(place.rank, place.idle_causes[cause]))
+    )
 
 
 def longest_exposed(run: Run, signal: Signal, rows: Callable[[Place], Mask]) -> Iterator[Span]:
-    """Of these copies or collectives (a bool a row of the place's frame) the one that is exposed longest."""
-    found = (_longest_exposed(place, signal, rows(place)) for place in run.places)
-    longest_of_all = max((each for each in found if each), key=lambda each: each[0], default=None)
-    return longest(run, [longest_of_all[1]] if longest_of_all else [])
+    """The copy or collective that is exposed longest; `rows` gives one bool a row of the place's frame."""
+    found = [each for place in run.places if (each := _longest_exposed(place, signal, rows(place)))]
+    return longest(run, [max(found, key=lambda each: each[0])[1]] if found else [])
 
 
 def _longest_exposed(place: Place, signal: Signal, rows: Mask) -> tuple[int, Moment] | None:
-    """How long it is exposed, and when it ran."""
+    """How long the longest of these rows is exposed, in ns, and when it ran; None if none is."""
     frame, exposed = place.collectives, place.exposed_communication
     if signal == "copies":
         frame, exposed = place.copies, place.exposed_copies
@@ -60,8 +63,19 @@ def _longest_exposed(place: Place, signal: Signal, rows: Mask) -> tuple[int, Mom
 
 
 def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
-    """The longest of a rank's stretches; empty where there are none."""
+    """The longest of a rank's stretches, as a list of one; empty where there are none."""
     if not pieces:
         return []
     at = int(np.argmax(pieces.durations_ns))
     return [(rank, int(pieces.starts[at]), int(pieces.ends[at]))]
+
+
+def analysed_span(run: Run) -> tuple[int, int] | None:
+    """From the first to the last event of the windows of all places, in ns of the recording; None without a place.
+
+    The first is the zero of all times given as "since the first event of the window".
+    """
+    windows = [place.window for place in run.places if place.window]
+    if not windows:
+        return None
+    return min(int(window.starts[0]) for window in windows), max(int(window.ends[-1]) for window in windows)

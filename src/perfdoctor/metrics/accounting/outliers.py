@@ -1,4 +1,4 @@
-"""Which steps took much longer than their neighbours, does the step time rise, and which part of the step did it?
+"""How long is each step, which took much longer than the others, by which part, and does the step time rise?
 
 Limits are quartiles of the steps themselves, and slopes are medians over all pairs (Theil-Sen), so a few odd steps move
 neither. No distribution is assumed: steps are skewed, as many things make a step longer and few shorter.
@@ -16,13 +16,13 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.vocabulary.parts import PARTS
 
-#: The ends of an 80 % interval: of the other steps, and of a normal distribution, in standard deviations.
+#: The ends of an 80 % interval, as quantiles of the other steps and in standard deviations of a normal distribution.
 _TENTHS, _TENTH_OF_NORMAL = (0.1, 0.9), 1.2816
 #: The median and the upper quartile.
 _QUARTILES = (0.5, 0.75)
-#: Its cube root is nearly normal (E. Wilson, M. Hilferty, 1931).
+#: The cube root of a Poisson mean's limit is nearly normal (E. Wilson, M. Hilferty, 1931).
 _CUBE = 3
-#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are used.
+#: Slopes are taken over all pairs of steps: of more steps than this, so many at even distances are used.
 _MOST_STEPS = 400
 
 #: Which rules own a part of the step: where one of them speaks, a long step is its symptom. The profiler's own time is
@@ -31,7 +31,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {name: part.rules for name, part in PART
 
 
 def edges(place: Place) -> Ints:
-    """Where to cut the window in order to compare its steps, in ns: one more than there are steps.
+    """The moments at which to cut the window in order to compare its steps, in ns: one more than there are steps.
 
     The last step may be missing: on the main stream it can end behind the window.
     """
@@ -47,7 +47,7 @@ def step_parts(place: Place) -> dict[str, Ints]:
 
 
 def own_durations(parts: Mapping[str, Ints]) -> Ints:
-    """Each step without what the profiler itself took, in ns."""
+    """How long each step is without what the profiler itself took, in ns; `parts` as of `step_parts`."""
     total: Ints = np.sum([ns for part, ns in parts.items() if part in OWNERS], axis=0, dtype=np.int64)
     return total
 
@@ -55,9 +55,9 @@ def own_durations(parts: Mapping[str, Ints]) -> Ints:
 class Outliers(Struct, frozen=True):
     """`rows` are the positions of the long steps, `excess_ns` how much each exceeds the median of the others.
 
-    `excess_low_ns`, `excess_high_ns`: all of them together, above what the longest and the shortest tenth of the others
-    take. `part` grew most in them, by `part_excess_ns` in all, against its median in the other steps. `period`: every
-    so many steps there is one, 0 if they come at no even distance (or are fewer than three).
+    `excess_low_ns`, `excess_high_ns`: the sum of what the long steps take beyond the longest and the shortest tenth of
+    the others. `part` grew most in them, by `part_excess_ns` in all, against its median in the other steps. `period`:
+    every so many steps one is long; 0 if they come at no even distance, or are fewer than three.
     """
 
     rows: Ints
@@ -72,8 +72,9 @@ class Outliers(Struct, frozen=True):
 
 
 def outliers(place: Place, reach: float, least_share: float) -> Outliers:
-    """Steps longer than the median by this share of it, and beyond the upper quartile by so many times its distance
-    from the median (the fence of a boxplot for skewed data: A. C. Kimber, Applied Statistics 39, 1990).
+    """The steps that are longer than the median by `least_share` of it, and lie beyond the upper quartile by `reach`
+    times its distance from the median (the fence of a boxplot for skewed data: A. C. Kimber, Applied Statistics 39,
+    1990).
     """
     parts = step_parts(place)
     durations = own_durations(parts)
@@ -106,24 +107,24 @@ def _median(values: Ints) -> float:
 
 
 def least_of_rate(count: int) -> float:
-    """Of what came `count` times by chance: how often it comes at least, as a share of that, nine times out of ten.
+    """How often an event that came `count` times comes at least, nine times out of ten, as a share of `count`.
 
-    The lower limit for a Poisson mean (F. Garwood, Biometrika 28, 1936), by its cube root.
+    This is the lower limit of a Poisson mean (F. Garwood, Biometrika 28, 1936), by its cube root.
     """
     deviation = 1 / (_CUBE * math.sqrt(count))
     return max(1 - deviation * deviation - _TENTH_OF_NORMAL * deviation, 0.0) ** _CUBE
 
 
 def _period(rows: Ints) -> int:
-    """The distance at which they come, if three or more come at one and the same."""
+    """The distance between the rows if there are three or more, all equally far apart; else 0."""
     gaps = np.diff(rows)
     return int(gaps[0]) if gaps.size > 1 and gaps[0] > 1 and (gaps == gaps[0]).all() else 0
 
 
 def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
-    """Did the long steps launch no more kernels and blocks than the others? Then the device was slower, not busier.
+    """Did the steps in `rows` launch no more kernels and blocks than the others, but for `tolerance` (a share)?
 
-    False where the recording has no grid sizes.
+    Then the device was slower, not busier. False where the recording has no grid sizes.
     """
     kernels = place.kernels
     if not len(kernels) or (kernels["blocks"] <= 0).any():
@@ -140,7 +141,7 @@ def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
 
 
 class Drift(Struct, frozen=True):
-    """The usual rise from one step to the next, and the share of all pairs of steps in which the later is longer."""
+    """The usual rise from one step to the next, and the share of pairs of steps in which the later is longer."""
 
     ns_per_step: float
     rising_share: float
@@ -153,3 +154,37 @@ def drift(values_ns: Ints) -> Drift:
     first, second = np.triu_indices(at.size, k=1)
     rise = values[second] - values[first]
     return Drift(float(np.median(rise / (at[second] - at[first]))), float(np.mean(rise > 0)))
+
+
+class StepRows(Struct, frozen=True):
+    """The steps of one place that are compared, in order. All arrays have one element a step, times in ns.
+
+    `start_ns` counts from the window's beginning. `parts_ns` sum to `duration_ns`. `grown`: of a step much longer than
+    the others, the part that is longest beyond its median in the others; "" for all other steps.
+    """
+
+    start_ns: Ints
+    duration_ns: Ints
+    parts_ns: Mapping[str, Ints]
+    grown: tuple[str, ...]
+
+
+def step_rows(place: Place, reach: float, least_share: float) -> StepRows | None:
+    """The place's steps one by one; None where none were found. `reach` and `least_share` are those of `outliers`."""
+    bounds = edges(place)
+    if not place.steps.used or bounds.size < 2:
+        return None
+    parts = step_parts(place)
+    long = outliers(place, reach, least_share).rows
+    names = np.full(bounds.size - 1, "", dtype=object)
+    names[long] = _grown(parts, long)
+    return StepRows(bounds[:-1] - place.window.starts[0], np.diff(bounds), parts, tuple(names.tolist()))
+
+
+def _grown(parts: Mapping[str, Ints], long: Ints) -> list[str]:
+    """For each step in `long` (positions) the part that grew most beyond its median in the others."""
+    others = np.ones(own_durations(parts).size, dtype=bool)
+    others[long] = False
+    counted = [part for part in parts if part in OWNERS]
+    growth = np.stack([parts[part][long] - np.median(parts[part][others]) for part in counted])
+    return [counted[row] for row in growth.argmax(axis=0).tolist()] if long.size else []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.device_place import DevicePlace
 from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
+from perfdoctor.metrics.accounting.idle_causes import idle_causes
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
+from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
@@ -21,9 +23,9 @@ from perfdoctor.records.time_split import StepStats
 
 
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
-    """Find steps and windows on every device; where no device was recorded, the training thread stands in for it.
+    """The run with steps and windows of every device; where none was recorded, the training thread stands in for it.
 
-    `selection`: only that part. Raises UsageError where it is not in the recording.
+    `selection` limits it to a part of the recording. Raises UsageError where the recording does not have that part.
     """
     places: list[Place] = []
     for rank in timeline.ranks:
@@ -45,7 +47,7 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
 
 
 def selection_notes(run: Run) -> Iterator[str]:
-    """Which part was analysed, if not all of it."""
+    """Sentences that say which part of the recording was analysed, if not all of it."""
     selection, steady = run.selection, [place.steps for place in run.places if place.steps.steady]
     if selection.steps and steady:
         first, last = selection.steps
@@ -62,7 +64,7 @@ def selection_notes(run: Run) -> Iterator[str]:
 
 def _window(steps: Steps, work: DeviceWork) -> Intervals:
     if steps.used:
-        return Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+        return Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
     return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))
 
 
@@ -88,3 +90,11 @@ def step_stats(run: Job[JobPlace]) -> StepStats:
             np.mean([steps.durations_ns[:used] for steps in found], axis=0).round().astype(int).tolist()
         ),
     )
+
+
+class DevicePlace(Place, frozen=True):
+    """A Place whose compute is the kernels of a GPU."""
+
+    @cached_property
+    def idle_causes(self) -> Mapping[str, Intervals]:
+        return idle_causes(self.idle, self.work, self.timeline.calls, self.host, between_early_copies(self))

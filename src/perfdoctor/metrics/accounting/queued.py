@@ -1,4 +1,4 @@
-"""What had been queued while the device stood still: before the recording began, or inside a CUDA graph?"""
+"""How long is work queued after its launch, what had been queued early, and in which calls does the host wait?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 
 from perfdoctor.model.columns import occurring
 from perfdoctor.model.device_work import DeviceWork
+from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
@@ -18,7 +19,7 @@ LONGEST_LAUNCH_NS = 100_000
 
 
 def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
-    """The shortest usual time from the start of a launching call to the start of its work, in ns."""
+    """The time from the start of a launching call to the start of its work on an empty queue, in ns."""
     rows = np.flatnonzero(work.launch != UNKNOWN)
     if rows.size == 0:
         return LONGEST_LATENCY_NS
@@ -27,7 +28,10 @@ def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
 
 
 def before_first_call(work: DeviceWork) -> Mask:
-    """Streams run in order: what ran on one before its first work with a call was queued before the recording began."""
+    """One bool a row of work: was it queued before the recording began?
+
+    Streams run in order: such is what ran on one before its first work whose launching call was recorded.
+    """
     before = np.zeros(len(work), dtype=bool)
     if (work.launch != UNKNOWN).all():
         return before
@@ -39,10 +43,10 @@ def before_first_call(work: DeviceWork) -> Mask:
 
 
 def graphs_in_flight(work: DeviceWork, calls: Frame) -> Intervals:
-    """From when a graph could start on its stream to the end of its last recorded kernel: the host has no part in it.
+    """When CUDA graphs ran: from when each could start on its stream to the end of its last recorded kernel.
 
-    Profilers lose kernels inside graphs. A pause there is the graph's own: a kernel that was not recorded, most likely.
-    On a stream that carries graphs, what was queued before the recording began counts as such too.
+    Profilers lose kernels inside graphs, so a pause there is most likely a kernel that was not recorded, and not the
+    host's. On a stream that carries graphs, what was queued before the recording began counts as a graph too.
     """
     rows = np.flatnonzero(work.launch != UNKNOWN)
     if not rows.size:
@@ -59,3 +63,15 @@ def graphs_in_flight(work: DeviceWork, calls: Frame) -> Intervals:
         launched = calls.start_ns[work.launch[on_stream[own]]]
         pieces = pieces | Intervals.of(np.maximum(free[own], launched), work.end_ns[on_stream[own]])
     return pieces
+
+
+def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:
+    """The rows of `timeline.calls` in which the host waits for the device: by name, and copies to pageable memory."""
+    rows: Ints = np.union1d(host.blocking, blocking_copies(work))
+    return rows
+
+
+def blocking_copies(work: DeviceWork) -> Ints:
+    """The rows of `timeline.calls` that launch copies for which the host waits (`.item()`, `.cpu()`)."""
+    rows: Ints = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
+    return rows

@@ -51,10 +51,10 @@ _NOTABLE_PART = 0.1
 #: Rows of the host, and what one costs compared with an op.
 _WEIGHTS = {"ops": 1.0, "ranges": 1.0, "calls": 1.0, "functions": FRAME_NS / OP_NS}
 
-#: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
-_FENCE = 3.0
 #: The first and the third quartile: steps between them are the middle half.
 _QUARTILES = (0.25, 0.75)
+#: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
+_FENCE = 3.0
 
 Floats = npt.NDArray[np.float64]
 Part = Callable[[Place], Intervals]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.metrics.accounting.op_phases import compute_by_phase
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.communication.nodes import first_ranks
 from perfdoctor.model.cache import kept_in_summaries
+from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
 from perfdoctor.model.steps import NO_STEPS
-from perfdoctor.records.time_split import TimeSplit
-from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, MATMUL_FAMILIES
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.time_split import JobTime, MeanTime, TimeSplit
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, MATMUL_FAMILIES, OP_PHASES
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 @kept_in_summaries
@@ -74,3 +80,42 @@ def whole_recording(place: Place) -> Place:
     if window == place.window and not place.steps.used and place.asked is None:
         return place
     return replace(place, window=window, steps=NO_STEPS, asked=None)
+
+
+def compute_by_phase(place: Place) -> dict[str, int]:
+    """The time of its ops by OP_PHASES, in ns, which add up to its compute; empty where a GPU was recorded."""
+    if not isinstance(place, HostPlace):
+        return {}
+    ops, ranges = place.rows("ops"), place.rows("ranges")
+    backward = place.compute & (
+        _covered(ops.named(torch_names.AUTOGRAD_NODE)) | _covered(ranges.named(torch_names.BACKWARD))
+    )
+    updating = _covered(ranges.named(torch_names.OPTIMIZER_RANGE)) | _covered(ops.named(torch_names.OPTIMIZER_RANGE))
+    optimizer = (place.compute - backward) & updating
+    other_ns = place.compute.total_ns - backward.total_ns - optimizer.total_ns
+    return dict(zip(OP_PHASES, (other_ns, backward.total_ns, optimizer.total_ns), strict=True))
+
+
+def _covered(rows: Frame) -> Intervals:
+    return rows.intervals
+
+
+def _parts(units: int, of: TimeSplit) -> list[float]:
+    whole = (of.window_ns, of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns)
+    return [part / units for part in whole]
+
+
+def _mean(parts: Floats, ranks: Ints) -> MeanTime:
+    return MeanTime(int(ranks.min()), int(np.unique(ranks).size), *np.rint(parts.mean(axis=0)).astype(int).tolist())
+
+
+def job_time(run: Run) -> JobTime | None:
+    """None where every rank was read in full: then each has its own split."""
+    if run.summaries is None:
+        return None
+    places = run.job.places
+    parts = np.array([_parts(place.units, split(place)) for place in places])
+    ranks = np.array([place.rank for place in places])
+    first = first_ranks(places)
+    nodes = [] if first is None else [np.flatnonzero(first == node) for node in np.unique(first).tolist()]
+    return JobTime(_mean(parts, ranks), tuple(_mean(parts[own], ranks[own]) for own in nodes))

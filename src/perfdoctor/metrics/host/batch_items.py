@@ -24,7 +24,7 @@ def targets_per_step(place: Place) -> float | None:
     if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
     at, losses = _when(place)
-    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    bounds = place.steps.used_bounds
     inside = (at >= bounds[0]) & (at < bounds[-1])
     of_step = np.bincount(np.searchsorted(bounds, at[inside], side="right") - 1, minlength=place.steps.used)
     if not (of_step == 1).all():

@@ -45,7 +45,7 @@ def unhidden_share(run: Run) -> float:
 
 def _after_last_wait(place: Place) -> float:
     steps = place.steps
-    bounds = steps.bounds[steps.first : steps.last + 1]
+    bounds = steps.used_bounds
     waits = place.idle_causes["input_wait"].overlap_ns(bounds[:-1], bounds[1:])
     waited = np.flatnonzero(waits > _WAIT_SHARE * place.window_ns / place.units)
     if not waited.size or waited[-1] < _STARTED_SHARE * (waits.size - 1):

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
-from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS, blocking_rows
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.cache import kept_in_summaries, once_per_place

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.behind_idle import host_rows
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.longest import Moment
+from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.host.own_code import own_functions
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import nested

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
-from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS, blocking_rows
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfdoctor.metrics.accounting.outliers import StepRows, step_rows
 from perfdoctor.metrics.accounting.start import before_first_step, innermost, start_kinds, what
-from perfdoctor.metrics.accounting.step_rows import StepRows, step_rows
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from builders import draw, only_place, timeline
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.accounting.queued import blocking_rows
 
 
 def waits(place):

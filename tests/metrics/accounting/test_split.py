@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from builders import draw, only_place
 
-from perfdoctor.metrics.accounting.op_phases import compute_by_phase
-from perfdoctor.metrics.accounting.split import split
+from perfdoctor.metrics.accounting.split import compute_by_phase, split
 
 LEGEND = {
     "b": ("ops", "autograd::engine::evaluate_function: AddmmBackward0"),
