@@ -128,10 +128,8 @@ def changed(tmp_path) -> Path:
         shutil.copytree(ROOT / folder, tmp_path / "changed" / folder, ignore=shutil.ignore_patterns("__pycache__"))
     file = tmp_path / "changed" / "src" / "perfdoctor" / "report" / "json_report.py"
     text = file.read_text("utf-8")
-    assert text.count('"world_size": diagnosis.world_size') == 1
-    file.write_text(
-        text.replace('"world_size": diagnosis.world_size', '"world_size": diagnosis.world_size + 1'), "utf-8"
-    )
+    assert text.count("world_size=diagnosis.world_size,") == 1
+    file.write_text(text.replace("=diagnosis.world_size,", "=diagnosis.world_size + 1,"), "utf-8")
     return tmp_path / "changed"
 
 
