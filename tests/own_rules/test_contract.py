@@ -19,11 +19,9 @@ from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.own_rules import contract, document_contract, recordings, seen_in
 from perfdoctor.own_rules.drawn import timeline
-from perfdoctor.own_rules.skeletons import SKELETONS
 from perfdoctor.own_rules.tried import found_in, tried
 from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.system.toml_tables import parsed
-from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.own_rules import all_rules
 from perfdoctor.vocabulary.rulebook import load_rules, rule_files
 
@@ -95,24 +93,12 @@ def problems(folder):
 # --- a new rule ---
 
 
-@pytest.mark.parametrize(
-    ("category", "finds"),
-    [
-        ("input", "time in which the GPU waits in a range"),
-        ("host", "time in which the GPU waits while the host"),
-        ("kernels", "kernels of one name"),
-        ("copies", "copies of one direction"),
-        ("communication", "collectives of one kind"),
-        ("memory", "time in which the GPU waits for calls"),
-        ("device", "kernels of one name that take longer"),
-    ],
-)
-def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path, category, finds):
-    begun = run("new", "acme/slow-tokenizer", "--into", "perf", "--category", category)
+def test_a_new_rule_works_and_only_its_words_are_missing(tmp_path):
+    begun = run("new", "acme/slow-tokenizer", "--into", "perf")
     assert begun.stdout.split() == [
         "perf/slow-tokenizer.toml", "perf/slow_tokenizer.py", "perf/test_slow_tokenizer.py",
     ]  # fmt: skip
-    assert f"it finds {finds}" in begun.stderr
+    assert "it finds time in which the GPU waits in a range" in begun.stderr
     left = problems(tmp_path / "perf")
     assert left
     assert all(each.endswith("still says TODO") for each in left)
@@ -299,10 +285,6 @@ def test_a_signal_that_is_needed_and_read_nowhere_is_noted(tmp_path, monkeypatch
         f"slow_add.py: needs has {each}, which it reads nowhere: a recording without is skipped for nothing"
         for each in unread
     )
-
-
-def test_each_category_has_a_beginning():
-    assert set(SKELETONS) == set(CATEGORIES)
 
 
 def test_a_test_that_fails_is_one_line_where_lines_are_asked_for(tmp_path):

@@ -19,6 +19,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.own_rules import contract
 from perfdoctor.own_rules.document_contract import OPTIONAL, REQUIRED
 from perfdoctor.own_rules.drawn import COLLECTIVES, COPIES, HOST, KERNELS
+from perfdoctor.rule_api import of_idle
 from perfdoctor.rule_testing import draw, draw_steps, findings
 from perfdoctor.vocabulary.own_rules import all_rules
 
@@ -101,6 +102,27 @@ def test_the_kernels_of_an_op_are_found_as_the_page_does() -> None:
     (place,) = prepare(recording).places
     assert page["casts"](place).tolist() == [False, True, False, False] * (len(place.kernels) // 4)
     assert page["unknown_ms"](place) == 1
+
+
+def test_the_page_finds_what_else_a_rule_may_seek() -> None:
+    (text,) = (text for kind, text in BLOCKS if kind == "python" and "waiting_in_ops" in text)
+    page: dict[str, Any] = {}
+    exec(text, page)
+    recording = draw_steps(
+        kernels="##ss#s      s       ", copies="        hd          ", nccl="              =a    ",
+        host=["      o c           "], legend={"o": ("ops", "aten::unique"), "c": ("calls", "cudaHostAlloc")},
+        kernel_names={"s": "void slow_add<float>(float*)"},
+    )  # fmt: skip
+    (place,) = prepare(recording).places
+    steps = place.units
+    found = of_idle(prepare(recording), 0.01, page["waiting_in_ops"])
+    assert found is not None
+    assert found.ns == pytest.approx(1e6)
+    assert page["waiting_in_ops"](place).total_ns == steps * 1_000_000
+    assert page["kernels"](place).sum() == 3 * steps
+    assert page["copies"](place).tolist() == [True, False] * steps
+    assert page["collectives"](place).tolist() == [True, False] * steps
+    assert page["longer_ns"](place) == steps * 1_000_000
 
 
 def test_what_the_tables_name_is_public() -> None:

@@ -11,7 +11,6 @@ from typer.core import TyperGroup
 from perfdoctor.cli import completion, own_rules_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
-from perfdoctor.vocabulary.categories import CATEGORIES
 
 if TYPE_CHECKING:
     from perfdoctor.model.timeline import Timeline
@@ -24,7 +23,7 @@ DEFAULT_FOLDER = Path("perfdoctor-rules")
 NEW_EXAMPLES = """\b
 Examples:
   perfdoctor rules new acme/slow-tokenizer
-  perfdoctor rules new acme/slow-tokenizer --into perf/rules --category input
+  perfdoctor rules new acme/slow-tokenizer --into perf/rules
 """
 CHECK_EXAMPLES = """\b
 Examples:
@@ -81,25 +80,18 @@ def _new(
     rule: Annotated[str, typer.Argument(metavar="ID", help="Its namespace and name: acme/slow-tokenizer.")],
     *,
     into: Annotated[Path, typer.Option(metavar="DIR", help="The folder that gets the files.")] = DEFAULT_FOLDER,
-    category: Annotated[
-        str,
-        typer.Option(
-            metavar="CATEGORY",
-            help="Under which it is listed: " + ", ".join(CATEGORIES) + "; what it begins with seeks such a thing.",
-        ),
-    ] = "host",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the files.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="As without it.")] = False,  # noqa: ARG001
 ) -> None:
     """Begin a rule of your own: its document, its detector and a test."""
     from perfdoctor.own_rules import skeleton
 
-    files = skeleton.write(rule, into, category)
+    files = skeleton.write(rule, into)
     for file in files:
         typer.echo(str(file))
     if not quiet:
         typer.echo(
-            f"It works as it is: it finds {skeleton.finds(category)}.\nWrite the words marked "
+            f"It works as it is: it finds {skeleton.FINDS}.\nWrite the words marked "
             f"TODO, and what it seeks; then:\n  perfdoctor rules check {into}\n"
             f"  perfdoctor analyze RECORDING --rules {into}",
             err=True,
