@@ -80,7 +80,7 @@ def test_rules_are_offered_where_a_rule_is_wanted(before, offered):
 def test_rules_of_ones_own_are_offered_where_the_line_names_them(named, offered, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own_rule_files.write(tmp_path / "perf", detector="raise SystemExit('this is code, and only read')")
-    (tmp_path / "pyproject.toml").write_text('[tool.perfdoctor]\nrules = ["perf", "package:none"]\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.perfdoctor]\nrules = ["perf", "none"]\n')
     for before in ("analyze x {} --rule", "analyze x {} --what-if", "run {} --fail-on", "explain {}", "rules {}"):
         assert offered(f"perfdoctor {before.format(named)} acme/s") == ["acme/slow-add"]
     assert offered("perfdoctor analyze x --rule acme/s") == []

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.cli.own_rules_options import CONFIG
-from perfdoctor.detectors import own
 from perfdoctor.diagnosis import engine, ranking
 from perfdoctor.model import run as runs
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -209,7 +208,6 @@ def test_thresholds_of_rules_that_are_not_used_are_no_error(rules, tmp_path):
         "a folder that is not there": (("--rules", "nowhere"), "the folder of rules nowhere does not exist"),
         "a file": (("--rules", "perf/rules/slow-add.toml"), "is a file"),
         "no rule": (("--rules", "perf"), "holds no rule"),
-        "a package that offers none": (("--rules", "package:nothing"), "no package offers rules as 'nothing'"),
         "a config that is not there": (("--config", "none.toml"), "there is no such file"),
     },
 )
@@ -220,53 +218,6 @@ def test_what_is_named_and_not_there_is_a_wrong_usage(rules, arguments, said):
 @of_each("text", {"a text": 'rules = "perf/rules"', "numbers": "rules = [1]", "empty": 'rules = [" "]'})
 def test_rules_of_a_config_are_a_list_of_folders(rules, tmp_path, text):
     assert "is no list of folders" in run("analyze", TRACES, "--config", config(tmp_path, text), code=2).output
-
-
-# --- packages ---
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """An installed package that offers its rules, and counts how often it is imported."""
-    site = tmp_path / "site"
-    write(site / "acme_perf" / "rules")
-    (site / "acme_perf" / "__init__.py").write_text(
-        "import sys\nprint('imported acme_perf', file=sys.stderr)\n", "utf-8"
-    )
-    (site / "acme_perf" / "rules" / "__init__.py").write_text("", "utf-8")
-    info = site / "acme_perf-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-perf\nVersion: 1.2\n", "utf-8")
-    (info / "entry_points.txt").write_text(
-        "[perfdoctor.rules]\nacme = acme_perf.rules\nbad = acme_perf.none\n", "utf-8"
-    )
-    paths = (str(site), str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-
-
-def by_program(*arguments):
-    command = [sys.executable, "-m", "perfdoctor", "analyze", TRACES, "--json", "-", "--no-html", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_a_package_is_imported_where_it_is_named_and_nowhere_else(package):
-    named = by_program("--rules", "package:acme")
-    found = outcomes(json.loads(named.stdout))["acme/slow-add"]
-    assert (found["status"], found["origin"]) == ("found", "package:acme")
-    assert "imported acme_perf" in named.stderr
-    assert by_program().stderr == ""
-    unknown = by_program("--rules", "package:acmee")
-    assert unknown.returncode == 2
-    assert "Installed packages offer: acme, bad." in unknown.stderr
-    assert "imported" not in unknown.stderr
-    assert by_program("--rules", "package:bad").returncode == 1
-
-
-def test_a_folder_is_never_taken_for_a_package(package, tmp_path):
-    write(tmp_path / "package:acme", name="slow-mul")
-    found = outcomes(json.loads(by_program("--rules", "package:acme").stdout))
-    assert "acme/slow-add" in found
-    assert "acme/slow-mul" not in found
 
 
 # --- broken ---
@@ -376,13 +327,6 @@ def test_what_two_of_them_break_together_costs_the_findings_of_both(tmp_path, pl
     document = diagnosis("--rules", "rules")
     assert {each["status"] for name, each in outcomes(document).items() if "/" in name} == {"failed"}
     same_but_own(document, plain)
-
-
-def test_a_rule_that_never_returns_costs_its_time_and_one_line(tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(own, "LONGEST_SECONDS", 0.5)
-    folder = write(tmp_path / "rules", name="fine-add")
-    write(folder, detector=DETECTOR.replace("    found = ", "    while True:\n        pass\n    found = "))
-    _costs_one_line(diagnosis("--rules", "rules"), plain, "TimeoutError: it takes more than 0.5 s")
 
 
 def test_whoever_stops_it_reads_in_which_rule_it_was(rules):

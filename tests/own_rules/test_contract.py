@@ -78,7 +78,7 @@ FEW = [each for each in recordings.recordings() if each[0] in ("kernels alone", 
 def problems_with(folder, said, monkeypatch):
     monkeypatch.setattr(recordings, "recordings", lambda: iter(FEW))
     if not any(words in said for words in SHOWN_BY_TEST):
-        monkeypatch.setattr(contract, "_tested", lambda test, document, is_packaged: ([], iter(()), []))
+        monkeypatch.setattr(contract, "_tested", lambda test, document: ([], iter(()), []))
     else:
         monkeypatch.setattr(contract, "_tested", TESTED)
     return "\n".join(problems(folder))

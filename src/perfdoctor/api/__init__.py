@@ -134,7 +134,7 @@ def analyze(
     * `tokens_per_step`: tokens or samples that one GPU trains on in a step; with `parameters`, those of the model, the
       model FLOP of a step follow, and MFU.
     * `cluster`: a Dask scheduler's address, which reads the files of many ranks.
-    * `own_rules`: also the rules in these folders, of these packages (`"package:NAME"`): they are code, which is run.
+    * `own_rules`: also the rules in these folders: they are code, which is run.
     * `config`: a `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds. If not given, thresholds are
       taken from the one in the working directory, as the command does, and no rules.
     * `thresholds`: these before those of any file, by rule and name: `{"input-wait": {"min_share_of_step": 0.1}}`;

@@ -20,7 +20,7 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
-from perfdoctor.vocabulary.own_rules import PACKAGE, all_rules, named_in
+from perfdoctor.vocabulary.own_rules import all_rules, named_in
 from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides, with_thresholds
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Desk:
         config = self._named.config or self.root.folder / "pyproject.toml"
         of_config = named_in(config) if self._named.config else ()
         places = (*self._named.rules, *of_config)
-        folders = [config.parent / place for place in places if not place.startswith(PACKAGE)]
+        folders = [config.parent / place for place in places]
         files = [file for folder in folders for file in folder.glob("*.*") if file.suffix in (".toml", ".py")]
         return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 

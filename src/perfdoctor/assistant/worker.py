@@ -26,7 +26,7 @@ _LATE_S = 5
 class Setting(msgspec.Struct):
     """What a worker is started with, as JSON. `seconds`: of a call; `memory_bytes`: that it writes to, 0 for any.
 
-    `rules`: whole paths of folders, or `package:NAME`; `config`: the whole path of a pyproject.toml, "" for none.
+    `rules`: whole paths of folders; `config`: the whole path of a pyproject.toml, "" for none.
     """
 
     root: str

@@ -106,15 +106,14 @@ def _rules() -> Iterator[tuple[str, str, bool]]:
 
 
 def _own(ctx: Any) -> Iterator[tuple[str, str, bool]]:
-    """The same of the folders behind `--rules` and in the config. Nothing of them is imported, and so no package."""
+    """The same of the folders behind `--rules` and in the config. Nothing of them is imported."""
     given = (ctx.params if ctx else {}).get
     try:
-        places = [Path(place).expanduser() for place in given("own_rules") or () if not place.startswith("package:")]
+        places = [Path(place).expanduser() for place in given("own_rules") or ()]
         if config := given("config"):
-            from perfdoctor.vocabulary.own_rules import PACKAGE, named_in
+            from perfdoctor.vocabulary.own_rules import named_in
 
-            named = (place for place in named_in(Path(config)) if not place.startswith(PACKAGE))
-            places += [Path(config).parent / place for place in named]
+            places += [Path(config).parent / place for place in named_in(Path(config))]
         for path in (path for place in places for path in sorted(place.glob("*.toml"))):
             if (found := _described(path)) and (stated := _ID.search(path.read_text("utf-8"))):
                 yield stated[1], *found[1:]

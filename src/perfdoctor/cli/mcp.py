@@ -77,7 +77,7 @@ def mcp(
     )
     setting = Setting(
         str(at.folder), list(at.remote), timeout, most,
-        [_anywhere(place) for place in own_rules or ()], str(config.resolve()) if config else "",
+        [str(Path(place).expanduser().resolve()) for place in own_rules or ()], str(config.resolve()) if config else "",
     )  # fmt: skip
     _check_rules(own_rules, config, quiet=quiet)
     serve = _server()
@@ -86,13 +86,6 @@ def mcp(
     if not quiet and sys.stdin.isatty():
         typer.echo("perfdoctor: waiting for a client on standard input: an assistant starts this command.", err=True)
     serve(setting)
-
-
-def _anywhere(place: str) -> str:
-    """The same from another working directory."""
-    from perfdoctor.vocabulary.own_rules import PACKAGE
-
-    return place if place.startswith(PACKAGE) else str(Path(place).expanduser().resolve())
 
 
 def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -> None:

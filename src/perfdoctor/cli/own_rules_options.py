@@ -25,8 +25,8 @@ OwnRules = Annotated[
     list[str] | None,
     typer.Option(
         "--rules",
-        metavar="DIR|package:NAME",
-        help="Also the rules in this folder, or of this package; may be repeated. They are code, which is run.",
+        metavar="DIR",
+        help="Also the rules in this folder; may be repeated. They are code, which is run.",
     ),
 ]
 Config = Annotated[

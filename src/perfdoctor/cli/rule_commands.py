@@ -28,7 +28,7 @@ Examples:
 CHECK_EXAMPLES = """\b
 Examples:
   perfdoctor rules check perf/rules
-  perfdoctor rules check package:acme --on runs/monday --on profile.nsys-rep
+  perfdoctor rules check perf/rules --on runs/monday --on profile.nsys-rep
 """
 
 
@@ -100,7 +100,7 @@ def _new(
 
 @app.command("check", epilog=CHECK_EXAMPLES)
 def _check(
-    places: Annotated[list[str], typer.Argument(metavar="DIR|package:NAME", help="Folders or packages with rules.")],
+    places: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders with rules.")],
     *,
     on: Annotated[
         list[Path] | None,

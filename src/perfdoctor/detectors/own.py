@@ -1,22 +1,20 @@
 """How is a rule that is not ours called? Its code is loaded from its own folder, and what it finds is checked.
 
-Whatever goes wrong in it is an error of that rule alone, with the file and the line.
+Whatever it raises is an error of that rule alone, with the file and the line. How long it takes is not limited: it is
+code that the user named and trusts, as any program, and Ctrl-C ends it. A limit would take a signal handler
+in the process that imports us, or a fork without what the rules share.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
-import time
 import traceback
 import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -29,11 +27,6 @@ from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.rulebook import Origin, Rule
 
 _Detector = Callable[[Run, Mapping[str, float]], Iterable[Finding]]
-#: All rules of ours together take less on recordings of ten million rows, also on a busy machine.
-LONGEST_SECONDS = 120.0
-#: Of what is left until this process is ended, as an assistant's is after some time: the rest is for the answer.
-_SHARE_OF_REST = 0.6
-_AT_ONCE = 1e-3
 #: By folder: what its files were when its modules were loaded.
 _loaded_states: dict[str, tuple[tuple[str, int, int], ...]] = {}
 
@@ -41,11 +34,11 @@ _loaded_states: dict[str, tuple[tuple[str, int, int], ...]] = {}
 def detector(rule: Rule, origin: Origin) -> Callable[[Run, Mapping[str, float]], Iterator[Finding]]:
     """Its `detect`, whose findings are sound. Raises RuleError where its code cannot be loaded, or raises itself."""
     with _blamed(rule, origin):
-        detect = _detect_of(origin, rule.module, () if origin.package else _state_of(origin.folder))
+        detect = _detect_of(origin.folder, rule.module, _state_of(origin.folder))
 
     def found(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         run.timeline.protect()
-        with _blamed(rule, origin), _limited():
+        with _blamed(rule, origin):
             made: Any = detect(run, at)
             if not isinstance(made, Iterable):
                 raise TypeError(f"detect returned {type(made).__name__}, and no findings: it has no `yield`")
@@ -70,37 +63,6 @@ def _blamed(rule: Rule, origin: Origin) -> Iterator[None]:
         raise RuleError(f"{_where(error, rule, origin)}: {type(error).__name__}: {_said(error)}") from error
 
 
-@contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    """A rule that never returns ends with a TimeoutError, where the system has timers and this is the main thread."""
-    if not _has_timer():
-        yield
-        return
-    left = signal.getitimer(signal.ITIMER_REAL)[0]
-    most = min(LONGEST_SECONDS, _SHARE_OF_REST * left) if left else LONGEST_SECONDS
-    begun = time.monotonic()
-
-    def ended(*_: object) -> None:
-        raise TimeoutError(f"it takes more than {most:.3g} s")
-
-    before = signal.signal(signal.SIGALRM, ended)
-    signal.setitimer(signal.ITIMER_REAL, most)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _AT_ONCE))
-
-
-def _has_timer() -> bool:
-    """Is there one, and does nobody use it but to end this process, which comes later?"""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        return False
-    return signal.getitimer(signal.ITIMER_REAL)[0] == 0 or signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
-
-
 def _said(error: BaseException) -> str:
     return " ".join(str(error).split()) or "without a reason"
 
@@ -122,15 +84,14 @@ def _state_of(folder: str) -> tuple[tuple[str, int, int], ...]:
 
 
 @lru_cache(maxsize=256)
-def _detect_of(origin: Origin, module: str, state: tuple[tuple[str, int, int], ...]) -> _Detector:
+def _detect_of(folder: str, module: str, state: tuple[tuple[str, int, int], ...]) -> _Detector:
     """`state`: of the folder. Where it is another one than before, all modules in it are loaded again."""
-    if not origin.package and _loaded_states.get(origin.folder) != state:
-        package = _package_of(Path(origin.folder))
+    if _loaded_states.get(folder) != state:
+        package = _package_of(Path(folder))
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
-        _loaded_states[origin.folder] = state
-    found = import_module(f"{origin.package}.{module}") if origin.package else _loaded(Path(origin.folder), module)
-    detect: Any = getattr(found, "detect", None)
+        _loaded_states[folder] = state
+    detect: Any = getattr(_loaded(Path(folder), module), "detect", None)
     if not callable(detect):
         raise TypeError("there is no function detect(run, at)")
     made: _Detector = detect

@@ -73,7 +73,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
         return Checked(rule, (*written, *raised), len(drawn))
-    lines, of_test, notes = _tested(test, document, is_packaged=bool(rule.origin.package))
+    lines, of_test, notes = _tested(test, document)
     speed = _speed(rule)
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
@@ -122,10 +122,8 @@ def _plain(finding: Finding) -> dict[str, Any]:
 # --- its test --------------------------------------------------------------------------------------------------------
 
 
-def _tested(test: Path, document: Path, *, is_packaged: bool) -> tuple[list[dict[str, Any]], Iterator[str], list[str]]:
+def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[str], list[str]]:
     """What its test saw of the rule, what is wrong with the test, and why it was not run."""
-    if is_packaged and not test.is_file():
-        return [], iter(()), [f"{test.name} is not in the package: what the rule finds was not seen"]
     if not test.is_file():
         return [], iter(["there is none: draw a recording in which it fires, and one in which it must not"]), []
     if importlib.util.find_spec("pytest") is None:

@@ -139,7 +139,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     `symptom_of`: the rule of its cause, None for a cause. `is_verdict`: its summary is what a report says first,
     although it saves no time. `confidence` is the detector's, lowered where little was recorded; `confidence_because`
     gives the reasons. `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's
-    own code, most first. `origin`: the folder or package of a rule that does not come with perfdoctor, else "".
+    own code, most first. `origin`: the folder of a rule that does not come with perfdoctor, else "".
     """
 
     rank: int
@@ -173,7 +173,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 class Outcome(Struct, frozen=True):
     """The result of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed).
 
-    `origin`: the folder or package of a rule that does not come with perfdoctor, "" for one that does.
+    `origin`: the folder of a rule that does not come with perfdoctor, "" for one that does.
     """
 
     rule: str

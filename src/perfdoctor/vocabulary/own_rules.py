@@ -1,4 +1,4 @@
-"""Which rules are not ours? Two files each in a folder that was named, or in a package that offers one.
+"""Which rules are not ours? Two files each in a folder that was named.
 
 They are code, and only what the user names is read: no folder of a recording, and none that happens to lie here.
 """
@@ -21,10 +21,6 @@ from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.rulebook import Origin, Rule, known, load_rules, rule_of, settings_of
 from perfdoctor.vocabulary.signals import NEEDS
 
-#: What is named so is a package that is installed, and no folder: neither can stand in for the other.
-PACKAGE = "package:"
-#: Entry points of this group offer a package with rules.
-GROUP = "perfdoctor.rules"
 #: `acme/slow-tokenizer`: never the id of a rule of ours, which has no namespace.
 ID = regex(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)/([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 RESERVED = ("perfdoctor",)
@@ -41,7 +37,7 @@ _LISTS = ("needs", "references", "symptom_of", "hidden_by", "needs_without_gpu",
 
 
 def with_own(rules: Mapping[str, Rule], places: Iterable[str], base: Path | None = None) -> dict[str, Rule]:
-    """These rules, and behind them those of each place: a folder (relative to `base`), or `package:NAME`.
+    """These rules, and behind them those of each folder in `places`, relative to `base`.
 
     One whose document cannot be used is among them, and says why in `broken`. Raises UsageError for a place that is
     none, or holds no rule.
@@ -83,18 +79,16 @@ def read(document: Path) -> Rule:
     return _read(path, Origin(_shown(path.parent), str(path.parent)))
 
 
-def offered() -> dict[str, str]:
-    """The packages that offer rules, by the name under which each does. Nothing of them is imported."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 looks through all installed packages
-
-    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
-
-
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
 def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, Origin]]:
-    folder, origin = _package(place.removeprefix(PACKAGE)) if place.startswith(PACKAGE) else _folder(place, base)
+    """Return the documents of rules in the folder `place` (relative to `base`), each with where it lies."""
+    folder = ((base or Path()) / Path(place).expanduser()).resolve()
+    if not folder.is_dir():
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise UsageError(f"the folder of rules {place} {what}", do="Name the folder that holds the rules' files.")
+    origin = Origin(_shown(folder), str(folder))
     paths = sorted(path for path in folder.glob("*.toml") if path.name not in _OTHERS and not path.name.startswith("."))
     if not paths:
         raise UsageError(
@@ -104,45 +98,10 @@ def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, Origin]]:
     return ((path, origin) for path in paths)
 
 
-def _folder(place: str, base: Path | None) -> tuple[Path, Origin]:
-    folder = ((base or Path()) / Path(place).expanduser()).resolve()
-    if not folder.is_dir():
-        what = "is a file" if folder.is_file() else "does not exist"
-        raise UsageError(
-            f"the folder of rules {place} {what}",
-            do=f"Name the folder that holds the rules' files; an installed package as {PACKAGE}NAME.",
-        )
-    return folder, Origin(_shown(folder), str(folder))
-
-
 def _shown(folder: Path) -> str:
     """Return the path relative to here, or only the name of a folder elsewhere: reports reveal no paths."""
     here = Path.cwd().resolve()
     return folder.relative_to(here).as_posix() if folder.is_relative_to(here) and folder != here else folder.name
-
-
-def _package(name: str) -> tuple[Path, Origin]:
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    packages = offered()
-    if name not in packages:
-        known_ones = f"Installed packages offer: {', '.join(packages)}." if packages else "No installed package does."
-        raise UsageError(f"no package offers rules as {name!r}", do=known_ones)
-    module = packages[name].partition(":")[0].strip()
-    try:
-        spec = find_spec(module)
-    except Exception as error:  # it imports the packages above
-        raise PerfdoctorError(
-            f"the package of rules {name!r} ({module}) cannot be imported: {type(error).__name__}: {error}",
-            do="Mend or uninstall it, or leave it out.",
-        ) from error
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    if not folders:
-        raise PerfdoctorError(
-            f"the package of rules {name!r} names {module}, which is no package",
-            do=f"Its entry point in the group {GROUP} must name the package whose folder holds the rules.",
-        )
-    return Path(folders[0]), Origin(f"{PACKAGE}{name}", folders[0], module)
 
 
 # --- documents -------------------------------------------------------------------------------------------------------

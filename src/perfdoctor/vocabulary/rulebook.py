@@ -63,14 +63,10 @@ class RuleFix(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """The place of a rule from elsewhere. `name`: as reports show it; `folder`: of both of its files.
-
-    `package`: the package whose folder that is, "" where it is none.
-    """
+    """The place of a rule from elsewhere. `name`: as reports show it; `folder`: of both of its files."""
 
     name: str
     folder: str
-    package: str = ""
 
 
 class Rule(Struct, frozen=True):
