@@ -106,7 +106,7 @@ def _rules() -> Iterator[tuple[str, str, bool]]:
 
 
 def _own(ctx: Any) -> Iterator[tuple[str, str, bool]]:
-    """The same of the folders behind `--rules` and in the config. Nothing of them is imported."""
+    """Id, title and status of each rule in the folders of `--rules` and of the config. No rule is imported."""
     given = (ctx.params if ctx else {}).get
     try:
         places = [Path(place).expanduser() for place in given("own_rules") or ()]

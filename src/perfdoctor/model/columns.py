@@ -116,7 +116,7 @@ class Text:
         return Text(self.codes[rows], self.values, self._known)
 
     def trimmed(self) -> Text:
-        """The same rows without the values that no row has; after `take` these may be most of the table."""
+        """Return these rows without the values that no row has; after `take` these may be most of the table."""
         present, codes = numbered(self.codes)
         return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
@@ -167,7 +167,7 @@ class Text:
         return answers.of(self, test)
 
     def _alike(self) -> Text | None:
-        """The same rows with all digits of the values replaced by 0; None if that makes the table hardly smaller."""
+        """Return these rows with all digits of the values as 0; None if that hardly makes the table smaller."""
         if len(self.values) < _MANY_VALUES:
             return None
         if _WITHOUT_DIGITS not in self._known:

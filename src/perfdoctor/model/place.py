@@ -81,7 +81,7 @@ class JobPlace(Keeps, frozen=True):
     @property
     @abstractmethod
     def recorded_collectives(self) -> Frame:
-        """Those of the whole recording, also outside the window."""
+        """This device's collectives in the whole recording, also outside the window."""
 
     @property
     @abstractmethod

@@ -90,15 +90,13 @@ def _in(file: Path, problems: Iterator[str]) -> Iterator[str]:
 
 
 def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterator[str]:
-    """It raises in none, finds the same twice, and never more time than a step has."""
+    """It raises in none, finds the same twice, and never more time than a step has. An error is said once."""
+    failed: dict[str, list[str]] = {}
     for name, recording in given:
         try:
             once, again = (tried(rule, recording) for _ in range(2))
-        except PerfdoctorError as error:
-            yield f"in a recording with {name}: {error.what}"
-            continue
         except Exception as error:  # noqa: BLE001 whatever its code raises
-            yield f"in a recording with {name}: {error}"
+            failed.setdefault(error.what if isinstance(error, PerfdoctorError) else str(error), []).append(name)
             continue
         if list(map(_plain, once.findings)) != list(map(_plain, again.findings)):
             yield f"in a recording with {name} it does not find the same twice"
@@ -108,6 +106,8 @@ def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterato
         formulas = (advice.derivation for advice in once.advice if advice.derivation)
         for text in (*once.amiss, *(text for formula in formulas for text in off(formula))):
             yield f"in a recording with {name}: {text}"
+    for what, names in failed.items():
+        yield f"in a recording with {names[0]}{f', and in {len(names) - 1} others' if names[1:] else ''}: {what}"
 
 
 def _plain(finding: Finding) -> dict[str, Any]:

@@ -19,8 +19,11 @@ def problems(source: Path, rule: Rule) -> Iterator[str]:
     """Each as one line, with the line of the file where it has one."""
     try:
         tree = ast.parse(source.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        yield f"line {getattr(error, 'lineno', 1)}: {error}"
+    except SyntaxError as error:
+        yield f"line {error.lineno}: {error.msg}"
+        return
+    except ValueError as error:  # it holds a null character
+        yield f"line 1: {error}"
         return
     if not ast.get_docstring(tree):
         yield "line 1: there is no docstring: one line that says what is sought"

@@ -82,7 +82,7 @@ def _text(file: Path) -> str:
 
 
 def processor_name() -> str:
-    """As the system names it, `AMD EPYC 7763 64-Core Processor`; only the architecture where it names none."""
+    """Name of the processor, such as `AMD EPYC 7763 64-Core Processor`; its architecture if the system names none."""
     try:
         lines = _CPUINFO.read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -37,7 +37,7 @@ _LISTS = ("needs", "references", "symptom_of", "hidden_by", "needs_without_gpu",
 
 
 def with_own(rules: Mapping[str, Rule], places: Iterable[str], base: Path | None = None) -> dict[str, Rule]:
-    """These rules, and behind them those of each folder in `places`, relative to `base`.
+    """Return `rules`, followed by those in each folder of `places`, which are relative to `base`.
 
     One whose document cannot be used is among them, and says why in `broken`. Raises UsageError for a place that is
     none, or holds no rule.

@@ -78,7 +78,7 @@ def test_starts_and_lengths_are_those_of_the_steps():
 
 
 def test_each_long_step_names_its_own_part():
-    """Of twelve steps one computes for longer, and another one communicates."""
+    """One of twelve steps computes for longer, and another one communicates."""
     kernels, collectives, calls, ranges = [], [], [], []
     at = BASE_NS
     for step in range(12):

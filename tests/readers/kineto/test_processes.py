@@ -210,12 +210,12 @@ def test_a_small_file_and_a_worker_of_others_start_no_process(tmp_path):
         mock.patch.object(processes.ForkedReader, "__init__", started),
         mock.patch.object(processes.SpawnedReader, "__init__", started),
     ):
-        read(path)
+        alone = read(path)
         with (
             mock.patch.object(processes.SpawnedReader, "WORTH", 0),
             mock.patch.dict(os.environ, {processors.JOBS: "1"}),
         ):
-            read(path)
+            assert read(path) == alone
 
 
 READING = """

@@ -101,11 +101,10 @@ def _referred_first() -> Iterator[ExportedTable]:
 
 
 def _create(db: Database, table: ExportedTable) -> None:
-    kinds = {
-        kept: int if column.kind is bool or kept != name else column.kind
-        for name, column in table.columns.items()
-        for kept in (stored(table, name),)
-    }
+    kinds: dict[str, type] = {}
+    for name, column in table.columns.items():
+        kept = stored(table, name)
+        kinds[kept] = int if column.kind is bool or kept != name else column.kind
     keys: list[Any] = [
         (stored(table, name), base(tables()[column.refers]) if column.refers else "texts", "id")
         for name, column in table.columns.items()
