@@ -24,7 +24,7 @@ import pairs
 from pairs import Held
 
 from perfdoctor.diagnosis import calibration
-from perfdoctor.diagnosis.calibration import OTHERS, Spread
+from perfdoctor.diagnosis.calibration import OTHERS, SavingSpread
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -54,7 +54,7 @@ def bounds(ratios: Sequence[float]) -> tuple[float, float]:
     return ordered[math.floor((count + 1) * _TAIL + 1e-9) - 1], ordered[math.ceil((count + 1) * (1 - _TAIL) - 1e-9) - 1]
 
 
-def spreads(found: Sequence[Held], planted: Mapping[str, Spread]) -> dict[str, Spread]:
+def spreads(found: Sequence[Held], planted: Mapping[str, SavingSpread]) -> dict[str, SavingSpread]:
     """By category, and for others: how far measured savings lie from likely ones. Empty where all pairs are too few."""
     by_category: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     for each in found:
@@ -68,11 +68,11 @@ def spreads(found: Sequence[Held], planted: Mapping[str, Spread]) -> dict[str, S
     table = {}
     for name, ratios in by_category.items():
         if name in enough:
-            table[name] = Spread(*enough[name], len(ratios))
+            table[name] = SavingSpread(*enough[name], len(ratios))
             continue
-        faults = planted.get(name, Spread(math.inf, -math.inf))
-        table[name] = Spread(*_around([widest, (faults.low, faults.high)]), len(ratios), faults.planted)
-    table[OTHERS] = Spread(*widest, len(pooled))
+        faults = planted.get(name, SavingSpread(math.inf, -math.inf))
+        table[name] = SavingSpread(*_around([widest, (faults.low, faults.high)]), len(ratios), faults.planted)
+    table[OTHERS] = SavingSpread(*widest, len(pooled))
     return table
 
 
@@ -82,7 +82,7 @@ def _around(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def judged_by_others(found: Sequence[Held], planted: Mapping[str, Spread]) -> list[Held]:
+def judged_by_others(found: Sequence[Held], planted: Mapping[str, SavingSpread]) -> list[Held]:
     """Each pair with the range that all other recordings give: pairs of one recording are no strangers to each other."""
     judged = []
     for each in found:
@@ -97,7 +97,7 @@ def judged_by_others(found: Sequence[Held], planted: Mapping[str, Spread]) -> li
 # --- planted faults ----------------------------------------------------------------------------------------------------
 
 
-def of_planted() -> dict[str, Spread]:
+def of_planted() -> dict[str, SavingSpread]:
     """By category how far the true costs of planted faults, alone at 10 and 40 % of a step, lie from likely savings."""
     import faults  # noqa: PLC0415 it simulates trainings, for this alone
 
@@ -105,19 +105,19 @@ def of_planted() -> dict[str, Spread]:
     ratios: dict[str, list[float]] = {}
     for rule, score in faults.scores(faults.judge_all([case for case in alone if case.ranks <= 8])).items():
         ratios.setdefault(load_rules()[rule].category, []).extend(1 / promise for promise in score.promises if promise)
-    return {name: Spread(*bounds(found), 0, len(found)) for name, found in ratios.items() if len(found) >= FEWEST}
+    return {name: SavingSpread(*bounds(found), 0, len(found)) for name, found in ratios.items() if len(found) >= FEWEST}
 
 
-def known_planted() -> dict[str, Spread]:
+def known_planted() -> dict[str, SavingSpread]:
     """The same as it was written last."""
     document = tomllib.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
-    return {name: Spread(**row) for name, row in document.get("planted", {}).items()}
+    return {name: SavingSpread(**row) for name, row in document.get("planted", {}).items()}
 
 
 # --- to write ----------------------------------------------------------------------------------------------------------
 
 
-def table_text(table: Mapping[str, Spread], planted: Mapping[str, Spread]) -> str:
+def table_text(table: Mapping[str, SavingSpread], planted: Mapping[str, SavingSpread]) -> str:
     lines = [
         "# Written by `python benchmarks/calibrate.py`, which says how: measured ÷ likely saving by category of rule."
     ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from labels import all_findings, recordings
 
-from perfdoctor.diagnosis.calibration import Spread
+from perfdoctor.diagnosis.calibration import SavingSpread
 from perfdoctor.diagnosis.engine import Examination, examine
 from perfdoctor.diagnosis.questions import questions
 from perfdoctor.diagnosis.savings import PredictedSaving
@@ -124,7 +124,7 @@ class Held:
             return None
         return (self.base_ms - self.measured_ms) * 1e6 / self.saving.before_calibration.likely
 
-    def with_spread(self, spread: Spread | None) -> Held:
+    def with_spread(self, spread: SavingSpread | None) -> Held:
         """The same, its range calibrated in another way."""
         if self.saving is None:
             return self

@@ -17,7 +17,7 @@ from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-#: What the diagnosis calls of the replay; methods of `Replay` beside them.
+#: What the diagnosis calls of the replay; methods of `RunReplay` beside them.
 _ENTRIES = {
     "perfdoctor.replay.what_if.savings": ("replay_of",),
     "perfdoctor.replay.graph.critical_path": ("critical_path",),
@@ -71,11 +71,11 @@ def watched_replay() -> Clock:
         module = importlib.import_module(name)
         for function in functions:
             setattr(module, function, clock.timed(getattr(module, function)))
-    from perfdoctor.replay.what_if.savings import Replay  # noqa: PLC0415
+    from perfdoctor.replay.what_if.savings import RunReplay  # noqa: PLC0415
 
-    for name, method in list(vars(Replay).items()):
+    for name, method in list(vars(RunReplay).items()):
         if isinstance(method, types.FunctionType) and not name.startswith("_"):
-            setattr(Replay, name, clock.timed(method))
+            setattr(RunReplay, name, clock.timed(method))
     return clock
 
 

@@ -15,7 +15,7 @@ import scrub
 from folders import ROOT
 from pairs import Held, Measured, Pair
 
-from perfdoctor.diagnosis.calibration import OTHERS, Spread
+from perfdoctor.diagnosis.calibration import OTHERS, SavingSpread
 from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -92,7 +92,7 @@ def test_a_category_with_too_few_pairs_gets_the_widest_of_all():
     found = [held_of("input-wait", 0.9 + number / 100, f"i{number}") for number in range(9)]
     found += [held_of("host-work", 0.5 + number / 10, f"h{number}") for number in range(10)]
     found += [held_of("rank-skew", 0.8, "r")]
-    table = calibrate.spreads(found, {"device": Spread(0.2, 1.1, 0, 40), "input": Spread(0.1, 9.0, 0, 40)})
+    table = calibrate.spreads(found, {"device": SavingSpread(0.2, 1.1, 0, 40), "input": SavingSpread(0.1, 9.0, 0, 40)})
     assert (table["input"].low, table["input"].high, table["input"].pairs) == pytest.approx((0.9, 0.98, 9))
     assert (table["host"].low, table["host"].high) == pytest.approx((0.5, 1.4))
     assert (table["communication"].low, table["communication"].high) == pytest.approx((0.5, 1.4))

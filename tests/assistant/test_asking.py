@@ -13,10 +13,10 @@ from folders import FIXTURES
 pytest.importorskip("mcp")
 
 from perfdoctor.assistant import tools
-from perfdoctor.assistant.asking import Call, Worker
+from perfdoctor.assistant.asking import Call, WorkerProcess
 from perfdoctor.assistant.desk import Desk
-from perfdoctor.assistant.root import Root
-from perfdoctor.assistant.worker import Request, Setting, answered
+from perfdoctor.assistant.root import AllowedRoot
+from perfdoctor.assistant.worker import ToolRequest, WorkerSetup, answered
 from perfdoctor.errors import PerfdoctorError
 
 TORCH = {"path": "input-bound-single-process/torch"}
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes and signal
 
 @pytest.fixture
 def setting():
-    return Setting(str(FIXTURES), [], 60.0, 0)
+    return WorkerSetup(str(FIXTURES), [], 60.0, 0)
 
 
 @pytest.fixture
 def worker(setting):
-    made = Worker(setting)
+    made = WorkerProcess(setting)
     yield made
     made.close()
     assert not Path(made._scratch.name).exists()
@@ -89,7 +89,7 @@ def test_memory_that_runs_out_within_a_call_is_said(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(tools, "answer_of", lambda _: fails)
-    reply = answered(Request("analyze", TORCH), Desk(Root.at(FIXTURES)))
+    reply = answered(ToolRequest("analyze", TORCH), Desk(AllowedRoot.at(FIXTURES)))
     assert (reply.data, reply.is_last, "memory" in reply.what, "--memory" in reply.do) == (None, True, True, True)
 
 
@@ -98,7 +98,7 @@ def test_a_bug_of_ours_ends_one_call_and_shows_nothing_of_itself(monkeypatch, ca
         raise ZeroDivisionError("secret text")
 
     monkeypatch.setattr(tools, "answer_of", lambda _: fails)
-    reply = answered(Request("analyze", TORCH), Desk(Root.at(FIXTURES)))
+    reply = answered(ToolRequest("analyze", TORCH), Desk(AllowedRoot.at(FIXTURES)))
     assert (reply.is_bug, reply.what) == (True, "perfdoctor failed: ZeroDivisionError")
     assert capsys.readouterr().out == ""
 
@@ -107,7 +107,7 @@ def test_what_was_read_is_read_again_when_its_files_change(tmp_path, monkeypatch
     source = FIXTURES / "input-bound-single-process" / "torch" / "rank0.pt.trace.json.gz"
     file = tmp_path / "rank0.pt.trace.json.gz"
     file.write_bytes(source.read_bytes())
-    desk = Desk(Root.at(tmp_path))
+    desk = Desk(AllowedRoot.at(tmp_path))
     first = desk.examined(file.name)
     assert desk.examined(str(file)) is first
     assert desk.examined(".") is not first
@@ -119,7 +119,7 @@ def test_what_was_read_is_read_again_when_its_files_change(tmp_path, monkeypatch
 
 def test_few_diagnoses_are_kept(tmp_path, monkeypatch):
     source = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
-    desk = Desk(Root.at(tmp_path))
+    desk = Desk(AllowedRoot.at(tmp_path))
     monkeypatch.setattr("perfdoctor.assistant.desk.MOST_KEPT", 2)
     for number in range(4):
         (tmp_path / f"{number}.json.gz").write_bytes(source.read_bytes())
@@ -128,7 +128,7 @@ def test_few_diagnoses_are_kept(tmp_path, monkeypatch):
 
 
 def test_an_address_is_read_only_below_what_is_allowed(tmp_path):
-    root = Root.at(tmp_path, ("s3://bucket/runs",))
+    root = AllowedRoot.at(tmp_path, ("s3://bucket/runs",))
     assert root.address("s3://bucket/runs/1") == "s3://bucket/runs/1"
     assert root.address("runs/1") is None
     for address in (

@@ -12,7 +12,7 @@ import pytest
 from folders import FIXTURES
 
 from perfdoctor.cli.progress import progress
-from perfdoctor.system.progress import BYTES, Reached
+from perfdoctor.system.progress import BYTES, ProgressText
 
 STRAGGLER = FIXTURES / "straggler" / "torch"
 
@@ -21,7 +21,7 @@ STRAGGLER = FIXTURES / "straggler" / "torch"
 def test_it_is_silent_without_a_terminal(capsys, quiet):
     with progress(quiet=quiet, verbose=False) as update:
         update("reading")
-        update(Reached("reading", "reading", 1, 2, BYTES))
+        update(ProgressText("reading", "reading", 1, 2, BYTES))
     assert capsys.readouterr().err == ""
 
 
@@ -29,7 +29,7 @@ def test_with_verbose_each_text_is_one_line_and_bytes_are_none(capsys):
     with progress(quiet=False, verbose=True) as update:
         update("starting")
         for done in range(3):
-            update(Reached("Reading a.json", "Reading", done, 3, BYTES))
+            update(ProgressText("Reading a.json", "Reading", done, 3, BYTES))
         update("Reading \x1b[31mb.json")
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == ["starting", "Reading a.json"]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.matching import changes, pairs, whole_numbers
-from perfdoctor.comparison.records import Saving, Work
+from perfdoctor.comparison.records import PromisedSaving, WorkTime
 from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.engine import examine
@@ -65,7 +65,7 @@ def test_a_recording_compared_with_itself_shows_nothing():
 
 def work(kernel, ns, **known):
     names = {"part": "compute", "group": "", "op": "", "shapes": "", "phase": "", "module": "", "inside": ""} | known
-    return Work(kernel=kernel, ns=ns, count=1, **names)
+    return WorkTime(kernel=kernel, ns=ns, count=1, **names)
 
 
 def test_renamed_kernels_of_one_op_are_one():
@@ -113,7 +113,7 @@ def found_in(one, *savings):
     return replace(one, findings=savings, checked=frozenset({"input-wait", "host-syncs"}), predictions={})
 
 
-WAIT = Saving("input-wait", "Training waits for data", 3_000_000.0, 4_000_000.0, 5_000_000.0, ("input_wait",))
+WAIT = PromisedSaving("input-wait", "Training waits for data", 3_000_000.0, 4_000_000.0, 5_000_000.0, ("input_wait",))
 
 
 def test_what_was_predicted_is_kept_where_the_step_got_shorter_by_it():
@@ -169,7 +169,10 @@ def test_what_a_longer_step_hides_is_not_fixed():
 def test_what_is_about_no_time_of_the_step_is_not_fixed_when_it_is_gone():
     before, after = (found_in(snapshot(waiting(4))) for _ in range(2))
     checked = frozenset({"busy-machine", "step-outliers"})
-    doubts = (Saving("busy-machine", "Other programs", 0.0, 0.0, 0.0), Saving("step-outliers", "Long", 1e5, 2e5, 3e5))
+    doubts = (
+        PromisedSaving("busy-machine", "Other programs", 0.0, 0.0, 0.0),
+        PromisedSaving("step-outliers", "Long", 1e5, 2e5, 3e5),
+    )
     found = compare([replace(before, findings=doubts, checked=checked)], [replace(after, checked=checked)])
     assert {each.rule: each.fate for each in found.findings} == {
         "busy-machine": "no longer found", "step-outliers": "fixed",

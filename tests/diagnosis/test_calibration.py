@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
-from perfdoctor.diagnosis.calibration import Spread, spread_of
+from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
 from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import Range, Saving
 from perfdoctor.vocabulary.categories import CATEGORIES
 
-WIDE = Spread(0.5, 1.5)
+WIDE = SavingSpread(0.5, 1.5)
 ns = st.integers(0, 10**9)
 ordered = st.tuples(ns, ns, ns).map(lambda each: Saving(*sorted(each)))
-spreads = st.builds(Spread, st.floats(-2, 3), st.floats(-2, 3))
+spreads = st.builds(SavingSpread, st.floats(-2, 3), st.floats(-2, 3))
 
 
 @given(ordered, spreads, st.integers(1, 2 * 10**9))

@@ -11,7 +11,7 @@ from builders import draw
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis import savings
-from perfdoctor.diagnosis.calibration import Spread
+from perfdoctor.diagnosis.calibration import SavingSpread
 from perfdoctor.diagnosis.ranking import agreeing, ranked
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
@@ -87,7 +87,7 @@ def test_what_recording_cost_is_inferred_and_at_most_it_was_a_slower_machine():
 
 
 def test_measured_spreads_go_no_further_than_what_the_fix_is_about():
-    spread = Spread(0.5, 2.0)
+    spread = SavingSpread(0.5, 2.0)
     saving = PredictedSaving(Saving(90, 100, 110), step_ns=1_000, spread=spread)
     assert saving.ns == Saving(50, 100, 200)
     assert replace(saving, about_ns=150).ns == Saving(50, 100, 150)

@@ -19,7 +19,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables import database, files, query
-from perfdoctor.export.tables.contents import Contents
+from perfdoctor.export.tables.contents import RecordingTables
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Frame, Timeline
@@ -39,7 +39,7 @@ def run():
 @pytest.fixture(scope="module")
 def file(run, tmp_path_factory):
     target = tmp_path_factory.mktemp("tables") / "train.db"
-    database.write(target, Contents(run, lambda: query_diagnosis(run)))
+    database.write(target, RecordingTables(run, lambda: query_diagnosis(run)))
     return target
 
 
@@ -185,7 +185,7 @@ def test_a_limit_is_kept_and_said(run):
 
 def test_parquet_and_arrow_have_the_same_rows(run, file, tmp_path):
     core = pytest.importorskip("arro3.io")
-    contents = Contents(run, lambda: query_diagnosis(run))
+    contents = RecordingTables(run, lambda: query_diagnosis(run))
     for name in ("kernels", "ops", "steps", "findings", "meta", "idle"):
         files.write_parquet(tmp_path / f"{name}.parquet", contents, name)
         table = core.read_parquet(tmp_path / f"{name}.parquet").read_all()
@@ -289,7 +289,7 @@ def test_environment_variables_of_a_log_stay_out(tmp_path):
     }
     run = prepare(Timeline.build({"nccl_facts": Frame(columns)}, ["nccl_facts"]))
     assert query(run, "SELECT name FROM nccl_facts").rows == [("version",)]
-    database.write(tmp_path / "a.db", Contents(run, lambda: query_diagnosis(run)))
+    database.write(tmp_path / "a.db", RecordingTables(run, lambda: query_diagnosis(run)))
     assert b"hunter2" not in (tmp_path / "a.db").read_bytes()
 
 

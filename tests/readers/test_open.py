@@ -11,7 +11,7 @@ from folders import FIXTURES
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
-from perfdoctor.system.progress import Reached
+from perfdoctor.system.progress import ProgressText
 
 HEALTHY = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = FIXTURES / "healthy" / "nsys" / "profile.sqlite"
@@ -72,7 +72,7 @@ def test_a_report_beside_its_own_export_counts_once(tmp_path):
 
 def test_progress_names_what_is_being_read(tmp_path):
     """Again for each piece of it, with how much of its bytes are read."""
-    lines: list[Reached] = []
+    lines: list[ProgressText] = []
     read([HEALTHY], lines.append)
     assert set(lines) == {f"Reading {HEALTHY.name}"}
     done = [line.done for line in lines]

@@ -12,7 +12,7 @@ from folders import FIXTURES, public
 import perfdoctor
 from perfdoctor.model.timeline import Source
 from perfdoctor.readers.open import read
-from perfdoctor.readers.unrelated import Known, notes
+from perfdoctor.readers.unrelated import RecordingFacts, notes
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 
@@ -23,7 +23,7 @@ STRAGGLER = FIXTURES / "straggler" / "torch"
 
 
 def known(name, *, size=0, version="schemaVersion 1", at=None, epoch=None):
-    return Known([Source("kineto", name, version)], size, None if at is None else (at, at + 1_000_000), epoch)
+    return RecordingFacts([Source("kineto", name, version)], size, None if at is None else (at, at + 1_000_000), epoch)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_is_not_known_proves_nothing(one, other):
 
 def test_a_gap_is_one_in_which_none_is_recorded():
     """One that lasts all day lies beside both."""
-    whole = Known([Source("nsys", "whole", "")], 0, (NOON, NOON + 24 * HOUR), None)
+    whole = RecordingFacts([Source("nsys", "whole", "")], 0, (NOON, NOON + 24 * HOUR), None)
     assert notes([known("a", at=NOON + HOUR), whole, known("b", at=NOON + 20 * HOUR)]) == []
 
 

@@ -14,7 +14,7 @@ from torch_python import torch_python
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import encoded
 from perfdoctor.recording import machine_rates
-from perfdoctor.recording.tools.nvml import Devices, Gpu
+from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 from perfdoctor.system.processors import processor_name
 from perfdoctor.system.run_folder import Manifest, RunFolder
 
@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def machine(*names: str, driver: str = "550.54.15", torch: str = "2.9.0+cu128"):
-    gpus = tuple(Gpu(number, name, "", 0) for number, name in enumerate(names))
+    gpus = tuple(DriverGpu(number, name, "", 0) for number, name in enumerate(names))
     return SimpleNamespace(program=SimpleNamespace(torch=torch), devices=Devices(gpus, driver if gpus else ""))
 
 

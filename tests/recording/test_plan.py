@@ -10,10 +10,10 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording import plan
 from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.tools.nsys import Nsys
-from perfdoctor.recording.tools.nvml import Devices, Gpu
+from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 
 NSYS = Nsys("/n/nsys", "2025.1.1", frozenset({"trace", "output", "discard-environment"}))
-GPU = Devices((Gpu(0, "NVIDIA H100 80GB HBM3", "0", 80 << 30),), "570.1", "")
+GPU = Devices((DriverGpu(0, "NVIDIA H100 80GB HBM3", "0", 80 << 30),), "570.1", "")
 NO_GPU = Devices((), "", "no NVIDIA driver here")
 PYTHON = Program(("python", "t.py"), "/bin/python", python="3.11.1", torch="2.13", was_inspected=True)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from perfdoctor.records.findings import Rows
 from perfdoctor.report import html, terminal
-from perfdoctor.report.terminal_links import Links
+from perfdoctor.report.terminal_links import TerminalLinks
 
 LINK = re.compile(r"\x1b\]8;(?:id=\d+)?;([^\x1b]*)\x1b\\")
 
@@ -133,7 +133,7 @@ def test_no_other_text_of_a_trace_can_be_opened(written, tmp_path):
 def test_paths_elsewhere_are_not_even_looked_up(monkeypatch):
     asked = []
     monkeypatch.setattr("pathlib.Path.is_file", lambda self: asked.append(str(self)) or True)
-    list(Links(console()).to_source("/net/host/train.py(1) ../train.py(1) //host/train.py:1"))
+    list(TerminalLinks(console()).to_source("/net/host/train.py(1) ../train.py(1) //host/train.py:1"))
     assert asked == []
 
 
@@ -156,4 +156,4 @@ def test_a_poisoned_run_leads_nowhere_but_to_our_page(page):
     ],
 )
 def test_a_reference_is_a_link_if_it_is_an_address(address, leads):
-    assert bool(Links(console()).to_web(address)) == leads
+    assert bool(TerminalLinks(console()).to_web(address)) == leads

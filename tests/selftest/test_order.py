@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.nsys import Nsys
-from perfdoctor.recording.tools.nvml import Devices, Gpu
+from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.document import document, line_for_a_report
@@ -25,7 +25,7 @@ from perfdoctor.vocabulary.examples import load_examples
 MS = 1_000_000
 TORCH = Program(("python",), "/usr/bin/python", python="3.12.3", torch="2.11.0", cuda="13.0", was_inspected=True)
 NSYS = Nsys("/opt/nsys", "2025.3.1", frozenset({"trace", "output", "discard-environment"}))
-H100 = Devices((Gpu(0, "NVIDIA H100 80GB HBM3", "0a1b2c3d", 85 << 30),), "580.1")
+H100 = Devices((DriverGpu(0, "NVIDIA H100 80GB HBM3", "0a1b2c3d", 85 << 30),), "580.1")
 ON_CPU = Machine(TORCH, NSYS, None, Devices(trouble="no NVIDIA driver here"), "")
 ON_GPU = Machine(TORCH, NSYS, "/opt/ncu", H100, "")
 PY_SPY = PySpy("/opt/py-spy", "0.4.1")

@@ -19,7 +19,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.scale.read import read_run
 from perfdoctor.system import remote
-from perfdoctor.system.progress import BYTES, Reached, silent
+from perfdoctor.system.progress import BYTES, ProgressText, silent
 
 TRACES = FIXTURES / "straggler" / "torch"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEY", "AWS_SECRET_ACCESS_KEY": "very-secret", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -190,7 +190,7 @@ def test_progress_counts_bytes(bucket: object) -> None:
     said: list[str] = []
     with remote.at_hand(["s3://job/traces"], said.append):
         pass
-    assert all(isinstance(text, Reached) and text.unit == BYTES for text in said)
+    assert all(isinstance(text, ProgressText) and text.unit == BYTES for text in said)
     assert said[0].of == sum(file.stat().st_size for file in TRACES.iterdir())
 
 

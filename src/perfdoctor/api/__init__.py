@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np  # noqa: F401 before perfdoctor.model, which would load it with a single thread for its BLAS
 
 from perfdoctor.api.arguments import (
+    AnalysisChoices,
     AnyPath,
     AnyQuestions,
     AnySteps,
     AnyThresholds,
-    Asked,
     Progress,
     at_hand,
     changes_only,
@@ -147,7 +147,7 @@ def analyze(
     with in_words_of_python():
         given, rank_readers = listed(paths), _cluster(cluster)
         known = known_rules(own_rules, config, thresholds)
-        asked = Asked(
+        asked = AnalysisChoices(
             chosen_rules(known, rules, ignore), known, questions(what_if, known), selection(range, steps),
             user_values(gpu, peaks, tokens_per_step, parameters), process, rank_readers,
         )  # fmt: skip
@@ -184,7 +184,7 @@ def compare(
     with in_words_of_python():
         known = known_rules(own_rules, config, thresholds)
         part, given = selection(range, steps), user_values(gpu, peaks)
-        asked = Asked(list(known.values()), known, part=part, user_values=given)
+        asked = AnalysisChoices(list(known.values()), known, part=part, user_values=given)
         first, second = ([_snapshot(run, asked, progress) for run in _runs(side)] for side in (before, after))
         return Comparison(compared(first, second))
 
@@ -226,7 +226,7 @@ def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
     return runs
 
 
-def _snapshot(run: AnyRun, asked: Asked, progress: Progress | None) -> Snapshot:
+def _snapshot(run: AnyRun, asked: AnalysisChoices, progress: Progress | None) -> Snapshot:
     """What of one run is compared: of a diagnosis, of a diagnosis.json, or of a recording that is read now."""
     from perfdoctor.comparison.snapshot import of_document, of_examination  # noqa: PLC0415
     from perfdoctor.report.json_document import document  # noqa: PLC0415

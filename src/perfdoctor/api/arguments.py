@@ -44,7 +44,7 @@ _PATHS = "Give a run folder, a folder of traces, or files, by their paths."
 _PATTERN = regex(r"[*?\[]")
 
 
-class Asked(Struct, frozen=True):
+class AnalysisChoices(Struct, frozen=True):
     """What is diagnosed by which rules, of all that are `known`, and what is asked of it."""
 
     rules: Sequence[Rule]

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perfdoctor.assistant.worker import Reply, Request, Setting
+from perfdoctor.assistant.worker import Reply, ToolRequest, WorkerSetup
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.spawned import Spawned, receive, send
 
@@ -21,14 +21,14 @@ class Call:
     """One question of a client, which may be given up while it waits for its turn or for its answer."""
 
     def __init__(self, tool: str, arguments: Any) -> None:
-        self.request = Request(tool, arguments)
+        self.request = ToolRequest(tool, arguments)
         self.is_given_up = False
 
 
-class Worker:
+class WorkerProcess:
     """One process at a time, started when it is needed and again when it died. One call at a time."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: WorkerSetup) -> None:
         self._setting = setting
         self._process: Spawned | None = None
         #: A process that is killed cleans up nothing.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from perfdoctor.api.arguments import selection
-from perfdoctor.assistant.root import Root
+from perfdoctor.assistant.root import AllowedRoot
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.records import Examination
@@ -55,7 +55,7 @@ class Named(Struct, frozen=True):
 class Desk:
     """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take."""
 
-    def __init__(self, root: Root, seconds: float = 120.0, named: Named | None = None) -> None:
+    def __init__(self, root: AllowedRoot, seconds: float = 120.0, named: Named | None = None) -> None:
         self.root, self.seconds, self._named = root, seconds, named or Named()
         self._kept: OrderedDict[_Key, Examination] = OrderedDict()
 

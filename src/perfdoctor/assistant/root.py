@@ -17,14 +17,14 @@ MOST_ENTRIES = 200_000
 _BELOW = "Name a file or a folder below the server's root, relative to it; recordings lists what is there."
 
 
-class Root(Struct, frozen=True):
+class AllowedRoot(Struct, frozen=True):
     """`folder`: resolved. `remote`: beginnings of addresses that may be read as well, each ending with a slash."""
 
     folder: Path
     remote: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, folder: Path, remote: tuple[str, ...] = ()) -> Root:
+    def at(cls, folder: Path, remote: tuple[str, ...] = ()) -> AllowedRoot:
         """Raises UsageError where there is no such folder, or an address is none."""
         if not folder.is_dir():
             raise UsageError(f"--root {folder}: there is no such folder", do="Name the folder of your recordings.")

@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from perfdoctor import __version__
-from perfdoctor.assistant.asking import Call, Worker
+from perfdoctor.assistant.asking import Call, WorkerProcess
 from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
@@ -25,7 +25,7 @@ from perfdoctor.report.words.foreign_text import clean
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
-    from perfdoctor.assistant.worker import Setting
+    from perfdoctor.assistant.worker import WorkerSetup
 
 #: Calls that wait for their turn; of more than these nobody reads the answers.
 _MOST_WAITING = 16
@@ -34,9 +34,9 @@ _READS_ONLY = types.ToolAnnotations(
 )
 
 
-def serve(setting: Setting) -> None:
+def serve(setting: WorkerSetup) -> None:
     """Until the client closes the connection, or ends this process."""
-    worker = Worker(setting)
+    worker = WorkerProcess(setting)
 
     def leave(number: int, _frame: object) -> None:
         worker.close()
@@ -49,13 +49,13 @@ def serve(setting: Setting) -> None:
         worker.close()
 
 
-async def _serve(worker: Worker) -> None:
+async def _serve(worker: WorkerProcess) -> None:
     server = _server(worker)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def _server(worker: Worker) -> Server[Any]:
+def _server(worker: WorkerProcess) -> Server[Any]:
     waiting = 0
 
     async def list_tools(
@@ -84,7 +84,7 @@ def _server(worker: Worker) -> Server[Any]:
     )  # fmt: skip
 
 
-async def _answered(worker: Worker, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def _answered(worker: WorkerProcess, params: types.CallToolRequestParams) -> types.CallToolResult:
     """A call that is given up ends the worker: what it reads, nobody waits for."""
     call = Call(params.name, params.arguments)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LATE_S = 5
 
 
-class Setting(msgspec.Struct):
+class WorkerSetup(msgspec.Struct):
     """What a worker is started with, as JSON. `seconds`: of a call; `memory_bytes`: that it writes to, 0 for any.
 
     `rules`: whole paths of folders; `config`: the whole path of a pyproject.toml, "" for none.
@@ -37,7 +37,7 @@ class Setting(msgspec.Struct):
     config: str = ""
 
 
-class Request(msgspec.Struct):
+class ToolRequest(msgspec.Struct):
     tool: str
     arguments: Any
 
@@ -56,23 +56,23 @@ class Reply(msgspec.Struct):
 def main() -> None:
     """Takes the setting as its argument."""
     requests, replies = own_streams()
-    setting = msgspec.json.decode(sys.argv[1], type=Setting)
+    setting = msgspec.json.decode(sys.argv[1], type=WorkerSetup)
     _limit_memory(setting.memory_bytes)
     from perfdoctor.assistant.desk import Desk, Named  # noqa: PLC0415 after that, for numpy
-    from perfdoctor.assistant.root import Root  # noqa: PLC0415
+    from perfdoctor.assistant.root import AllowedRoot  # noqa: PLC0415
 
     named = Named(tuple(setting.rules), Path(setting.config) if setting.config else None)
-    desk = Desk(Root(Path(setting.root), tuple(setting.remote)), setting.seconds, named)
+    desk = Desk(AllowedRoot(Path(setting.root), tuple(setting.remote)), setting.seconds, named)
     while (content := receive(requests)) is not None:
         _alarm(setting.seconds + _LATE_S)
-        reply = answered(msgspec.json.decode(content, type=Request), desk)
+        reply = answered(msgspec.json.decode(content, type=ToolRequest), desk)
         _alarm(0)
         send(replies, msgspec.json.encode(reply))
         if reply.is_last:
             return
 
 
-def answered(request: Request, desk: Desk) -> Reply:
+def answered(request: ToolRequest, desk: Desk) -> Reply:
     """Whatever goes wrong is an answer."""
     from perfdoctor.api.arguments import in_words_of_python  # noqa: PLC0415
     from perfdoctor.assistant.tools import answer_of, understood  # noqa: PLC0415

@@ -55,7 +55,7 @@ Examples:
 """
 
 
-class Format(str, Enum):
+class OutputFormat(str, Enum):
     """What is printed to standard output."""
 
     TEXT = "text"
@@ -116,7 +116,9 @@ def analyze(
     json: Annotated[
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
     ] = None,
-    format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
+    format_: Annotated[
+        OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
+    ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
     own_rules: own_rules_options.OwnRules = None,
@@ -175,7 +177,7 @@ def analyze(
 
 
 def _print_again(
-    kept: Diagnosis, asked: AnalysisRequest, output: Format, files: Files, *, show_all: bool, quiet: bool
+    kept: Diagnosis, asked: AnalysisRequest, output: OutputFormat, files: Files, *, show_all: bool, quiet: bool
 ) -> None:
     if files.json:
         write_json(files.json, kept)
@@ -185,7 +187,7 @@ def _print_again(
 
 
 def _analyze(
-    paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, output: Format, files: Files, *,
+    paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, output: OutputFormat, files: Files, *,
     cross_check: bool, save: bool, outside: outside_options.Outside, show_all: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     here = [path for path in paths if isinstance(path, Path)]
@@ -197,12 +199,12 @@ def _analyze(
     try:
         with progress(quiet=quiet, verbose=verbose) as update:
             update("Writing the report")
-            page = _write_files(examination, files, paths, text=output is Format.TEXT)
+            page = _write_files(examination, files, paths, text=output is OutputFormat.TEXT)
     finally:  # the diagnosis is shown even if a file cannot be written
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
         _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
-    print_page_path(page, on_error=output is not Format.TEXT)
+    print_page_path(page, on_error=output is not OutputFormat.TEXT)
     if save:
         store(examination, paths, source="analyze", process=asked.process, quiet=quiet)
     publish(examination, paths, outside, page, process=asked.process, quiet=quiet)
@@ -211,11 +213,11 @@ def _analyze(
 
 
 def _cross_check(
-    paths: Sequence[Path], diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool, verbose: bool
+    paths: Sequence[Path], diagnosis: Diagnosis, output: OutputFormat, *, show_all: bool, quiet: bool, verbose: bool
 ) -> None:
     with progress(quiet=quiet, verbose=verbose) as update:
         checked = cross_checking.cross_checked(paths, update)
-    cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
+    cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not OutputFormat.TEXT)
 
 
 def store(
@@ -251,12 +253,12 @@ def check_html(html: Path | None, *, no_html: bool) -> None:
         raise typer.BadParameter("--html and --no-html exclude each other.")
 
 
-def output_of(format_: Format | None, json: str | None) -> Format:
+def output_of(format_: OutputFormat | None, json: str | None) -> OutputFormat:
     if json != STANDARD_OUTPUT:
-        return format_ or Format.TEXT
-    if format_ not in (None, Format.JSON):
+        return format_ or OutputFormat.TEXT
+    if format_ not in (None, OutputFormat.JSON):
         raise typer.BadParameter(f"--json - and --format {format_.value if format_ else ''} both want standard output.")
-    return Format.JSON
+    return OutputFormat.JSON
 
 
 def rules_of(
@@ -364,7 +366,7 @@ def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
 
 def show(
     diagnosis: Diagnosis,
-    output: Format,
+    output: OutputFormat,
     *,
     show_all: bool,
     quiet: bool,
@@ -376,13 +378,13 @@ def show(
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import wording
 
-    if output is Format.JSON:
+    if output is OutputFormat.JSON:
         typer.echo(json_report.render(diagnosis), nl=False)
     elif quiet:
         typer.echo(wording.verdict(diagnosis), err=on_error)
-    elif output is Format.MARKDOWN:
+    elif output is OutputFormat.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
-    elif output is Format.BRIEF:
+    elif output is OutputFormat.BRIEF:
         from perfdoctor.report import brief
 
         typer.echo(brief.render(diagnosis), nl=False)

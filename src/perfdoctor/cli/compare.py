@@ -24,7 +24,7 @@ from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
     AnalysisRequest,
-    Format,
+    OutputFormat,
     check_html,
     diagnosed,
     output_of,
@@ -100,7 +100,9 @@ def compare(
     json: Annotated[
         str | None, typer.Option(help="Write the comparison as JSON; - is standard output.", metavar="FILE")
     ] = None,
-    format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
+    format_: Annotated[
+        OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
+    ] = None,
     own_rules: own_rules_options.OwnRules = None,
     config: own_rules_options.Config = None,
     gpu: hardware_options.Gpu = None,

@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli import report_files
-from perfdoctor.cli.analyze import Format, print_page_path
+from perfdoctor.cli.analyze import OutputFormat, print_page_path
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Shown(Struct, frozen=True):
     """What was asked for. `html`: None is the default page here."""
 
-    output: Format
+    output: OutputFormat
     json_file: Path | None
     html: Path | None
     no_html: bool
@@ -37,13 +37,13 @@ class Shown(Struct, frozen=True):
         """`local`: recordings on this machine, which are never overwritten."""
         if self.json_file:
             written("--json", self.json_file, as_json)
-        if self.output is Format.JSON:
+        if self.output is OutputFormat.JSON:
             typer.echo(as_json(), nl=False)
         elif self.quiet:
             typer.echo(verdict())
-        elif self.output is Format.MARKDOWN:
+        elif self.output is OutputFormat.MARKDOWN:
             typer.echo(as_markdown(), nl=False)
-        elif self.output is Format.BRIEF:
+        elif self.output is OutputFormat.BRIEF:
             typer.echo(as_brief(), nl=False)
         else:
             from perfdoctor.report.terminal_text import Terminal
@@ -63,7 +63,7 @@ class Shown(Struct, frozen=True):
                 f"perfdoctor: no report written: {page}: {error.__cause__.strerror or error.__cause__}", err=True
             )
         else:
-            print_page_path(page, on_error=self.output is not Format.TEXT)
+            print_page_path(page, on_error=self.output is not OutputFormat.TEXT)
 
 
 def written(option: str, target: Path, render: Callable[[], str], do: str = "Choose another file.") -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from perfdoctor.readers.nsys.cross_check import Compared, CrossCheck, ExpertRule, Sum
+    from perfdoctor.readers.nsys.cross_check import CrossCheck, ExpertRule, Sum, SummaryCheck
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice
 
@@ -81,7 +81,7 @@ def _lines(checked: CrossCheck, diagnosis: Diagnosis, *, show_all: bool) -> Iter
     yield ""
 
 
-def _compared(each: Compared, *, show_all: bool) -> Iterator[str]:
+def _compared(each: SummaryCheck, *, show_all: bool) -> Iterator[str]:
     from perfdoctor.report.words.foreign_text import clean_name
 
     head = f"  {each.what} ({each.source}): "

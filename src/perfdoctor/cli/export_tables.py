@@ -94,10 +94,10 @@ def _is_in_the_way(option: str, target: Path) -> bool:
 def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: bool) -> None:
     """Write them. Raises PerfdoctorError where that fails; then there is no file, or the one that was there before."""
     from perfdoctor.export.tables import database, files
-    from perfdoctor.export.tables.contents import Contents
+    from perfdoctor.export.tables.contents import RecordingTables
     from perfdoctor.vocabulary.tables import tables
 
-    contents = Contents(examination.run, lambda: examination.diagnosis)
+    contents = RecordingTables(examination.run, lambda: examination.diagnosis)
     only = outputs.only or tuple(tables())
 
     def parquet(folder: Path) -> None:

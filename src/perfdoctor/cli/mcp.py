@@ -14,7 +14,7 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from perfdoctor.assistant.worker import Setting
+    from perfdoctor.assistant.worker import WorkerSetup
 
 EXAMPLES = """\b
 Examples:
@@ -65,17 +65,17 @@ def mcp(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the limits on standard error.")] = False,
 ) -> None:
     """Answer an assistant's questions (Model Context Protocol)."""
-    from perfdoctor.assistant.root import Root
-    from perfdoctor.assistant.worker import Setting
+    from perfdoctor.assistant.root import AllowedRoot
+    from perfdoctor.assistant.worker import WorkerSetup
     from perfdoctor.system.memory import available_bytes
 
-    at = Root.at(root.expanduser(), tuple(allow_remote or ()))
+    at = AllowedRoot.at(root.expanduser(), tuple(allow_remote or ()))
     most = (
         round(memory * _GB)
         if memory
         else max(round(_SHARE_OF_MEMORY * available_bytes()), round(_LEAST_MEMORY_GB * _GB))
     )
-    setting = Setting(
+    setting = WorkerSetup(
         str(at.folder), list(at.remote), timeout, most,
         [str(Path(place).expanduser().resolve()) for place in own_rules or ()], str(config.resolve()) if config else "",
     )  # fmt: skip
@@ -96,7 +96,7 @@ def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -
             typer.echo(f"perfdoctor: the rule {rule.id} cannot be used: {rule.broken}", err=True)
 
 
-def _server() -> Callable[[Setting], None]:
+def _server() -> Callable[[WorkerSetup], None]:
     from importlib.metadata import PackageNotFoundError, version
 
     install = "Install it: pip install 'perfdoctor[mcp]'"

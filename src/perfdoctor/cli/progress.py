@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perfdoctor.system.progress import BYTES, Progress, Reached, silent
+from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def _shown_in(bars: Bars) -> Callable[[str], None]:
 
     def say(text: str) -> None:
         nonlocal task, work
-        reached = text if isinstance(text, Reached) else None
+        reached = text if isinstance(text, ProgressText) else None
         begun = reached.work if reached else text
         if begun != work:
             bars.remove_task(task)

@@ -17,7 +17,7 @@ from perfdoctor.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.export.tables.query import Answer
+    from perfdoctor.export.tables.query import QueryResult
     from perfdoctor.model.run import Run
     from perfdoctor.system.remote import RemoteFile
 
@@ -71,7 +71,7 @@ def query(
 
 def _answered(
     paths: Sequence[Path | RemoteFile], sql: str, limit: int, seconds: float, *, quiet: bool, verbose: bool
-) -> Answer:
+) -> QueryResult:
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         of: Path | Run
@@ -88,7 +88,7 @@ def _answered(
         return ask(of, sql, limit=limit, seconds=seconds)
 
 
-def _print_json(answer: Answer) -> None:
+def _print_json(answer: QueryResult) -> None:
     rows = [[_plain(value) for value in row] for row in answer.rows]
     document = {"columns": answer.columns, "rows": rows, "is_cut": answer.is_cut}
     typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
@@ -101,13 +101,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
 
 
-def _print_csv(answer: Answer) -> None:
+def _print_csv(answer: QueryResult) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)
     writer.writerows([_plain(value) for value in row] for row in answer.rows)
 
 
-def _print_table(answer: Answer) -> None:
+def _print_table(answer: QueryResult) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

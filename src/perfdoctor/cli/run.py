@@ -24,7 +24,7 @@ from perfdoctor.cli import (
     selection_options,
     shared_options,
 )
-from perfdoctor.cli.analyze import Format
+from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 
@@ -62,7 +62,7 @@ def run(
     no_html: shared_options.NoHtml = False,
     json: run_options.Json = None,
     format_: Annotated[
-        Format | None,
+        OutputFormat | None,
         typer.Option(
             "--format", help="Print it in this format on standard output, instead of as text on standard error."
         ),
@@ -121,7 +121,7 @@ def run(
 class _Output(Struct, frozen=True):
     """What is written and printed of the diagnosis, and where."""
 
-    format: Format | None
+    format: OutputFormat | None
     html: Path | None
     no_html: bool
     json: Path | None
@@ -355,7 +355,7 @@ def _write(folder: RunFolder, examination: Examination, shown: _Output) -> Path 
     if not shown.no_html:
         page = analyze.write_html(shown.html, [folder.path], examination, text=False)
     analyze.show(
-        diagnosis, shown.format or Format.TEXT, show_all=shown.show_all, quiet=shown.quiet,
+        diagnosis, shown.format or OutputFormat.TEXT, show_all=shown.show_all, quiet=shown.quiet,
         on_error=shown.format is None, page=page,
     )  # fmt: skip
     analyze.print_page_path(page, on_error=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.comparison.records import Saving, Snapshot, StepSample
+from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample
 from perfdoctor.comparison.settings import batch_words
 from perfdoctor.comparison.snapshot import parts_of
 from perfdoctor.model.columns import Floats
@@ -84,10 +84,10 @@ def _basis(row: Mapping[str, Any]) -> Basis:
     return ITERATION if row["work"] == "inference" and row["steps_found_by"] != "profiler-step" else STEP
 
 
-def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Saving:
+def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
     low, likely, high = (float(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
     title = finding["title"] or finding["rule"]
-    return Saving(finding["rule"], title, low, likely, high, parts_of(finding["rule"], rules))
+    return PromisedSaving(finding["rule"], title, low, likely, high, parts_of(finding["rule"], rules))
 
 
 def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.comparison.records import Changed, Fate, Work
+from perfdoctor.comparison.records import Changed, Fate, WorkTime
 from perfdoctor.vocabulary.names import loaders
 from perfdoctor.vocabulary.names.base_names import base_name
 
@@ -33,56 +33,56 @@ class _Pair(Struct, frozen=True):
     """Work that both sides, or one, have; `by`: what they have in common."""
 
     by: str
-    before: tuple[Work, ...]
-    after: tuple[Work, ...]
+    before: tuple[WorkTime, ...]
+    after: tuple[WorkTime, ...]
 
 
-def _exact(work: Work) -> Key | None:
+def _exact(work: WorkTime) -> Key | None:
     return (work.part, work.kernel, work.op, work.shapes, work.phase)
 
 
-def _by_op_and_shape(work: Work) -> Key | None:
+def _by_op_and_shape(work: WorkTime) -> Key | None:
     return (work.part, work.op, work.shapes, work.phase) if work.op else None
 
 
-def _by_op(work: Work) -> Key | None:
+def _by_op(work: WorkTime) -> Key | None:
     return (work.part, work.op, work.phase) if work.op else None
 
 
-def _by_name(work: Work) -> Key | None:
+def _by_name(work: WorkTime) -> Key | None:
     return (work.part, work.kernel) if work.kernel else None
 
 
-def _by_loader(work: Work) -> Key | None:
+def _by_loader(work: WorkTime) -> Key | None:
     """PyTorch's loader has one name with worker processes, and another without."""
     return (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None
 
 
-def _by_module(work: Work) -> Key | None:
+def _by_module(work: WorkTime) -> Key | None:
     return (work.part, work.module, work.phase) if work.module and work.part == COMPUTE else None
 
 
-def _by_function(work: Work) -> Key | None:
+def _by_function(work: WorkTime) -> Key | None:
     """Of libraries whose functions say what they do: torch's element-wise ones do it in their template arguments."""
     name = base_name(work.kernel) if work.part == COMPUTE and work.group != "elementwise" else ""
     return (work.part, name, work.phase) if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else None
 
 
-def _by_family(work: Work) -> Key | None:
+def _by_family(work: WorkTime) -> Key | None:
     known = work.part == COMPUTE and work.group not in _NO_FAMILY
     return (work.part, work.group, work.phase) if known else None
 
 
-def _by_update(work: Work) -> Key | None:
+def _by_update(work: WorkTime) -> Key | None:
     """However it is written, the update of the weights is one place in the step."""
     return (work.part, work.phase) if work.phase == OPTIMIZER and work.part == COMPUTE else None
 
 
-def _by_range(work: Work) -> Key | None:
+def _by_range(work: WorkTime) -> Key | None:
     return (work.part, work.inside, work.phase) if work.inside and work.part == COMPUTE else None
 
 
-_RULES: Sequence[tuple[str, Callable[[Work], Key | None]]] = (
+_RULES: Sequence[tuple[str, Callable[[WorkTime], Key | None]]] = (
     ("name, shapes and place", _exact),
     ("op and shapes", _by_op_and_shape),
     ("op", _by_op),
@@ -96,7 +96,7 @@ _RULES: Sequence[tuple[str, Callable[[Work], Key | None]]] = (
 )
 
 
-def pairs(before: Sequence[Work], after: Sequence[Work]) -> list[_Pair]:
+def pairs(before: Sequence[WorkTime], after: Sequence[WorkTime]) -> list[_Pair]:
     """All work of both sides, each once."""
     found: list[_Pair] = []
     left, right = list(before), list(after)
@@ -112,12 +112,12 @@ def pairs(before: Sequence[Work], after: Sequence[Work]) -> list[_Pair]:
     return found
 
 
-def _alone(work: Work) -> Key:
+def _alone(work: WorkTime) -> Key:
     return (work.part, work.op or work.kernel, work.phase)
 
 
-def _by_key(works: Sequence[Work], key: Callable[[Work], Key | None]) -> dict[Key, list[Work]]:
-    found: dict[Key, list[Work]] = {}
+def _by_key(works: Sequence[WorkTime], key: Callable[[WorkTime], Key | None]) -> dict[Key, list[WorkTime]]:
+    found: dict[Key, list[WorkTime]] = {}
     for work in works:
         name = key(work)
         if name is not None:
@@ -126,7 +126,7 @@ def _by_key(works: Sequence[Work], key: Callable[[Work], Key | None]) -> dict[Ke
 
 
 def changes(
-    before: Sequence[Work], after: Sequence[Work], steps_ns: tuple[int, int], most: int
+    before: Sequence[WorkTime], after: Sequence[WorkTime], steps_ns: tuple[int, int], most: int
 ) -> tuple[tuple[Changed, ...], int, int]:
     """The largest changes, what all others bring together in ns, and how many they are; all of it sums exactly."""
     every = sorted(pairs(before, after), key=lambda pair: -abs(_ns(pair.after) - _ns(pair.before)))
@@ -162,7 +162,7 @@ def fate(before: float, after: float, step_ns: float) -> Fate:
     return "grew" if after > before else "shrank"
 
 
-def _ns(works: Sequence[Work]) -> float:
+def _ns(works: Sequence[WorkTime]) -> float:
     return sum(work.ns for work in works)
 
 
@@ -185,7 +185,7 @@ def _changed(pair: _Pair, before_ns: int, after_ns: int, step_ns: float) -> Chan
     )
 
 
-def _label(pair: _Pair, one: Work) -> str:
+def _label(pair: _Pair, one: WorkTime) -> str:
     if pair.by == "module":
         return one.module
     if pair.by == "range":
@@ -211,7 +211,7 @@ def _shapes(pair: _Pair) -> str:
     return said if said != "[[]]" else ""
 
 
-def _names(works: Sequence[Work]) -> tuple[str, ...]:
+def _names(works: Sequence[WorkTime]) -> tuple[str, ...]:
     """The names, those that take most time first."""
     sizes: dict[str, float] = {}
     for work in works:
@@ -219,7 +219,7 @@ def _names(works: Sequence[Work]) -> tuple[str, ...]:
     return tuple(sorted((name for name in sizes if name), key=lambda name: (-sizes[name], name)))
 
 
-def merged(runs: Sequence[Sequence[Work]]) -> tuple[Work, ...]:
+def merged(runs: Sequence[Sequence[WorkTime]]) -> tuple[WorkTime, ...]:
     """The mean of several runs: work that has all names in common is one."""
     if len(runs) == 1:
         return tuple(runs[0])
@@ -230,7 +230,7 @@ def merged(runs: Sequence[Sequence[Work]]) -> tuple[Work, ...]:
             total = sums.setdefault(key, [0.0, 0.0])
             total[0] += work.ns / len(runs)
             total[1] += work.count / len(runs)
-    return tuple(Work.of(key, ns, count) for key, (ns, count) in sums.items())
+    return tuple(WorkTime.of(key, ns, count) for key, (ns, count) in sums.items())
 
 
 def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

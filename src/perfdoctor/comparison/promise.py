@@ -14,7 +14,7 @@ from perfdoctor.comparison.records import (
     FindingFate,
     Kept,
     Promise,
-    Saving,
+    PromisedSaving,
     Setting,
     Snapshot,
     StepChange,
@@ -37,7 +37,7 @@ def finding_changes(
     checked = frozenset.intersection(*(each.checked for each in after))
     least_ns = SAME_SHARE * sum(each.before_ns for each in causes)
 
-    def gone(saving: Saving) -> FindingFate:
+    def gone(saving: PromisedSaving) -> FindingFate:
         """A share of a longer step may be below a rule's threshold without anything being fixed, and what is about no
         time, as a machine that others use as well, nobody fixed in the program.
         """
@@ -58,9 +58,9 @@ def finding_changes(
     return tuple(sorted(found, key=lambda each: -max(each.before_ns, each.after_ns)))
 
 
-def _findings(runs: Sequence[Snapshot]) -> dict[str, Saving]:
+def _findings(runs: Sequence[Snapshot]) -> dict[str, PromisedSaving]:
     """By rule, the costliest of all runs."""
-    found: dict[str, Saving] = {}
+    found: dict[str, PromisedSaving] = {}
     for run in runs:
         for each in run.findings:
             if each.rule not in found or each.likely > found[each.rule].likely:
@@ -88,7 +88,9 @@ def promises(
     worked_on = [each for each in fixed if each.likely]
     if not worked_on:
         return ()
-    seen = _Seen(causes, tuple(each.name for each in settings if each.matters), same_items or 1.0, recording_ns)
+    seen = _PromiseOutcome(
+        causes, tuple(each.name for each in settings if each.matters), same_items or 1.0, recording_ns
+    )
     shown_ns = step.before.mean_ns - step.after.mean_ns * seen.steps_after
     low, likely, high = _together(worked_on, before[0].predictions, step.before.mean_ns)
     rules = tuple(each.rule for each in worked_on)
@@ -103,7 +105,7 @@ def promises(
     return (whole, *(each for saving in worked_on for each in _alone(saving, worked_on, seen)))
 
 
-class _Seen(Struct, frozen=True):
+class _PromiseOutcome(Struct, frozen=True):
     """What AFTER shows. `differing`: the settings that matter and differ. `steps_after`: so many of AFTER's steps do
     the work of one of BEFORE.
     """
@@ -114,7 +116,7 @@ class _Seen(Struct, frozen=True):
     recording_ns: int
 
 
-def _own(saving: Saving, causes: Sequence[Contribution]) -> list[Contribution]:
+def _own(saving: PromisedSaving, causes: Sequence[Contribution]) -> list[Contribution]:
     """The causes that the finding's fix makes shorter; empty where none is its own."""
     phase = [each for each in causes if each.key == _PHASES.get(saving.rule)]
     return phase or [each for each in causes if part_of(each.key) in saving.parts]
@@ -125,7 +127,7 @@ def _shorter_ns(causes: Sequence[Contribution], steps_after: float = 1.0) -> flo
 
 
 def _is_fixed(
-    change: FindingChange, savings: Mapping[str, Saving], causes: Sequence[Contribution], *, is_other_work: bool
+    change: FindingChange, savings: Mapping[str, PromisedSaving], causes: Sequence[Contribution], *, is_other_work: bool
 ) -> bool:
     if change.rule not in savings:
         return False
@@ -143,7 +145,7 @@ def _margin(step: StepChange) -> float:
 
 
 def _together(
-    fixed: Sequence[Saving], predictions: Mapping[tuple[str, ...], tuple[float, float, float]], step_ns: float
+    fixed: Sequence[PromisedSaving], predictions: Mapping[tuple[str, ...], tuple[float, float, float]], step_ns: float
 ) -> tuple[float, float, float]:
     """What all of them save together: as it was replayed, else as much as they can at most without each other."""
     if len(fixed) == 1:
@@ -160,7 +162,7 @@ def _together(
     )
 
 
-def _alone(saving: Saving, fixed: Sequence[Saving], seen: _Seen) -> tuple[Promise, ...]:
+def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _PromiseOutcome) -> tuple[Promise, ...]:
     """Held against its part of the step; nothing where the part is not its own."""
     own = _own(saving, seen.causes)
     keys = {each.key for each in own}
@@ -178,7 +180,7 @@ def _alone(saving: Saving, fixed: Sequence[Saving], seen: _Seen) -> tuple[Promis
     )  # fmt: skip
 
 
-def _in_its_part(kept: Kept, saving: Saving) -> str:
+def _in_its_part(kept: Kept, saving: PromisedSaving) -> str:
     if kept == "less":
         return "the fix removed only part of it"
     return "other work in that part got shorter as well" if set(saving.parts) & set(_SHARED_PARTS) else ""
@@ -188,14 +190,14 @@ def _word(low: float, high: float, shown_ns: float) -> Kept:
     return "kept" if low <= shown_ns <= high else "more" if shown_ns > high else "less"
 
 
-def _differs(seen: _Seen) -> str:
+def _differs(seen: _PromiseOutcome) -> str:
     names = " and ".join(seen.differing)
     is_one = len(seen.differing) == 1 and names != "ranks"
     return f"{names} {'differs' if is_one else 'differ'} as well" if names else ""
 
 
 def _of_step(
-    low: float, high: float, shown_ns: float, margin: float, own: Sequence[Contribution], seen: _Seen
+    low: float, high: float, shown_ns: float, margin: float, own: Sequence[Contribution], seen: _PromiseOutcome
 ) -> tuple[Kept, str]:
     """The word, and the likely reason. `own`: the causes that the fixes make shorter."""
     word = _word(low, high, shown_ns)
@@ -207,7 +209,7 @@ def _of_step(
     return word, "; ".join(_reasons(word, missed, margin, own, seen))
 
 
-def _reasons(word: Kept, missed: float, margin: float, own: Sequence[Contribution], seen: _Seen) -> list[str]:
+def _reasons(word: Kept, missed: float, margin: float, own: Sequence[Contribution], seen: _PromiseOutcome) -> list[str]:
     """Why the prediction missed by so many ns: each explains half of it at least."""
     reasons = ["runs differ by as much"] if missed <= margin else []
     sign = -1 if word == "more" else 1

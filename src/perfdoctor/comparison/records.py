@@ -82,7 +82,7 @@ class StepChange(Struct, frozen=True):
         return self.median_low > 0 or self.median_high < 0
 
 
-class Work(Struct, frozen=True):
+class WorkTime(Struct, frozen=True):
     """Time of a step that one kind of work takes alone, in ns; what overlaps counts once, so that all sums to the step.
 
     `part`: of the step. `kernel`: the name on the device, or of the line, range or call that the device waited for;
@@ -102,7 +102,7 @@ class Work(Struct, frozen=True):
     count: float
 
     @classmethod
-    def of(cls, names: Sequence[str], ns: float, count: float) -> Work:
+    def of(cls, names: Sequence[str], ns: float, count: float) -> WorkTime:
         """`names`: as `Work.names` gives them."""
         part, group, kernel, op, shapes, phase, module, inside = names
         return cls(part, group, kernel, op, shapes, phase, module, inside, ns, count)
@@ -121,7 +121,7 @@ class Memory(Struct, frozen=True):
     reserved_bytes: int
 
 
-class Saving(Struct, frozen=True):
+class PromisedSaving(Struct, frozen=True):
     """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about.
 
     `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none. `origin`: the folder or
@@ -155,9 +155,9 @@ class Snapshot(Struct, frozen=True):
     steps: StepSample
     parts: Mapping[str, float]
     compute: Mapping[str, float]
-    work: tuple[Work, ...]
+    work: tuple[WorkTime, ...]
     by_op: bool
-    findings: tuple[Saving, ...]
+    findings: tuple[PromisedSaving, ...]
     checked: frozenset[str]
     predictions: Mapping[tuple[str, ...], tuple[float, float, float]]
     memory: tuple[Memory, ...]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, Work
+from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime
 from perfdoctor.comparison.settings import batch_words, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
@@ -98,12 +98,12 @@ def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
         yield from _all(advice.symptoms)
 
 
-def _saving(advice: Advice, rules: Mapping[str, Rule]) -> Saving:
+def _saving(advice: Advice, rules: Mapping[str, Rule]) -> PromisedSaving:
     saving = advice.saving_ns_per_step
     low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
     rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
     parts = parts_of(advice.rule, rules)
-    return Saving(advice.rule, advice.title, low, likely, high, parts, _own_line(rows), advice.origin)
+    return PromisedSaving(advice.rule, advice.title, low, likely, high, parts, _own_line(rows), advice.origin)
 
 
 def _own_line(tables: Iterable[Iterable[Iterable[object]]]) -> str:
@@ -243,7 +243,7 @@ def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
     return np.asarray(at * (step_ns / at.mean()), np.float64)
 
 
-def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[Work]:
+def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[WorkTime]:
     places = max(len(document["time"]), 1)
     windows = [(row["window_ns"], row["step_ns"]) for row in document["time"]]
     units = np.mean([round(window / step) if step else 1 for window, step in windows]) if windows else 1
@@ -254,19 +254,19 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
     for row in kernels:
         ns = row["total_ns"] / places / units * share
         left -= ns
-        yield Work("compute", row["family"], row["name"], "", "", "", "", "", ns, row["count"] / places / units)
+        yield WorkTime("compute", row["family"], row["name"], "", "", "", "", "", ns, row["count"] / places / units)
     if not math.isclose(left, 0, abs_tol=1):
-        yield Work("compute", "", "", "", "", "", "", "", left, 0)
+        yield WorkTime("compute", "", "", "", "", "", "", "", left, 0)
     for part, ns in parts.items():
         if part != "compute":
-            yield Work(part, "", "", "", "", "", "", "", ns, 0)
+            yield WorkTime(part, "", "", "", "", "", "", "", ns, 0)
 
 
-def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Saving:
+def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
     saving = finding["saving_ns_per_step"]
     low, likely, high = (float(saving[case]) for case in _CASES)
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
-    return Saving(
+    return PromisedSaving(
         finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows),
         finding.get("origin", ""),
     )  # fmt: skip
@@ -304,7 +304,7 @@ def without_ops(snapshot: Snapshot) -> Snapshot:
         total = merged.setdefault(key, [0.0, 0.0])
         total[0] += each.ns
         total[1] += each.count
-    work = tuple(Work.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
+    work = tuple(WorkTime.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
     return replace(snapshot, work=work, by_op=False)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.comparison.records import Work
+from perfdoctor.comparison.records import WorkTime
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.metrics.host.own_code import own_functions
@@ -36,7 +36,7 @@ _HOST_MEMORY = ("pageable", "pinned", "managed")
 _HOST_SIGNALS = ("ranges", "ops", "calls")
 
 
-class _Rows(Struct, frozen=True):
+class _WorkRows(Struct, frozen=True):
     """Rows of one place: what they are called and what of a part is theirs. Arrays have one element a row."""
 
     part: str
@@ -50,7 +50,7 @@ class _Rows(Struct, frozen=True):
     inside: Text
 
 
-def work_of(run: Run) -> tuple[Work, ...]:
+def work_of(run: Run) -> tuple[WorkTime, ...]:
     """All work of a mean step of an average place, in ns; it sums to the step.
 
     Of a job of which only some ranks were read in full, parts are those of all ranks, and their work that of the some.
@@ -59,7 +59,7 @@ def work_of(run: Run) -> tuple[Work, ...]:
     return work if run.summaries is None else tuple(_as_of_all_ranks(work, run))
 
 
-def _as_of_all_ranks(work: Sequence[Work], run: Run) -> Iterator[Work]:
+def _as_of_all_ranks(work: Sequence[WorkTime], run: Run) -> Iterator[WorkTime]:
     whole: dict[str, float] = {}
     for place in run.job.places:
         for part, pieces in place.parts.items():
@@ -72,10 +72,10 @@ def _as_of_all_ranks(work: Sequence[Work], run: Run) -> Iterator[Work]:
             yield replace(each, ns=each.ns * whole.get(each.part, 0.0) / read[each.part])
     for part, ns in whole.items():
         if ns and part not in read:
-            yield Work(part, "", "", "", "", "", "", "", ns, 0.0)
+            yield WorkTime(part, "", "", "", "", "", "", "", ns, 0.0)
 
 
-def _of_ranks_read(run: Run) -> tuple[Work, ...]:
+def _of_ranks_read(run: Run) -> tuple[WorkTime, ...]:
     weights = np.asarray(run.stands_for or [1] * len(run.places), np.float64)
     found: dict[tuple[str, ...], list[float]] = {}
     for place, weight in zip(run.places, (weights / weights.sum()).tolist(), strict=True):
@@ -83,7 +83,7 @@ def _of_ranks_read(run: Run) -> tuple[Work, ...]:
             total = found.setdefault(key, [0.0, 0.0])
             total[0] += ns * weight / place.units
             total[1] += count * weight / place.units
-    return tuple(Work.of(key, ns, count) for key, (ns, count) in found.items())
+    return tuple(WorkTime.of(key, ns, count) for key, (ns, count) in found.items())
 
 
 def _of_place(place: Place) -> Iterator[tuple[tuple[str, ...], int, int]]:
@@ -99,7 +99,7 @@ def _of_place(place: Place) -> Iterator[tuple[tuple[str, ...], int, int]]:
             yield (part, "", "", "", "", "", "", ""), left, 0
 
 
-def _rows_of(place: Place, part: str, pieces: Intervals) -> Iterator[_Rows]:
+def _rows_of(place: Place, part: str, pieces: Intervals) -> Iterator[_WorkRows]:
     if part == "compute" and place.device is None:
         yield from _on_host(place, part, pieces, ("ops", "ranges"))
     elif part == "compute":
@@ -112,7 +112,7 @@ def _rows_of(place: Place, part: str, pieces: Intervals) -> Iterator[_Rows]:
         yield from _on_host(place, part, pieces, _HOST_SIGNALS)
 
 
-def _grouped(rows: _Rows) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _grouped(rows: _WorkRows) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Rows that agree in all names are one; those without time are left out."""
     kept = np.flatnonzero(rows.ns > 0)
     if not kept.size:
@@ -130,12 +130,12 @@ def _grouped(rows: _Rows) -> Iterator[tuple[tuple[str, ...], int, int]]:
 # --- on the device ---------------------------------------------------------------------------------------------------
 
 
-def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _Rows:
+def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _WorkRows:
     frame = place.own(signal)
     first = np.maximum(frame.start_ns, _reach(frame))
     launched = launches_of(place, signal) if place.device is not None else None
     ops, shapes = _op(place, launched, len(frame))
-    return _Rows(
+    return _WorkRows(
         part, _name(frame, signal), pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), _group(frame, signal),
         ops, shapes, _phase(place, launched, len(frame)),
         *_module_and_range(place, launched, len(frame)),
@@ -251,7 +251,7 @@ def _inside(place: Place, launched: Launches, signal: str, chosen: Mask) -> Ints
 # --- on the host -----------------------------------------------------------------------------------------------------
 
 
-def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str]) -> Iterator[_Rows]:
+def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str]) -> Iterator[_WorkRows]:
     """What the thread that does most of it ran innermost in that time: own lines where they were recorded."""
     rows, with_shapes = _host_rows(place, signals, own_lines=part != "compute")
     if not len(rows):
@@ -263,7 +263,7 @@ def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str])
     none = Text.constant("", size)
     names = chosen.name.mapped(without_numbers)
     is_op = part == "compute"
-    yield _Rows(
+    yield _WorkRows(
         part, names, ns[busiest], none, names if is_op else none,
         chosen.text("input_shapes") if with_shapes else none, _host_phase(place, chosen, is_work=is_op), none, none,
     )  # fmt: skip

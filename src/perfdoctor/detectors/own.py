@@ -24,14 +24,14 @@ from perfdoctor.detectors import RuleError
 from perfdoctor.detectors.own_findings import checked
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
-from perfdoctor.vocabulary.rulebook import Origin, Rule
+from perfdoctor.vocabulary.rulebook import Rule, RuleOrigin
 
 _Detector = Callable[[Run, Mapping[str, float]], Iterable[Finding]]
 #: By folder: what its files were when its modules were loaded.
 _loaded_states: dict[str, tuple[tuple[str, int, int], ...]] = {}
 
 
-def detector(rule: Rule, origin: Origin) -> Callable[[Run, Mapping[str, float]], Iterator[Finding]]:
+def detector(rule: Rule, origin: RuleOrigin) -> Callable[[Run, Mapping[str, float]], Iterator[Finding]]:
     """Its `detect`, whose findings are sound. Raises RuleError where its code cannot be loaded, or raises itself."""
     with _blamed(rule, origin):
         detect = _detect_of(origin.folder, rule.module, _state_of(origin.folder))
@@ -49,7 +49,7 @@ def detector(rule: Rule, origin: Origin) -> Callable[[Run, Mapping[str, float]],
 
 
 @contextlib.contextmanager
-def _blamed(rule: Rule, origin: Origin) -> Iterator[None]:
+def _blamed(rule: Rule, origin: RuleOrigin) -> Iterator[None]:
     """What is raised in here is the rule's error. It prints to standard error: reports may be on the other."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -67,7 +67,7 @@ def _said(error: BaseException) -> str:
     return " ".join(str(error).split()) or "without a reason"
 
 
-def _where(error: BaseException, rule: Rule, origin: Origin) -> str:
+def _where(error: BaseException, rule: Rule, origin: RuleOrigin) -> str:
     """`slow_tokenizer.py, line 12`: the innermost line in the rule's folder."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).parent == Path(origin.folder):
         return f"{Path(error.filename).name}, line {error.lineno}"

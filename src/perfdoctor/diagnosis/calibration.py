@@ -19,7 +19,7 @@ from perfdoctor.system.toml_tables import shipped_table
 OTHERS = "others"
 
 
-class Spread(Struct, frozen=True):
+class SavingSpread(Struct, frozen=True):
     """Measured over likely saving: a tenth of the pairs are below `low`, and a tenth above `high`.
 
     `pairs`: the measured ones that it rests on; `planted`: the planted faults.
@@ -40,13 +40,13 @@ class Spread(Struct, frozen=True):
         )
 
 
-def spread_of(category: str) -> Spread | None:
+def spread_of(category: str) -> SavingSpread | None:
     """That of this category, else the widest of any; None where nothing was measured."""
     return known().get(category) or known().get(OTHERS)
 
 
 @lru_cache(maxsize=1)
-def known() -> Mapping[str, Spread]:
+def known() -> Mapping[str, SavingSpread]:
     """By category, and for others."""
     document = shipped_table(Path(__file__).with_name("calibration.toml"))
-    return {name: Spread(**row) for name, row in document.get("spread", {}).items()}
+    return {name: SavingSpread(**row) for name, row in document.get("spread", {}).items()}

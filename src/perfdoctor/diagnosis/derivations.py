@@ -6,7 +6,7 @@ import math
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.accounting.basis import basis_of
-from perfdoctor.metrics.work.device_peaks import Origin, origin
+from perfdoctor.metrics.work.device_peaks import RateOrigin, origin
 from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Derivation, DerivedInput
 from perfdoctor.records.findings import Value
@@ -46,10 +46,10 @@ def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
     return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
 
 
-def _origin(source: str, described: FormulaInput, run: Run) -> Origin:
+def _origin(source: str, described: FormulaInput, run: Run) -> RateOrigin:
     """Of a rate the document in which it stands, or how else it is known here; of a table the one that is named."""
     if not described.rate or source not in ("machine", "data-sheet") or not run.places:
-        return Origin(source, described.document if source == "table" else "")
+        return RateOrigin(source, described.document if source == "table" else "")
     return origin(run.places[0], described.rate, attained=source == "machine")
 
 

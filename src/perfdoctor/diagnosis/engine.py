@@ -39,7 +39,7 @@ from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
-from perfdoctor.replay.what_if.savings import Replay, replay_of
+from perfdoctor.replay.what_if.savings import RunReplay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -176,7 +176,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-class _Seen(NamedTuple):
+class _Candidate(NamedTuple):
     """What a rule found, and what it saves; None where that is not yet known."""
 
     rule: Rule
@@ -184,7 +184,7 @@ class _Seen(NamedTuple):
     saving: PredictedSaving | None
 
 
-def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Seen], dict[str, Any]]:
+def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candidate], dict[str, Any]]:
     """What became of every rule that is about such a program, what they found, and the numbers of the run."""
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
@@ -192,7 +192,7 @@ def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Seen], 
     *checked, numbers = done
     by_rule = {rule.id: each for rule, each in zip(longest_first, checked, strict=True)}
     outcomes = [by_rule[rule.id][0] for rule in applying]
-    return outcomes, [_Seen(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
+    return outcomes, [_Candidate(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
 
 
 def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
@@ -209,7 +209,7 @@ def _is_replayed(rule: Rule, finding: Finding) -> bool:
     return bool(rule.action and finding.saving_ns_per_step.likely)
 
 
-def _without_savings_of_a_start(seen: Sequence[_Seen]) -> list[_Seen]:
+def _without_savings_of_a_start(seen: Sequence[_Candidate]) -> list[_Candidate]:
     """Where a finding is the verdict on the whole recording, what it explains comes once too: it saves nothing."""
     once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
     none = Saving(0, 0, 0)
@@ -256,7 +256,7 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _found(seen: _Seen, run: Run, replay: Replay | None) -> Found:
+def _found(seen: _Candidate, run: Run, replay: RunReplay | None) -> Found:
     rule, finding, saving = seen
     saving = saving or predicted_saving(rule, finding, run, replay)
     return Found(rule, as_predicted(finding, saving), saving)

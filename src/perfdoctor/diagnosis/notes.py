@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.hardware.measured import Compared, compared
+from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.basis import basis_of, noun_of
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
@@ -201,7 +201,7 @@ def _of_rates(run: Run) -> Iterator[str]:
             )
 
 
-def _rate(row: Compared) -> str:
+def _rate(row: MeasuredRate) -> str:
     """`bf16 712 TFLOP/s (data sheet 989)`."""
     scale, unit = (1e9, "GB/s") if row.name in ("memory", "host_link") else (1e12, "TFLOP/s")
     reached, sheet = (f"{rate / scale:.{0 if rate >= 100 * scale else 1}f}" for rate in (row.measured, row.data_sheet))

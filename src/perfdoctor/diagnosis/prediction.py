@@ -23,7 +23,7 @@ from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, why_not_replayable
+from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix, why_not_replayable
 from perfdoctor.replay.what_if.sizes import fix_change, size_change, why_not
 from perfdoctor.replay.what_if.sizes import simulated as simulated_sizes
 
@@ -58,7 +58,9 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 # --- without a question ----------------------------------------------------------------------------------------------
 
 
-def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay: Replay | None) -> Prediction | None:
+def predicted(
+    ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay: RunReplay | None
+) -> Prediction | None:
     """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
     A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
@@ -83,14 +85,14 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
     return in_calibrated_range(together, [by_rule[fix.rule].saving for fix in fixes])
 
 
-def _best_fix(advice: Advice, by_rule: Mapping[str, Found], replay: Replay) -> Found:
+def _best_fix(advice: Advice, by_rule: Mapping[str, Found], replay: RunReplay) -> Found:
     """The cause itself, or a symptom of it whose own fix saves more."""
     cause = by_rule[advice.rule]
     symptoms = [each for symptom in advice.symptoms if _can_replay(each := by_rule[symptom.rule], replay)]
     return max((cause, *symptoms), key=lambda each: each.saving.own.likely)
 
 
-def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedFix]:
+def _uncovered(fixes: Sequence[SimulatedFix], replay: RunReplay) -> list[SimulatedFix]:
     """The first of these fixes that each win something more behind those before them."""
     kept: list[SimulatedFix] = []
     step_ns = replay.run.step_ns
@@ -111,7 +113,9 @@ def _subtracted(
     return subtracted if now_ns == run.step_ns else replace(subtracted, recorded_ns=run.step_ns, unrecorded_ns=now_ns)
 
 
-def _simulated(replay: Replay, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
+def _simulated(
+    replay: RunReplay, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None
+) -> Prediction:
     """All fixes together, at least, likely and at most; and on the way there one more with each step.
 
     The range is also as wide as single steps differ from their mean then: a later run may have more of either.
@@ -155,7 +159,7 @@ def _by_rule(found: Sequence[Found]) -> dict[str, Found]:
     return {each.rule.id: each for each in sorted(found, key=lambda each: each.saving.expected.likely)}
 
 
-def _can_replay(found: Found, replay: Replay) -> bool:
+def _can_replay(found: Found, replay: RunReplay) -> bool:
     return replay.can_replay(found.rule.action, found.finding)
 
 
@@ -168,7 +172,7 @@ def answered(
     found: Sequence[Found],
     outcomes: Sequence[Outcome],
     run: Run,
-    replay: Replay | None,
+    replay: RunReplay | None,
 ) -> Prediction:
     """The step with exactly these fixes together, one after the other in this order.
 
@@ -218,7 +222,7 @@ def _is_own_range(question: Question) -> bool:
     return question.choice in ("", *PRECISIONS.get(question.rule, ()))
 
 
-def _of_finding(question: Question, found: Sequence[Found], run: Run, replay: Replay | None) -> Prediction | None:
+def _of_finding(question: Question, found: Sequence[Found], run: Run, replay: RunReplay | None) -> Prediction | None:
     """The step less what its finding saves; None where that is not known, or something else is asked for."""
     known = _by_rule(found).get(question.rule)
     if known is None or not _is_own_range(question):
@@ -252,7 +256,7 @@ def _of_range(
     return _prediction(run.step_ns, step_ns, way, None, asked=True)
 
 
-def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
+def _fix(question: Question, found: Found, replay: RunReplay) -> SimulatedFix:
     rule, finding = found.rule, found.finding
     fix = replay.fix(rule.id, rule.action, finding)
     choice = question.choice
@@ -272,7 +276,9 @@ def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
     return fix
 
 
-def _why_not(rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], replay: Replay | None = None) -> str:
+def _why_not(
+    rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], replay: RunReplay | None = None
+) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
     if rule in by_rule:
         known = by_rule[rule]
@@ -297,7 +303,7 @@ def _can_be_asked(rules: Sequence[str], run: Run) -> str:
 # --- how true it is --------------------------------------------------------------------------------------------------
 
 
-def notes(prediction: Prediction | None, run: Run, replay: Replay | None) -> Iterator[str]:
+def notes(prediction: Prediction | None, run: Run, replay: RunReplay | None) -> Iterator[str]:
     """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
     if replay is not None:
         yield (

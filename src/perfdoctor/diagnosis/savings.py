@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis.calibration import Spread, spread_of
+from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
@@ -32,7 +32,7 @@ from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import affected_ns
-from perfdoctor.replay.what_if.savings import Replay, SimulatedFix
+from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
@@ -68,7 +68,7 @@ class PredictedSaving(Struct, frozen=True):
     of_symptoms: Saving = field(default_factory=lambda: Saving(0, 0, 0))
     added_host_ns: tuple[int, int] = (0, 0)
     limited_by_host: bool = False
-    spread: Spread | None = None
+    spread: SavingSpread | None = None
     about_ns: int | None = None
 
     @property
@@ -86,7 +86,7 @@ class PredictedSaving(Struct, frozen=True):
         """What a fix saves, in the range that was expected or simulated."""
         return self.calibrated(None)
 
-    def calibrated(self, spread: Spread | None) -> Saving:
+    def calibrated(self, spread: SavingSpread | None) -> Saving:
         """What a fix saves if measured savings are so far from likely ones."""
         return list(self._all(spread))[-1].left
 
@@ -113,13 +113,13 @@ class PredictedSaving(Struct, frozen=True):
         """Would the fix take time away, but none off the step?"""
         return bool(self.expected.likely) and not self.ns.high
 
-    def _all(self, spread: Spread | None) -> Iterator[Bound]:
+    def _all(self, spread: SavingSpread | None) -> Iterator[Bound]:
         limited = list(self._limited(spread))
         yield from limited
         own = limited[-1].left
         yield Bound("symptoms", _no_less(own, self.of_symptoms.within(own.high)))
 
-    def _limited(self, spread: Spread | None) -> Iterator[Bound]:
+    def _limited(self, spread: SavingSpread | None) -> Iterator[Bound]:
         """Each limit in turn, with what it leaves of the saving; and the range that measured savings have."""
         if self.replayed is not None:
             yield Bound("replay", left := self.replayed)
@@ -157,7 +157,7 @@ def _no_less(one: Saving, other: Saving) -> Saving:
     return Saving(max(one.low, other.low), max(one.likely, other.likely), max(one.high, other.high))
 
 
-def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:
+def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     added_ns = added_host_ns(finding, run)
     spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
@@ -207,14 +207,14 @@ def as_predicted(finding: Finding, saving: PredictedSaving) -> Finding:
     return replace(finding, situation=finding.if_longer) if longer else finding
 
 
-def _fix(rule: Rule, finding: Finding, replay: Replay | None) -> SimulatedFix | None:
+def _fix(rule: Rule, finding: Finding, replay: RunReplay | None) -> SimulatedFix | None:
     """The fix as the replay applies it; None where it cannot be simulated."""
     if replay is None or not finding.saving_ns_per_step.likely or not replay.can_replay(rule.action, finding):
         return None
     return replay.fix(rule.id, rule.action, finding)
 
 
-def _replayed(rule: Rule, finding: Finding, replay: Replay | None, fix: SimulatedFix | None) -> Saving | None:
+def _replayed(rule: Rule, finding: Finding, replay: RunReplay | None, fix: SimulatedFix | None) -> Saving | None:
     """How much shorter the simulated step is; None where that cannot be simulated.
 
     A late rank that has no more to do than the others is still late in some steps, as each rank's steps differ. At most

@@ -121,7 +121,7 @@ class MeasuredRates(msgspec.Struct, frozen=True):
         return self.one(f"{direction}_pinned") / pageable if pageable else 0.0
 
 
-class Compared(Struct, frozen=True):
+class MeasuredRate(Struct, frozen=True):
     """A measured rate beside the data sheet's, in FLOP/s or bytes/s; 0 where the data sheet is not known."""
 
     name: str
@@ -133,12 +133,12 @@ class Compared(Struct, frozen=True):
         return self.measured / self.data_sheet if self.data_sheet else None
 
 
-def compared(rates: MeasuredRates, peaks: Peaks | None) -> Sequence[Compared]:
+def compared(rates: MeasuredRates, peaks: Peaks | None) -> Sequence[MeasuredRate]:
     """The largest rates beside those of the table, by the names of `peaks.SETTABLE`."""
     sheet = {kind: peaks.matmul_flop_per_second(kind) for kind in DATA_TYPES} if peaks else {}
     if peaks:
         sheet |= {"memory": peaks.memory_bytes_per_second, "host_link": peaks.host_link_bytes_per_second}
-    return [Compared(name, rate, sheet.get(name, 0.0)) for name, rate in rates.as_peaks().items()]
+    return [MeasuredRate(name, rate, sheet.get(name, 0.0)) for name, rate in rates.as_peaks().items()]
 
 
 def parsed(data: bytes | str, name: str) -> MeasuredRates:

@@ -27,7 +27,7 @@ _GRADUAL = 0.8
 EXTRA = "perfdoctor[trend]"
 
 
-class Change(Struct, frozen=True):
+class LevelShift(Struct, frozen=True):
     """The run at this position is the first of the new level. `kind`: gradual where no single run made it."""
 
     at: int
@@ -47,7 +47,7 @@ class MissingLibraryError(PerfdoctorError):
         super().__init__("change points were not looked for: ruptures is not installed", do=f"pip install '{EXTRA}'")
 
 
-def change_points(values: Sequence[float]) -> tuple[Change, ...]:
+def change_points(values: Sequence[float]) -> tuple[LevelShift, ...]:
     """All changes of the level, oldest first. Levels are medians. Raises MissingLibraryError."""
     series = np.asarray(values, dtype=np.float64)
     if series.size < 2 * LEAST_RUNS or not series.any() or np.ptp(series) == 0:
@@ -72,13 +72,13 @@ def _cuts(series: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[int]:
     return [int(at) for at in found.predict(pen=_PENALTY * float(np.log(series.size)))[:-1]]
 
 
-def _change(series: np.ndarray[tuple[int], np.dtype[np.float64]], start: int, at: int, end: int) -> Change:
+def _change(series: np.ndarray[tuple[int], np.dtype[np.float64]], start: int, at: int, end: int) -> LevelShift:
     before, after = series[start:at], series[at:end]
     levels = float(np.median(before)), float(np.median(after))
     both = series[start:end]
     stepped = np.abs(np.concatenate([before - levels[0], after - levels[1]])).sum()
     gradual = np.abs(both - _line(both)).sum() < _GRADUAL * stepped
-    return Change(at, *levels, "gradual" if gradual else "step")
+    return LevelShift(at, *levels, "gradual" if gradual else "step")
 
 
 def _line(series: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

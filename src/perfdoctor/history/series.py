@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema
-from perfdoctor.history.changes import Change, MissingLibraryError, change_points
+from perfdoctor.history.changes import LevelShift, MissingLibraryError, change_points
 from perfdoctor.history.checked import checked
 from perfdoctor.history.facts import Row
 from perfdoctor.history.metrics import Metric, percentile_ns
@@ -56,7 +56,7 @@ class LevelChange(Struct, frozen=True):
     `differs`: (what, before, after) of the two.
     """
 
-    change: Change
+    change: LevelShift
     is_worse: bool
     last: Point
     first: Point
@@ -192,7 +192,7 @@ def _changes(points: Sequence[Point], metric: Metric, folder: Path) -> tuple[tup
     return tuple(_level_change(change, points, metric, folder) for change in found), ""
 
 
-def _level_change(change: Change, points: Sequence[Point], metric: Metric, folder: Path) -> LevelChange:
+def _level_change(change: LevelShift, points: Sequence[Point], metric: Metric, folder: Path) -> LevelChange:
     last, first = points[change.at - 1], points[change.at]
     rose = change.after > change.before
     differs = tuple(

@@ -17,7 +17,7 @@ _VALUE_BITS = 43
 _LARGEST = (1 << _VALUE_BITS) - 1
 
 
-class Spread(Struct, frozen=True):
+class GroupSpread(Struct, frozen=True):
     """Of whole numbers: how many, their sum, and the middle, least and most of them. NaN where a group is empty."""
 
     count: Ints
@@ -30,14 +30,14 @@ class Spread(Struct, frozen=True):
     def mean(self) -> Floats:
         return ratio(self.total, self.count)
 
-    def take(self, groups: Ints) -> Spread:
+    def take(self, groups: Ints) -> GroupSpread:
         """The numbers of these groups alone, in this order."""
-        return Spread(
+        return GroupSpread(
             self.count[groups], self.total[groups], self.median[groups], self.least[groups], self.most[groups]
         )
 
 
-def spread(group: Ints, values: Ints, groups: int) -> Spread:
+def spread(group: Ints, values: Ints, groups: int) -> GroupSpread:
     """`values`: not negative. Group and value are sorted as one number, which is much faster than as two."""
     packed = np.sort((group.astype(np.int64) << _VALUE_BITS) | np.minimum(values, _LARGEST))
     edges = np.searchsorted(packed, np.arange(groups + 1, dtype=np.int64) << _VALUE_BITS)
@@ -48,7 +48,7 @@ def spread(group: Ints, values: Ints, groups: int) -> Spread:
     def at(place: Ints) -> Floats:
         return np.where(full, ordered[np.clip(place, 0, max(packed.size - 1, 0))], np.nan)
 
-    return Spread(
+    return GroupSpread(
         count=(last - first + 1).astype(np.int64),
         total=sums(group, values, groups),
         median=np.mean((at((first + last) >> 1), at((first + last + 1) >> 1)), axis=0),

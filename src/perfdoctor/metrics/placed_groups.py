@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Spread
+from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Frame, Ints, Mask, Text
 
@@ -52,7 +52,7 @@ class PlacedGroups(Struct, frozen=True, dict=True):
         """One for each row, to be counted."""
         return np.ones(self.group.size, np.int64)
 
-    def spread(self, values: Ints, rows: Mask | None = None) -> Spread:
+    def spread(self, values: Ints, rows: Mask | None = None) -> GroupSpread:
         """`values`: not negative; `rows`: of these only."""
         if rows is None:
             return grouping.spread(self.group, values, self.size).take(self.order)

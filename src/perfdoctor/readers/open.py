@@ -37,11 +37,11 @@ _NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 _DIGITS = regex(r"\d+")
 
 
-class Recording(Struct, frozen=True):
+class RankSource(Struct, frozen=True):
     """What holds whole ranks and is read by itself: a file, or a `part` of what perfdoctor run recorded."""
 
     file: Path
-    part: recorded_run.Part | None = None
+    part: recorded_run.RecordedPart | None = None
 
     @property
     def name(self) -> str:
@@ -109,21 +109,23 @@ def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
         return whole
     from perfdoctor.readers import unrelated  # noqa: PLC0415 most recordings are alone
 
-    found = unrelated.notes([
-        unrelated.Known(each.sources, each.world_size, side_files.extent(each), each.epoch_ns) for each in parts
-    ])  # fmt: skip
+    facts = (
+        unrelated.RecordingFacts(each.sources, each.world_size, side_files.extent(each), each.epoch_ns)
+        for each in parts
+    )
+    found = unrelated.notes(list(facts))
     return replace(whole, notes=(*found, *whole.notes)) if found else whole
 
 
-def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[Recording]:
+def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[RankSource]:
     """What is under these paths, in the order of `read`; nothing where one of them does not exist."""
     if not all(path.exists() for path in paths):
         return []
     others = [path for path in paths if path.is_dir() or not _is_joined(path)]
     if runs := _runs(others):
         parts = (part for run in runs for part in recorded_run.parts(run, progress, process))
-        return [Recording(part.file, part) for part in parts]
-    return [Recording(file) for path in others for file in _files_and_notes(path)[0] if not _is_joined(file)]
+        return [RankSource(part.file, part) for part in parts]
+    return [RankSource(file) for path in others for file in _files_and_notes(path)[0] if not _is_joined(file)]
 
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -42,7 +42,7 @@ _NOTABLE_SHARE = 0.1
 _FEWEST_SAMPLES = 6
 
 
-class Part(Struct, frozen=True):
+class RecordedPart(Struct, frozen=True):
     """One training of a pass: what its processes reported, their traces, and which processes are of other trainings.
 
     `traces`: also of processes that reported nothing more, as after a crash. `export`: what nsys wrote of the pass, its
@@ -77,13 +77,13 @@ class Part(Struct, frozen=True):
     def files(self) -> tuple[Path, ...]:
         return (*self.traces, self.export) if self.export else self.traces
 
-    def by_ranks(self) -> list[Part]:
+    def by_ranks(self) -> list[RecordedPart]:
         """The parts that hold whole ranks and can be read by themselves: what nsys wrote is one, else each trace."""
         if self.export:
             return [self]
         return [replace(self, traces=(trace,), reports=self._reports_of(trace)) for trace in self.traces]
 
-    def only(self, files: Collection[Path]) -> Part:
+    def only(self, files: Collection[Path]) -> RecordedPart:
         """The same with these files alone."""
         if self.export in files:
             return self
@@ -92,7 +92,7 @@ class Part(Struct, frozen=True):
     def _reports_of(self, trace: Path) -> tuple[ProcessReport, ...]:
         return tuple(each for each in self.reports if _stem(each.trace) in ("", _stem(trace.name)))
 
-    def for_a_worker(self) -> Part:
+    def for_a_worker(self) -> RecordedPart:
         """The same, wherever it is read, without what concerns the run as a whole."""
         return replace(
             self,
@@ -114,7 +114,7 @@ class Chosen(Struct, frozen=True):
     epoch_ns: int | None = None
 
 
-def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequence[str] = _TOOLS) -> list[Part]:
+def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequence[str] = _TOOLS) -> list[RecordedPart]:
     """What of the run can be read by itself, and together holds all its ranks: of the first pass that left anything.
 
     `process` as `read` takes it, which raises the same.
@@ -123,14 +123,14 @@ def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequen
     return next((by_ranks for part in found if (by_ranks := part.by_ranks())), [])
 
 
-def read_part(part: Part) -> Timeline:
+def read_part(part: RecordedPart) -> Timeline:
     """One of `parts`. PerfdoctorError where it cannot be read."""
     timeline = _nsys_pass(part, silent) if part.tool == "nsys" else _torch_pass(part, silent)
     assert timeline is not None, "a part has a file"
     return _as_reported(timeline, part, [part])
 
 
-def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> Part:
+def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> RecordedPart:
     """Of several trainings the one of this number, else the longest. UsageError where there is none of this number."""
     reports = run.reports(tool)
     found = trainings(reports)
@@ -138,7 +138,7 @@ def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) ->
     others = [report for each in found if each != chosen for report in each.reports]
     own = chosen.reports if chosen and len(found) > 1 else tuple(reports)
     of_others = {_stem(report.trace) for report in others}
-    return Part(
+    return RecordedPart(
         run,
         tool,
         own,
@@ -211,7 +211,7 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
     )
 
 
-def _as_reported(timeline: Timeline, part: Part, found: Sequence[Part]) -> Timeline:
+def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[RecordedPart]) -> Timeline:
     """The timeline with what its processes reported of the job. `found`: parts of all passes."""
     training = [report for report in part.reports if report.is_training]
     world_sizes = [report.world_size or 0 for each in found for report in each.reports]
@@ -225,7 +225,7 @@ def _as_reported(timeline: Timeline, part: Part, found: Sequence[Part]) -> Timel
     )
 
 
-def _first_part(run: RunFolder, process: int | None, progress: Progress) -> Part:
+def _first_part(run: RunFolder, process: int | None, progress: Progress) -> RecordedPart:
     """Of the first pass that left anything, else of Nsight Compute."""
     of_ranks = parts(run, progress, process)
     return _part(run, of_ranks[0].tool if of_ranks else "ncu", process, progress)
@@ -236,7 +236,7 @@ def _first_part(run: RunFolder, process: int | None, progress: Progress) -> Part
 
 def _passes(
     run: RunFolder, process: int | None, progress: Progress, notes: list[str], chosen: Chosen | None
-) -> Iterator[tuple[Part, Timeline]]:
+) -> Iterator[tuple[RecordedPart, Timeline]]:
     """The passes that can be read; a note for each of the others."""
     is_first = True
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
@@ -253,14 +253,14 @@ def _passes(
             yield part, timeline
 
 
-def _torch_pass(part: Part, progress: Progress) -> Timeline | None:
+def _torch_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
     timelines, notes = _traces(part, progress)
     if not timelines:
         return None
     return _with_sides(part, _whole_steps(part.reports, merge(timelines)), 0).with_notes(*notes)
 
 
-def _nsys_pass(part: Part, progress: Progress) -> Timeline | None:
+def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
     reports = part.reports
     if part.export is None:
         return _torch_pass(part, progress)
@@ -277,7 +277,7 @@ def _nsys_pass(part: Part, progress: Progress) -> Timeline | None:
     return system if epoch_ns is None else _with_sides(part, system, epoch_ns)
 
 
-def _traces(part: Part, progress: Progress) -> tuple[list[Timeline], list[str]]:
+def _traces(part: RecordedPart, progress: Progress) -> tuple[list[Timeline], list[str]]:
     """Those that can be read, and notes on the others."""
     found, notes = readable(part.traces, progress, lambda trace, done: _trace(part.reports, trace, done))
     return list(found.values()), notes
@@ -448,7 +448,7 @@ def _shifted(rows: Frame, shift_ns: int) -> Frame:
 # --- what the processes reported ---
 
 
-def _with_sides(part: Part, timeline: Timeline, epoch_ns: int) -> Timeline:
+def _with_sides(part: RecordedPart, timeline: Timeline, epoch_ns: int) -> Timeline:
     """The timeline with what was recorded beside the pass. `epoch_ns`: when its time 0 was, since 1970."""
     ranks = {each.pid: each.rank for each in part.reports if each.rank is not None}
     stacks = part.run.files("stacks", *(f"{part.tool}-{pid}{of}.json.gz" for pid in ranks for of in ("", "-worker-*")))

@@ -63,7 +63,7 @@ class StackFile(Struct, frozen=True):
     period_ns: int
 
 
-class Row(Struct, frozen=True):
+class StackRow(Struct, frozen=True):
     """Successive samples of one stack: (function, file, line) each, outermost first."""
 
     process: int
@@ -101,7 +101,7 @@ def read(file: Path) -> StackFile:
     return StackFile(file.name, samples, has_times, period_ns)
 
 
-def _content(file: Path) -> tuple[list[Row], bool, int]:
+def _content(file: Path) -> tuple[list[StackRow], bool, int]:
     data = file.read_bytes()
     data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     if not text_rows.is_json(data[:65_536]):
@@ -114,7 +114,7 @@ def _content(file: Path) -> tuple[list[Row], bool, int]:
 # --- formats ---
 
 
-def _collapsed(text: str) -> Iterator[Row]:
+def _collapsed(text: str) -> Iterator[StackRow]:
     for line in text.splitlines():
         # A command line may hold semicolons, too: it ends with the last `";`.
         processes, _, stack = line.rpartition('";')
@@ -125,15 +125,15 @@ def _collapsed(text: str) -> Iterator[Row]:
         # Paths are cut at any folder of sys.path: whose a file is that is imported cannot be seen.
         outermost, *_ = frames = written.partition(" (<frozen importlib")[0].split(";")[:_DEEPEST]
         found = [place for each in frames if (place := _COLLAPSED_FRAME.match(each))]
-        yield Row(
+        yield StackRow(
             int(numbers[-1]) if numbers else UNKNOWN, *_thread(_THREAD.match(outermost)),
             tuple(_frame({"name": place[1], "file": place[2], "line": int(place[3])}) for place in found), int(count),
         )  # fmt: skip
 
 
-def _speedscope(document: Mapping[str, Any]) -> tuple[list[Row], int]:
+def _speedscope(document: Mapping[str, Any]) -> tuple[list[StackRow], int]:
     frames = [_frame(each) for each in document["shared"]["frames"]]
-    rows: list[Row] = []
+    rows: list[StackRow] = []
     periods: Counter[int] = Counter()
     for profile in document["profiles"]:
         if profile.get("type") != "sampled":
@@ -148,15 +148,15 @@ def _speedscope(document: Mapping[str, Any]) -> tuple[list[Row], int]:
         now = _nanoseconds(profile.get("startValue", 0), unit)
         for sample, weight in zip(profile["samples"], weights, strict=True):
             stack = [frames[number] for number in sample[:_DEEPEST] if number >= 0]
-            rows.append(Row(*_placed(process, *_thread(place, 2), stack), 1, now, now + weight))
+            rows.append(StackRow(*_placed(process, *_thread(place, 2), stack), 1, now, now + weight))
             now += weight
     period_ns = max(periods, key=lambda each: periods[each], default=0)
     return list(_joined(rows)), period_ns
 
 
-def _joined(rows: Iterable[Row]) -> Iterator[Row]:
+def _joined(rows: Iterable[StackRow]) -> Iterator[StackRow]:
     """Successive samples of one stack as one row."""
-    last: Row | None = None
+    last: StackRow | None = None
     for row in rows:
         same = last and (last.process, last.thread, last.stack, last.end_ns) == (
             row.process, row.thread, row.stack, row.start_ns)  # fmt: skip
@@ -167,8 +167,8 @@ def _joined(rows: Iterable[Row]) -> Iterator[Row]:
         yield last
 
 
-def _chrome(events: Sequence[Mapping[str, Any]]) -> tuple[list[Row], int]:
-    rows: list[Row] = []
+def _chrome(events: Sequence[Mapping[str, Any]]) -> tuple[list[StackRow], int]:
+    rows: list[StackRow] = []
     stacks: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
     since: dict[tuple[int, int], int] = {}
     for event in events:
@@ -177,7 +177,7 @@ def _chrome(events: Sequence[Mapping[str, Any]]) -> tuple[list[Row], int]:
         key, now = (int(event["pid"]), int(event["tid"])), _nanoseconds(event["ts"], 1e3)
         stack = stacks.setdefault(key, [])
         if stack and now > since[key]:
-            rows.append(Row(*_placed(key[0], key[1], "", stack[:_DEEPEST]), 1, since[key], now))
+            rows.append(StackRow(*_placed(key[0], key[1], "", stack[:_DEEPEST]), 1, since[key], now))
         since[key] = now
         if event["ph"] == "B":
             stack.append(_frame({"name": event["name"], **_at(event.get("args"))}))
@@ -194,7 +194,7 @@ def _at(place: object) -> dict[str, object]:
     return {"file": known.get("filename", ""), "line": known.get("line", 0)}
 
 
-def _period(rows: Iterable[Row]) -> int:
+def _period(rows: Iterable[StackRow]) -> int:
     """Of the times that a thread's stack stayed the same, one of the shortest, with some jitter: most change soon."""
     times = sorted(row.end_ns - row.start_ns for row in rows)
     return times[len(times) // 5] if times else 1
@@ -245,12 +245,12 @@ def _thread(found: re.Match[str] | None, group: int = 1) -> tuple[int, str]:
 # --- rows ---
 
 
-def stack_samples(rows: Sequence[Row]) -> Frame:
+def stack_samples(rows: Sequence[StackRow]) -> Frame:
     """They as rows of the signal, of no rank and on no clock yet."""
     return text_rows.frame("stack_samples", _as_rows(rows))
 
 
-def _as_rows(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
+def _as_rows(rows: Sequence[StackRow]) -> Iterator[dict[str, object]]:
     project = _project({file for row in rows for _, file, _ in row.stack})
     names: dict[tuple[str, str, int], str] = {}
     stacks: dict[tuple[tuple[str, str, int], ...], Stack] = {}
@@ -272,7 +272,7 @@ def _as_rows(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
             }  # fmt: skip
 
 
-def _is_main(row: Row, outermost: str) -> bool:
+def _is_main(row: StackRow, outermost: str) -> bool:
     """By its number or name where the file says them; a thread of Python's own begins in `threading`."""
     if row.process != UNKNOWN and row.thread == row.process:
         return True

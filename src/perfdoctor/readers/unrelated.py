@@ -22,7 +22,7 @@ _HOURS_OF_DAYS = 48
 _RUNTIMES = ("CUDA ", "HIP ")
 
 
-class Known(NamedTuple):
+class RecordingFacts(NamedTuple):
     """Of one recording. `world_size`: 0 if unknown. `extent_ns`: from its first row to its last; None without any.
 
     `epoch_ns`: when time 0 was, in ns since 1970; None if it was then, or is not known.
@@ -52,7 +52,7 @@ class Known(NamedTuple):
         return (begin, end) if begin >= _OF_CALENDAR_NS else None
 
 
-def notes(recordings: Sequence[Known]) -> list[str]:
+def notes(recordings: Sequence[RecordingFacts]) -> list[str]:
     """One sentence that says why they do not belong together, and what to do; none where they may."""
     jobs = ((each.name, f"a job of {each.world_size:,} ranks" if each.world_size else "") for each in recordings)
     runtimes = ((each.name, each.runtime) for each in recordings)
@@ -78,7 +78,7 @@ def _different(said: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{first} is of {one}, {second} of {other}"
 
 
-def _apart(recordings: Sequence[Known]) -> Iterator[str]:
+def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
     """The longest time between two of them in which none was recorded."""
     known = sorted((each.when, each.name) for each in recordings if each.when)
     last: list[tuple[int, str]] = []

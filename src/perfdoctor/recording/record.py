@@ -101,7 +101,9 @@ class Session(Struct, frozen=True):
         with self._sampler(record) as sampler:
             ended = self._run(
                 recording,
-                launch.Tool(lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log),
+                launch.ProfilerCommand(
+                    lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log
+                ),
                 sampler=sampler,
             )
         made = nsys.report_of(stem)
@@ -119,7 +121,9 @@ class Session(Struct, frozen=True):
         recording = PassSettings("ncu", folder, "", capture_range="first")
         ended = self._run(
             recording,
-            launch.Tool(lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log),
+            launch.ProfilerCommand(
+                lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log
+            ),
             time_limit_s=min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S),
         )
         log_text = "\n".join(_text(each) for each in (log, ncu.log_of(report)))
@@ -158,7 +162,7 @@ class Session(Struct, frozen=True):
     def _run(
         self,
         recording: PassSettings,
-        tool: launch.Tool | None = None,
+        tool: launch.ProfilerCommand | None = None,
         time_limit_s: float | None = None,
         sampler: SamplerProcess | None = None,
     ) -> launch.Ended:

@@ -30,7 +30,7 @@ class Page(Struct, frozen=True):
     script_hash: str = ""
 
 
-class Row(Struct, frozen=True):
+class ReportRow(Struct, frozen=True):
     """A report: `others` are labels and addresses of what lies beside it."""
 
     key: str
@@ -55,7 +55,7 @@ class Row(Struct, frozen=True):
 
 def index(
     name: str,
-    reports: Sequence[Row],
+    reports: Sequence[ReportRow],
     traces: Sequence[tuple[str, str, int]],
     unread: Sequence[tuple[str, str, int]],
     most: int | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from perfdoctor.patterns import regex
-from perfdoctor.report.terminal_links import Links
+from perfdoctor.report.terminal_links import TerminalLinks
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
@@ -38,19 +38,19 @@ _LIMITS = (
 
 def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
     """The whole document of a rule; `quiet`: only its fixes; `verbose`: also the names of signals."""
-    page = _Page(rule, known, console)
+    page = _RulePage(rule, known, console)
     for line in page.fixes() if quiet else page.whole(verbose=verbose):
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
-class _Page:
+class _RulePage:
     """The page of one rule on one console."""
 
     def __init__(self, rule: Rule, known: Mapping[str, Rule], console: Console) -> None:
         self.rule = rule
         self.known = known
         self.console = console
-        self.links = Links(console)
+        self.links = TerminalLinks(console)
         self.width = min(console.width, WIDEST)
 
     def whole(self, *, verbose: bool) -> Iterator[Text]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
-from perfdoctor.report.terminal_links import Links
+from perfdoctor.report.terminal_links import TerminalLinks
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
 from perfdoctor.report.words import code_lines, cost, efficiency, memory, modules, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, shorten
@@ -49,20 +49,20 @@ def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False, pa
 
     `page` is the HTML report that was written: findings link to it where the terminal supports links.
     """
-    _Page(diagnosis, console, show_all, Links(console, page)).print()
+    _Page(diagnosis, console, show_all, TerminalLinks(console, page)).print()
 
 
 def print_report_path(page: Path, console: Console) -> None:
     """`Report: FILE`, as a link where the terminal supports links."""
     # Not Text.assemble: a path may contain what looks like a style.
-    line = Text("Report: ").append(str(page), Links(console, page).to_page())
+    line = Text("Report: ").append(str(page), TerminalLinks(console, page).to_page())
     console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class _Page:
     """One printed report, and what all its sections share."""
 
-    def __init__(self, diagnosis: Diagnosis, console: Console, show_all: bool, links: Links) -> None:
+    def __init__(self, diagnosis: Diagnosis, console: Console, show_all: bool, links: TerminalLinks) -> None:
         self.diagnosis = diagnosis
         self.console = console
         self.show_all = show_all

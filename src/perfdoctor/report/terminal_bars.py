@@ -9,7 +9,7 @@ from rich.text import Text
 
 from perfdoctor.report.part_colours import ink
 from perfdoctor.report.words import wording
-from perfdoctor.report.words.parts import Part, cells
+from perfdoctor.report.words.parts import PartShare, cells
 from perfdoctor.vocabulary.parts import SHOWN_PARTS, WORK_PARTS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def shades(console: Console) -> Shades:
     return {key: (glyph, "") for key, glyph in glyphs.items()}
 
 
-def bar(shown: Sequence[Part], by_part: Shades, width: int) -> Text:
+def bar(shown: Sequence[PartShare], by_part: Shades, width: int) -> Text:
     drawn = Text()
     for part, number in zip(shown, cells(shown, width), strict=True):
         character, style = by_part[part.key]
@@ -43,7 +43,7 @@ def bar(shown: Sequence[Part], by_part: Shades, width: int) -> Text:
     return drawn
 
 
-def named_bar(shown: Sequence[Part], width: int) -> Text:
+def named_bar(shown: Sequence[PartShare], width: int) -> Text:
     """The bar as coloured background, with each part's name and share in it where there is room."""
     drawn = Text()
     for part, number in zip(shown, cells(shown, width), strict=True):
@@ -52,13 +52,13 @@ def named_bar(shown: Sequence[Part], width: int) -> Text:
     return drawn
 
 
-def short_label(part: Part) -> str:
+def short_label(part: PartShare) -> str:
     """`compute`, `idle: input wait`"""
     label = SHOWN_PARTS[part.key].short
     return label if part.key in WORK_PARTS else f"idle: {label}"
 
 
-def _inscription(part: Part, room: int) -> str:
+def _inscription(part: PartShare, room: int) -> str:
     share = wording.share(part.share)
     for text in (f" {SHOWN_PARTS[part.key].short} {share} ", f" {share} "):
         if len(text) <= room:

@@ -28,7 +28,7 @@ def can_link(console: Console) -> bool:
     return not is_plain and isatty is not None and isatty() and os.environ.get("TERM") not in _WITHOUT_LINKS
 
 
-class Links:
+class TerminalLinks:
     """Link styles for this console; "" where it has no links."""
 
     def __init__(self, console: Console, page: Path | None = None) -> None:

@@ -19,11 +19,11 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers import recorded_run
 from perfdoctor.readers.leaving_out import NAMED
-from perfdoctor.readers.open import Only, Recording, read, read_file, recordings
-from perfdoctor.readers.recorded_run import Part
+from perfdoctor.readers.open import Only, RankSource, read, read_file, recordings
+from perfdoctor.readers.recorded_run import RecordedPart
 from perfdoctor.system.memory import available_bytes
 from perfdoctor.system.processors import worker_count
-from perfdoctor.system.progress import Progress, Reached, silent
+from perfdoctor.system.progress import Progress, ProgressText, silent
 
 if TYPE_CHECKING:
     from perfdoctor.scale.reduce import ReadJob
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
 #: A file, or a part of a run, that a worker process can read.
-Task = tuple["str | Part | RemoteFile", Selection]
+Task = tuple["str | RecordedPart | RemoteFile", Selection]
 
 _SUMMARISING = "Summarising"
 #: So many files are always read in full: the GPUs of one machine.
@@ -84,7 +84,7 @@ def read_run(
 
 def _reduced(
     paths: Sequence[Path],
-    files: Sequence[Recording | RemoteFile],
+    files: Sequence[RankSource | RemoteFile],
     progress: Progress,
     process: int | None,
     selection: Selection,
@@ -105,7 +105,7 @@ def _reduced(
     in_full = sorted({job.file_of[rank] for rank in chosen})
     kept = _kept([files[number] for number in in_full], progress)
     ranks = {path: job.numbers[number] for number, path in zip(in_full, kept, strict=True)}
-    added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], Recording)]
+    added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], RankSource)]
     timeline = known(read([*paths, *added], progress, process, only=Only(ranks, job.clocks)))
     chosen = {rank: what for rank, what in chosen.items() if rank in timeline.ranks}  # a file may be gone by now
     timeline = timeline.with_notes(*job.notes, *_notes(job, chosen, in_full))
@@ -114,22 +114,22 @@ def _reduced(
 
 
 def _other_passes(
-    files: Sequence[Recording | RemoteFile],
+    files: Sequence[RankSource | RemoteFile],
     packed: Sequence[bytes | Exception],
     progress: Progress,
     process: int | None,
-) -> list[Recording]:
+) -> list[RankSource]:
     """What torch.profiler recorded where nsys was to be read of a run, and cannot be."""
     failed = [
         file.part
         for file, each in zip(files, packed, strict=True)
-        if isinstance(each, Exception) and isinstance(file, Recording) and file.part and file.part.export
+        if isinstance(each, Exception) and isinstance(file, RankSource) and file.part and file.part.export
     ]
     parts = (each for part in failed for each in recorded_run.parts(part.run, progress, process, ("torch",)))
-    return [Recording(part.file, part) for part in parts]
+    return [RankSource(part.file, part) for part in parts]
 
 
-def _fit(files: Sequence[Recording], most_in_full: int | None) -> bool:
+def _fit(files: Sequence[RankSource], most_in_full: int | None) -> bool:
     if most_in_full is not None:
         return len(files) <= most_in_full
     if len(files) <= FEWEST_IN_FULL:
@@ -139,20 +139,20 @@ def _fit(files: Sequence[Recording], most_in_full: int | None) -> bool:
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
 
 
-def _kept(files: Sequence[Recording | RemoteFile], progress: Progress) -> list[Path]:
+def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[Path]:
     """Where each of the files is on this machine."""
-    remote = [file for file in files if not isinstance(file, Recording)]
+    remote = [file for file in files if not isinstance(file, RankSource)]
     here: Mapping[RemoteFile, Path] = {}
     if remote:
         from perfdoctor.system.remote import fetched  # noqa: PLC0415
 
         here = fetched(remote, progress)
-    return [file.file if isinstance(file, Recording) else here[file] for file in files]
+    return [file.file if isinstance(file, RankSource) else here[file] for file in files]
 
 
-def _text_bytes(file: Recording | RemoteFile) -> int:
+def _text_bytes(file: RankSource | RemoteFile) -> int:
     """The size of what is read, of compressed traces as their ends say."""
-    if isinstance(file, Recording):
+    if isinstance(file, RankSource):
         return sum(map(_bytes_here, file.files))
     return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
 
@@ -181,7 +181,7 @@ def summarised(task: Task) -> bytes:
     file, selection = task
     if isinstance(file, str):
         return packed_summary(read_file(Path(file), silent), selection)
-    if isinstance(file, Part):
+    if isinstance(file, RecordedPart):
         return packed_summary(recorded_run.read_part(file), selection)
     from perfdoctor.system.remote import for_a_while  # noqa: PLC0415
 
@@ -190,15 +190,17 @@ def summarised(task: Task) -> bytes:
 
 
 def _summaries(
-    files: Sequence[Recording | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
+    files: Sequence[RankSource | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
     """In the order of the files, whatever the order in which they are done."""
-    progress(Reached("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
+    progress(ProgressText("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
     tasks = [(_for_a_worker(file), selection) for file in files]
     found: list[bytes | Exception] = [b""] * len(files)
     for done, outcome in enumerate(_outcomes(tasks, _workers(files), cluster), 1):
         file = files[outcome.index]
-        progress(Reached(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files"))
+        progress(
+            ProgressText(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files")
+        )
         found[outcome.index] = _left_out(file, outcome.error) if outcome.error else outcome.value()
     return found
 
@@ -213,13 +215,13 @@ def _outcomes(tasks: Sequence[Task], workers: int, cluster: str | None) -> Itera
     return clusters.each(summarised, tasks, cluster)
 
 
-def _for_a_worker(file: Recording | RemoteFile) -> str | Part | RemoteFile:
-    if not isinstance(file, Recording):
+def _for_a_worker(file: RankSource | RemoteFile) -> str | RecordedPart | RemoteFile:
+    if not isinstance(file, RankSource):
         return file
     return file.part.for_a_worker() if file.part else str(file.file.absolute())
 
 
-def _left_out(file: Recording | RemoteFile, error: Exception) -> Exception:
+def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
     """Why a file is left out. Raises what is a bug of ours."""
     from perfdoctor.system import pool  # noqa: PLC0415
 
@@ -230,7 +232,7 @@ def _left_out(file: Recording | RemoteFile, error: Exception) -> Exception:
     return error
 
 
-def _workers(files: Sequence[Recording | RemoteFile]) -> int:
+def _workers(files: Sequence[RankSource | RemoteFile]) -> int:
     """As many as there are cores, and no more than there is memory for the largest file in each."""
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)

@@ -16,7 +16,7 @@ from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.readers import unrelated
 from perfdoctor.readers.leaving_out import left_out
-from perfdoctor.readers.open import Recording, own_ranks
+from perfdoctor.readers.open import RankSource, own_ranks
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.scale.reduced_place import reduced_place
 from perfdoctor.scale.summary import FileHead, UnpackedColumns, unpack, unpack_head
@@ -52,7 +52,7 @@ class ReadJob(Struct, frozen=True):
 
 
 def job_of(
-    files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection
+    files: Sequence[RankSource | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection
 ) -> ReadJob:
     """The job of these files: their packed summaries, in order, or why there is none.
 
@@ -101,11 +101,11 @@ def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timelin
 
 def _unrelated(read: Iterable[FileHead]) -> list[str]:
     return unrelated.notes([
-        unrelated.Known(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read
+        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read
     ])  # fmt: skip
 
 
-def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
+def _numbers(files: Sequence[RankSource | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
     """Which ranks of each file get another number: files of one run folder know each other's, as when read in full."""
     together: dict[object, list[int]] = {}
     for number in read:
@@ -115,12 +115,12 @@ def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHea
     return {number: new for own, new in zip(together.values(), given, strict=True) for number in own}
 
 
-def _folder(file: Recording | RemoteFile) -> Path | None:
-    return file.part.run.path if isinstance(file, Recording) and file.part else None
+def _folder(file: RankSource | RemoteFile) -> Path | None:
+    return file.part.run.path if isinstance(file, RankSource) and file.part else None
 
 
 def _clocks(
-    files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHead]
+    files: Sequence[RankSource | RemoteFile], read: Mapping[int, FileHead]
 ) -> dict[Path, tuple[tuple[int, int] | None, int | None]]:
     found: dict[Path, tuple[tuple[int, int] | None, int | None]] = {}
     for number, summary in read.items():
@@ -139,11 +139,11 @@ def _timeline(
     return Timeline(frames, recorded, devices=devices, world_size=world_size)
 
 
-def _of_errors(errors: Sequence[tuple[Recording | RemoteFile, Exception]], files: int) -> list[str]:
+def _of_errors(errors: Sequence[tuple[RankSource | RemoteFile, Exception]], files: int) -> list[str]:
     return left_out([_why(file, error) for file, error in errors], files)
 
 
-def _why(file: Recording | RemoteFile, error: Exception) -> str:
+def _why(file: RankSource | RemoteFile, error: Exception) -> str:
     if not isinstance(error, PerfdoctorError):
         return f"{file.name}: {error}"
     folder = _folder(file)  # of each machine, and so are equal names in them

@@ -1,7 +1,7 @@
 """What is done now, and how far is it?
 
-Who works says it to a `Progress`, a text at a time; who shows it (`cli/progress.py`) finds in a `Reached` how much of
-it is done, for a bar and the time left.
+Who works says it to a `Progress`, a text at a time; who shows it (`cli/progress.py`) finds in a `ProgressText` how
+much of it is done, for a bar and the time left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Done = Callable[[int], None]
 BYTES = "bytes"
 
 
-class Reached(str):
+class ProgressText(str):
     """A text that knows how much is done, `done` of `of` in this `unit` (`BYTES`, or a plural noun).
 
     Two of one work have the same `work`, whatever the text says of the item that is now its turn.
@@ -27,7 +27,7 @@ class Reached(str):
     unit: str
     work: str
 
-    def __new__(cls, text: str, work: str, done: int, of: int, unit: str) -> Reached:  # noqa: PYI034 Self is of Python 3.11
+    def __new__(cls, text: str, work: str, done: int, of: int, unit: str) -> ProgressText:  # noqa: PYI034 Self is of Python 3.11
         new = super().__new__(cls, text)
         new.done, new.of, new.unit, new.work = done, of, unit, work
         return new
@@ -62,7 +62,7 @@ def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, D
         text, before = f"Reading {file.name}{counted}", sum(sizes[:number])
 
         def done(count: int, text: str = text, before: int = before) -> None:
-            progress(Reached(text, "Reading", before + count, sum(sizes), BYTES))
+            progress(ProgressText(text, "Reading", before + count, sum(sizes), BYTES))
 
         done(0)
         yield file, done

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
-from perfdoctor.system.progress import BYTES, Progress, Reached, silent
+from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 from perfdoctor.system.user_cache import cache_folder
 
 #: How many GB of fetched files are kept.
@@ -266,7 +266,7 @@ class _Fetching:
     def _report(self) -> None:
         total = sum(file.size for file in self._files)
         said = self._files[0].name if len(self._files) == 1 else f"{self._done} of {len(self._files)} files"
-        self._progress(Reached(f"Fetching {said}", "Fetching", min(self._bytes, total), total, BYTES))
+        self._progress(ProgressText(f"Fetching {said}", "Fetching", min(self._bytes, total), total, BYTES))
 
 
 def _fetch(file: RemoteFile, target: Path, more: Callable[[int], None]) -> None:

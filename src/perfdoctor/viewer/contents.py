@@ -25,7 +25,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.readers import formats
 from perfdoctor.readers.tensorboard import session_of
 from perfdoctor.system.run_folder import MANIFEST
-from perfdoctor.viewer.root import Root
+from perfdoctor.viewer.root import ViewedFolder
 
 Kind = Literal["report", "json", "trace"]
 
@@ -59,7 +59,7 @@ class File(Struct, frozen=True):
         return self.path.parent
 
 
-class Report(Struct, frozen=True):
+class ListedReport(Struct, frozen=True):
     """A page of ours, with its verdict. `step_ns`: the median step, None where there is none; beside it lie others."""
 
     file: File
@@ -82,10 +82,10 @@ class Unread(Struct, frozen=True):
     changed_ns: int
 
 
-class Contents(Struct, frozen=True):
+class FolderContents(Struct, frozen=True):
     """Newest first. `files`: all that may be shown, by key. `is_cut`: there are more files than were looked at."""
 
-    reports: tuple[Report, ...] = ()
+    reports: tuple[ListedReport, ...] = ()
     traces: tuple[File, ...] = ()
     unread: tuple[Unread, ...] = ()
     files: dict[str, File] = field(default_factory=dict)
@@ -95,13 +95,13 @@ class Contents(Struct, frozen=True):
 class Folder:
     """What lies below a folder, looked up anew each time; what does not change is read once."""
 
-    def __init__(self, root: Root, most: int = MOST_FILES) -> None:
+    def __init__(self, root: ViewedFolder, most: int = MOST_FILES) -> None:
         self.root, self.most = root, most
-        self._reports: dict[File, Report] = {}
+        self._reports: dict[File, ListedReport] = {}
         self._moments: dict[File, list[Moment]] = {}
         self._kinds: dict[tuple[PurePosixPath, int, int], str | None] = {}
 
-    def contents(self) -> Contents:
+    def contents(self) -> FolderContents:
         paths = list(self.root.files(self.most + 1))
         is_cut, paths = len(paths) > self.most, paths[: self.most]
         ours: list[File] = []
@@ -118,7 +118,7 @@ class Folder:
         reports = [self._report(file, beside[file.folder]) for file in ours if file.kind == "report"]
         runs = {path.parent for path in paths if path.name == MANIFEST}
         taken = {other for report in reports for other in report.beside}
-        return Contents(
+        return FolderContents(
             tuple(sorted(reports, key=lambda each: -each.made_ns)),
             tuple(file for file in ours if file.kind == "trace" and file not in taken),
             tuple(self._unread(reports, recordings, runs)),
@@ -151,7 +151,7 @@ class Folder:
         except OSError:
             return None, 0, 0
 
-    def _report(self, file: File, beside: Sequence[File]) -> Report:
+    def _report(self, file: File, beside: Sequence[File]) -> ListedReport:
         if file not in self._reports:
             self._reports[file] = self._read(file)
         read = self._reports[file]
@@ -159,9 +159,9 @@ class Folder:
         # In a folder with several reports each has the files of its own name.
         is_alone = sum(each.kind == "report" for each in beside) == 1
         own = [each for each in beside if each.kind != "report" and (is_alone or _stem(each.path.name) == stem)]
-        return Report(read.file, read.verdict, read.step_ns, read.gpus, read.sources, read.made_ns, tuple(own))
+        return ListedReport(read.file, read.verdict, read.step_ns, read.gpus, read.sources, read.made_ns, tuple(own))
 
-    def _read(self, file: File) -> Report:
+    def _read(self, file: File) -> ListedReport:
         page = b""
         if file.bytes <= _LARGEST_REPORT:
             with suppress(OSError), self.root.open(file.path) as stream:  # it was there a moment ago
@@ -170,12 +170,12 @@ class Folder:
         verdict = html.unescape(title[1].decode("utf-8", "replace")) if title else file.path.name
         data = _DATA.search(page)
         try:
-            return _of_document(file, verdict, msgspec.json.decode(data[1])) if data else Report(file, verdict)
+            return _of_document(file, verdict, msgspec.json.decode(data[1])) if data else ListedReport(file, verdict)
         except (msgspec.DecodeError, ValueError, TypeError, KeyError, AttributeError):
-            return Report(file, verdict, made_ns=file.changed_ns)
+            return ListedReport(file, verdict, made_ns=file.changed_ns)
 
     def _unread(
-        self, reports: Sequence[Report], recordings: dict[PurePosixPath, int], runs: set[PurePosixPath]
+        self, reports: Sequence[ListedReport], recordings: dict[PurePosixPath, int], runs: set[PurePosixPath]
     ) -> list[Unread]:
         """Runs without a report in them, and recordings outside of runs that no report was made of."""
         with_report = {report.file.folder for report in reports}
@@ -197,10 +197,10 @@ class Folder:
         return f"perfdoctor analyze {shlex.quote(str(where))}"
 
 
-def _of_document(file: File, verdict: str, document: Any) -> Report:
+def _of_document(file: File, verdict: str, document: Any) -> ListedReport:
     run = document["run"]
     steps = run["steps"]
-    return Report(
+    return ListedReport(
         file,
         verdict,
         int(steps["median_ns"]) if steps["count"] else None,

@@ -20,7 +20,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0)
 
 
-class Root:
+class ViewedFolder:
     """A folder. `path`: as it was given, and where it really is."""
 
     def __init__(self, folder: Path) -> None:

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.report import folder_page
-from perfdoctor.viewer.contents import MOST_FILES, Contents, File, Folder, Kind, Report
-from perfdoctor.viewer.root import Root
+from perfdoctor.viewer.contents import MOST_FILES, File, Folder, FolderContents, Kind, ListedReport
+from perfdoctor.viewer.root import ViewedFolder
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 8642
@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int, most: int = MOST_FILES) -> None:
-        self.folder = Folder(Root(folder), most)
+        self.folder = Folder(ViewedFolder(folder), most)
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         #: Two requests at once would read the same files twice.
         self.looking = threading.Lock()
@@ -73,7 +73,7 @@ class Server(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
 
-    def contents(self) -> Contents:
+    def contents(self) -> FolderContents:
         with self.looking:
             return self.folder.contents()
 
@@ -241,11 +241,11 @@ class _Request(BaseHTTPRequestHandler):
         """Addresses hold the token: they are written nowhere."""
 
 
-def _row(report: Report) -> folder_page.Row:
+def _row(report: ListedReport) -> folder_page.ReportRow:
     traces = report.others("trace")
     others = [("JSON", f"json/{each.key}") for each in report.others("json")[:1]]
     others += [("in Perfetto" if len(traces) == 1 else each.path.name, f"perfetto/{each.key}") for each in traces]
-    return folder_page.Row(
+    return folder_page.ReportRow(
         report.file.key,
         str(report.file.path),
         report.verdict,

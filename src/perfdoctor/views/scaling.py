@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.records.views import Axis, Chart, Series
 
 
-def throughput_chart(scaling: Scaling) -> Chart | None:
+def throughput_chart(scaling: ScalingResult) -> Chart | None:
     """Draw the throughput of the series; None if it is unknown how much a step does."""
     if any(np.isnan(each.throughput) for each in scaling.rungs):
         return None

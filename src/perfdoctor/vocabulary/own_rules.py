@@ -18,7 +18,7 @@ from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.parts import SHRINKS
-from perfdoctor.vocabulary.rulebook import Origin, Rule, known, load_rules, rule_of, settings_of
+from perfdoctor.vocabulary.rulebook import Rule, RuleOrigin, known, load_rules, rule_of, settings_of
 from perfdoctor.vocabulary.signals import NEEDS
 
 #: `acme/slow-tokenizer`: never the id of a rule of ours, which has no namespace.
@@ -76,19 +76,19 @@ def named_in(config: Path) -> list[str]:
 def read(document: Path) -> Rule:
     """The rule of one document, which may say in `broken` why it cannot be used."""
     path = document.resolve()
-    return _read(path, Origin(_shown(path.parent), str(path.parent)))
+    return _read(path, RuleOrigin(_shown(path.parent), str(path.parent)))
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
-def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, Origin]]:
+def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, RuleOrigin]]:
     """Return the documents of rules in the folder `place` (relative to `base`), each with where it lies."""
     folder = ((base or Path()) / Path(place).expanduser()).resolve()
     if not folder.is_dir():
         what = "is a file" if folder.is_file() else "does not exist"
         raise UsageError(f"the folder of rules {place} {what}", do="Name the folder that holds the rules' files.")
-    origin = Origin(_shown(folder), str(folder))
+    origin = RuleOrigin(_shown(folder), str(folder))
     paths = sorted(path for path in folder.glob("*.toml") if path.name not in _OTHERS and not path.name.startswith("."))
     if not paths:
         raise UsageError(
@@ -109,10 +109,10 @@ def _shown(folder: Path) -> str:
 
 def unusable(document: Path) -> list[str]:
     """Why the rule of this document cannot be used, all reasons that are known at once; [] where it can."""
-    return _rule_or_why(document, Origin("", ""))[1]
+    return _rule_or_why(document, RuleOrigin("", ""))[1]
 
 
-def _read(path: Path, origin: Origin) -> Rule:
+def _read(path: Path, origin: RuleOrigin) -> Rule:
     """Read the rule at `path`; a rule that is `broken`, with the reason, if its document is wrong."""
     rule, wrong, named = _rule_or_why(path, origin)
     if rule and not wrong:
@@ -121,7 +121,7 @@ def _read(path: Path, origin: Origin) -> Rule:
     return _broken(path, origin, f"{path.name}: {'; '.join(wrong)}", rule_id)
 
 
-def _rule_or_why(path: Path, origin: Origin) -> tuple[Rule | None, list[str], object]:
+def _rule_or_why(path: Path, origin: RuleOrigin) -> tuple[Rule | None, list[str], object]:
     """Return the rule at `path` (None if it is wrong), what is wrong with its document, and the id that it states."""
     document: Mapping[str, Any] = {}
     wrong: list[str] = []  # also what was seen before something raised
@@ -210,7 +210,7 @@ def _unknown(named: Iterable[str], names: Mapping[str, object], what: str) -> It
             yield f"{error.what}. {error.do}"
 
 
-def _broken(path: Path, origin: Origin, why: str, rule_id: str) -> Rule:
+def _broken(path: Path, origin: RuleOrigin, why: str, rule_id: str) -> Rule:
     """Make a rule in place of the document at `path`: it has an outcome like any other, and finds nothing."""
     return Rule(
         id=rule_id, title=f"Not read: {path.name}", category=next(iter(CATEGORIES)), since="", status="preview",

@@ -62,7 +62,7 @@ class RuleFix(Struct, frozen=True):
         return named and all(holds(condition, facts) for condition in self.when)
 
 
-class Origin(Struct, frozen=True):
+class RuleOrigin(Struct, frozen=True):
     """The place of a rule from elsewhere. `name`: as reports show it; `folder`: of both of its files."""
 
     name: str
@@ -117,7 +117,7 @@ class Rule(Struct, frozen=True):
     without_gpu: Mapping[str, str] = field(default_factory=dict)
     derivation: RuleDerivation | None = None
     planted: str = ""
-    origin: Origin | None = None
+    origin: RuleOrigin | None = None
     broken: str = ""
 
     @property

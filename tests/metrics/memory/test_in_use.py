@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snapshots import MIB, Recording
 
-from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.metrics.memory.peak import memory_uses, out_of_memories
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 
 CALLS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30 * MIB)), max_size=40)
 
 
-def replay_of(made: Recording) -> Replay:
+def replay_of(made: Recording) -> SnapshotReplay:
     with tempfile.TemporaryDirectory() as folder:
         (found,) = replays(memory_snapshot.read(made.write(Path(folder) / "run.pickle")))
     return found

@@ -7,10 +7,10 @@ from builders import ELEMENTWISE, GEMM, SGEMM, only_place, timeline
 
 from perfdoctor.metrics.host.cast_cost import cast_cost_ns
 from perfdoctor.metrics.work.autocast import autocast
-from perfdoctor.metrics.work.half_precision import Reached, half_ns
+from perfdoctor.metrics.work.half_precision import ReachedRates, half_ns
 from perfdoctor.model.timeline import Device
 
-REACHED = Reached(half=0.7, tf32=0.75, wide=0.9, memory=0.85, memory_of_products=0.5)
+REACHED = ReachedRates(half=0.7, tf32=0.75, wide=0.9, memory=0.85, memory_of_products=0.5)
 US, START_NS = 1_000, 2_000
 MUL = ELEMENTWISE.replace("AddFunctor", "MulFunctor")
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"

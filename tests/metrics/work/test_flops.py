@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
+from perfdoctor.metrics.work.flops import OpFlop, is_counted, work_of_op
 
 BF16, FP8, FLOAT = "c10::BFloat16", "c10::Float8_e4m3fn", "float"
 
 
-def work(op: str, shapes: list, types: list | str = BF16, values: list | None = None) -> Work | None:
+def work(op: str, shapes: list, types: list | str = BF16, values: list | None = None) -> OpFlop | None:
     kinds = [types] * len(shapes) if isinstance(types, str) else types
     given = json.dumps(values) if values is not None else ""
     return work_of_op(op, json.dumps(shapes), json.dumps(kinds), given)
@@ -37,11 +37,11 @@ def work(op: str, shapes: list, types: list | str = BF16, values: list | None = 
 def test_a_product_is_two_flop_for_each_pair_of_numbers(op, shapes, flop, numbers):
     factors = [np.empty(shape) for shape in shapes["add" in op :][:2]]
     results = None if "grouped" in op else np.matmul(*factors).size
-    assert work(op, shapes) == Work(flop, flop, flop, 2 * numbers, "bf16", results)
+    assert work(op, shapes) == OpFlop(flop, flop, flop, 2 * numbers, "bf16", results)
 
 
 def test_types_tell_bytes_and_peaks():
-    assert work("aten::_scaled_mm", [[32, 64], [64, 16], [], []], FP8) == Work(
+    assert work("aten::_scaled_mm", [[32, 64], [64, 16], [], []], FP8) == OpFlop(
         65536, 65536, 65536, 2048 + 1024 + 512, "fp8", 32 * 16
     )
     assert work("aten::_int_mm", [[32, 64], [64, 16]], "signed char").data_type == "int8"
@@ -96,7 +96,7 @@ def test_a_convolution_lays_its_weight_at_each_place_of_the_result():
     """Side 1: (16 + 2 − 2 − 1) // 2 + 1 = 8; side 2: (16 + 4 − 8 − 1) // 1 + 1 = 12."""
     flop = 2 * 2 * (24 * 4 * 3 * 5) * 8 * 12
     moved = 2 * (2 * 8 * 16 * 16 + 24 * 4 * 3 * 5 + 2 * 24 * 8 * 12)
-    assert work("aten::convolution", CONV, BF16, convolution()) == Work(flop, flop, flop, moved, "bf16")
+    assert work("aten::convolution", CONV, BF16, convolution()) == OpFlop(flop, flop, flop, moved, "bf16")
     gradients = [[2, 24, 8, 12], CONV[0], CONV[1], *[[]] * 8]
     settings = ["", "", "", "[24]", *convolution()[3:], "[True, True, True]"]
     assert work("aten::convolution_backward", gradients, BF16, settings).flop == 2 * flop

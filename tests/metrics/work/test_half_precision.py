@@ -9,12 +9,12 @@ from builders import SGEMM, TF32_GEMM, only_place, timeline
 from measured_builders import matmuls, measurement, with_rates
 
 from perfdoctor.hardware.peaks import half_speedups, named, short_names
-from perfdoctor.metrics.work.half_precision import Reached, half_ns, sizes
+from perfdoctor.metrics.work.half_precision import ReachedRates, half_ns, sizes
 from perfdoctor.model.timeline import Device
 
 A100, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"
 MS = 1_000_000
-REACHED = Reached(half=0.7, tf32=0.75, wide=0.9, memory=0.85, memory_of_products=0.5)
+REACHED = ReachedRates(half=0.7, tf32=0.75, wide=0.9, memory=0.85, memory_of_products=0.5)
 START_NS = 2_000
 
 

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from perfdoctor.recording.tools import nvml as device
-from perfdoctor.recording.tools.nvml import Devices, DeviceSampler, Gpu
+from perfdoctor.recording.tools.nvml import Devices, DeviceSampler, DriverGpu
 
 SRC = Path(device.__file__).parents[3]
 
@@ -333,7 +333,7 @@ def test_find_gives_gpus_and_driver(nvml):
     found = device.find()
     assert found.driver == "550.54.14"
     assert found.trouble == ""
-    assert found.gpus[0] == Gpu(0, "NVIDIA H200", found.gpus[0].uuid, 150_754_820_096)
+    assert found.gpus[0] == DriverGpu(0, "NVIDIA H200", found.gpus[0].uuid, 150_754_820_096)
     assert [gpu.index for gpu in found.gpus] == [0, 1]
     assert nvml.open_count == 0
 

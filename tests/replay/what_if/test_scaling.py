@@ -12,7 +12,7 @@ from tables import of_each
 
 from perfdoctor.replay.what_if.scaling import (
     MODELLED,
-    Links,
+    LinkRates,
     Message,
     expected_deviations,
     expected_last_ns,
@@ -26,8 +26,8 @@ MB = 1_000_000
 
 
 def test_a_ring_of_64_at_50_gigabytes_a_second_takes_5_and_a_half_seconds_for_140_gigabytes():
-    assert Links(0, 50e9).transfer_ns("all_reduce", 140e9, 64) == pytest.approx(5.5125e9)
-    assert Links(0, 200e9).transfer_ns("all_reduce", 140e9, 64) == pytest.approx(1.378125e9)
+    assert LinkRates(0, 50e9).transfer_ns("all_reduce", 140e9, 64) == pytest.approx(5.5125e9)
+    assert LinkRates(0, 200e9).transfer_ns("all_reduce", 140e9, 64) == pytest.approx(1.378125e9)
 
 
 def plain_ns(kind: str, size: int, ranks: int, latency_ns: float, bytes_per_ns: float, tree: bool) -> float:
@@ -45,7 +45,7 @@ def plain_ns(kind: str, size: int, ranks: int, latency_ns: float, bytes_per_ns: 
 @of_each("ranks", [2, 3, 8, 64])
 def test_a_transfer_is_latency_of_all_hops_and_what_a_link_carries(kind, ranks, tree):
     expected = plain_ns(kind, 25 * MB, ranks, 3_000, 40, tree)
-    assert Links(3_000, 40e9, tree).transfer_ns(kind, 25 * MB, ranks) == pytest.approx(expected)
+    assert LinkRates(3_000, 40e9, tree).transfer_ns(kind, 25 * MB, ranks) == pytest.approx(expected)
     assert hops(kind, 1, tree=tree) == 0
 
 

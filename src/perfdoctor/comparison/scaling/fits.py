@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 
-class Line(Struct, frozen=True):
+class FittedLine(Struct, frozen=True):
     """y = intercept + slope · x. Errors are standard errors; None where there are as few points as parameters."""
 
     intercept: float
@@ -28,7 +28,7 @@ class Line(Struct, frozen=True):
         return self.intercept + self.slope * x
 
 
-def line(x: Sequence[float], y: Sequence[float]) -> Line:
+def line(x: Sequence[float], y: Sequence[float]) -> FittedLine:
     """Of two points or more, whose x are not all the same."""
     across, up = np.asarray(x, np.float64), np.asarray(y, np.float64)
     middle = float(across.mean())
@@ -36,9 +36,9 @@ def line(x: Sequence[float], y: Sequence[float]) -> Line:
     slope = float(((across - middle) * (up - up.mean())).sum()) / spread
     intercept = float(up.mean()) - slope * middle
     if across.size < 3:
-        return Line(intercept, slope)
+        return FittedLine(intercept, slope)
     left = math.sqrt(float(((up - intercept - slope * across) ** 2).sum()) / (across.size - 2))
-    return Line(
+    return FittedLine(
         intercept, slope, left * math.sqrt(1 / across.size + middle**2 / spread), left / math.sqrt(spread)
     )  # fmt: skip
 
@@ -53,12 +53,12 @@ def error_at(x: Sequence[float], y: Sequence[float], at: float) -> float:
     return left * math.sqrt(1 + 1 / across.size + (at - float(across.mean())) ** 2 / spread)
 
 
-def through_origin(x: Sequence[float], y: Sequence[float]) -> Line:
+def through_origin(x: Sequence[float], y: Sequence[float]) -> FittedLine:
     """Y = slope · x, of one point or more."""
     across, up = np.asarray(x, np.float64), np.asarray(y, np.float64)
     size = float((across**2).sum())
     slope = float((across * up).sum()) / size
     if across.size < 2:
-        return Line(0.0, slope)
+        return FittedLine(0.0, slope)
     left = math.sqrt(float(((up - slope * across) ** 2).sum()) / (across.size - 1))
-    return Line(0.0, slope, None, left / math.sqrt(size))
+    return FittedLine(0.0, slope, None, left / math.sqrt(size))

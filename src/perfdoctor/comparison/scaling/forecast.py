@@ -28,7 +28,7 @@ Throughput = Callable[[int, float], float]
 _Range = tuple[float, float, float]
 
 
-class Known(Struct, frozen=True):
+class KnownSteps(Struct, frozen=True):
     """Recordings by ranks, ascending, and the step of each in ns. `network`: bytes/s that a network gives each rank."""
 
     kind: Kind
@@ -40,15 +40,15 @@ class Known(Struct, frozen=True):
     def ranks(self) -> tuple[int, ...]:
         return tuple(self.series)
 
-    def without_largest(self) -> Known:
+    def without_largest(self) -> KnownSteps:
         return replace(self, series=dict(list(self.series.items())[:-1]), steps_ns=self.steps_ns[:-1])
 
 
 #: The step among so many ranks, or why that cannot be said.
-Predict = Callable[[Known, int], "_Range | str"]
+Predict = Callable[[KnownSteps, int], "_Range | str"]
 
 
-def forecasts(known: Known, throughput: Throughput) -> tuple[tuple[Forecast, ...], tuple[Forecast, ...], str]:
+def forecasts(known: KnownSteps, throughput: Throughput) -> tuple[tuple[Forecast, ...], tuple[Forecast, ...], str]:
     """Of the largest recording, left out; of twice as many ranks; and why no replay says anything ("" where one does).
 
     A way that cannot be checked here predicts nothing.
@@ -73,12 +73,12 @@ def forecasts(known: Known, throughput: Throughput) -> tuple[tuple[Forecast, ...
     return tuple(checked), tuple(ahead), why
 
 
-def _forecast(by: Way, known: Known, ranks: int, step_ns: _Range, throughput: Throughput) -> Forecast:
+def _forecast(by: Way, known: KnownSteps, ranks: int, step_ns: _Range, throughput: Throughput) -> Forecast:
     low, likely, high = step_ns
     return Forecast(by, known.ranks, ranks, likely, low, high, throughput(ranks, likely))
 
 
-def _fitted(known: Known, ranks: int) -> _Range | str:
+def _fitted(known: KnownSteps, ranks: int) -> _Range | str:
     """Of two numbers of ranks or more."""
     if len(known.ranks) < 2 or not known.kind:
         return "a law needs three numbers of ranks, of which it predicts the largest from the others"
@@ -94,7 +94,7 @@ def _across(kind: Kind, more: float) -> float:
     return 1 / more if kind == "strong" else math.log2(more)
 
 
-def _replayed(known: Known, ranks: int) -> _Range | str:
+def _replayed(known: KnownSteps, ranks: int) -> _Range | str:
     """Of the recording with most ranks. Links are taken to be as fast as they were there, or as the given network."""
     if not known.kind:
         return "it is not known how the work of a rank changes"

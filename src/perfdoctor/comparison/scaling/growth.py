@@ -13,7 +13,7 @@ from perfdoctor.comparison.contributions import cause_label, causes_of, part_of
 from perfdoctor.comparison.matching import mean_of
 from perfdoctor.comparison.records import Snapshot
 from perfdoctor.comparison.scaling.fits import line
-from perfdoctor.comparison.scaling.records import Growth, Kind
+from perfdoctor.comparison.scaling.records import CauseGrowth, Kind
 
 RECORDING = "recording"
 
@@ -25,7 +25,7 @@ def share_of_first(kind: Kind, ranks: int, first: int) -> float:
 
 def growth(
     kind: Kind, series: Mapping[int, Sequence[Snapshot]], steps_ns: Sequence[float], *, without_gpu: bool
-) -> tuple[tuple[Growth, ...], Growth]:
+) -> tuple[tuple[CauseGrowth, ...], CauseGrowth]:
     """Of each cause, what grows most first, and of the step. `series`: by ranks, ascending; `steps_ns`: their steps.
 
     Where unrecorded steps are known, what recording took from each is a cause, so that all sum to the step.
@@ -49,8 +49,8 @@ def _counts(times: Sequence[Mapping[str, float]], name: str) -> bool:
     return any(abs(each.get(name, 0.0)) >= 1 for each in times)
 
 
-def _grown(kind: Kind, ranks: Sequence[int], key: str, label: str, times_ns: Sequence[float]) -> Growth:
+def _grown(kind: Kind, ranks: Sequence[int], key: str, label: str, times_ns: Sequence[float]) -> CauseGrowth:
     over = [ns - share_of_first(kind, n, ranks[0]) * times_ns[0] for n, ns in zip(ranks, times_ns, strict=True)]
     fit = line([math.log2(each / ranks[0]) for each in ranks], over)
     part = "profiler" if key == RECORDING else part_of(key)
-    return Growth(key, label, part, tuple(times_ns), tuple(over), fit.slope, fit.slope_error)
+    return CauseGrowth(key, label, part, tuple(times_ns), tuple(over), fit.slope, fit.slope_error)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfdoctor.comparison.scaling.fits import line, through_origin
-from perfdoctor.comparison.scaling.records import Growth, Kind, Serial, SerialCause
+from perfdoctor.comparison.scaling.records import CauseGrowth, Kind, Serial, SerialCause
 
 
 def karp_flatt(speedup: float, more: float) -> float | None:
@@ -27,7 +27,7 @@ def karp_flatt(speedup: float, more: float) -> float | None:
     return (1 / speedup - 1 / more) / (1 - 1 / more) if more > 1 and speedup > 0 else None
 
 
-def serial(kind: Kind, ranks: Sequence[int], whole: Growth, causes: Sequence[Growth]) -> Serial | None:
+def serial(kind: Kind, ranks: Sequence[int], whole: CauseGrowth, causes: Sequence[CauseGrowth]) -> Serial | None:
     """None where it is unknown how the work of a rank changes."""
     more = [each / ranks[0] for each in ranks]
     if kind == "strong":
@@ -35,7 +35,7 @@ def serial(kind: Kind, ranks: Sequence[int], whole: Growth, causes: Sequence[Gro
     return _gustafson(more, whole, causes) if kind == "weak" else None
 
 
-def _amdahl(more: Sequence[float], whole: Growth, causes: Sequence[Growth]) -> Serial:
+def _amdahl(more: Sequence[float], whole: CauseGrowth, causes: Sequence[CauseGrowth]) -> Serial:
     across = [1 / each for each in more]
     step = line(across, whole.times_ns)
     first_ns = step.at(1.0)
@@ -50,10 +50,10 @@ def _amdahl(more: Sequence[float], whole: Growth, causes: Sequence[Growth]) -> S
     )  # fmt: skip
 
 
-def _gustafson(more: Sequence[float], whole: Growth, causes: Sequence[Growth]) -> Serial:
+def _gustafson(more: Sequence[float], whole: CauseGrowth, causes: Sequence[CauseGrowth]) -> Serial:
     across = [each - 1 for each in more[1:]]
 
-    def fitted(growth: Growth) -> tuple[float, float | None]:
+    def fitted(growth: CauseGrowth) -> tuple[float, float | None]:
         """K − S = k · (t(k) − t(1)) / t(k), of which each cause has its part."""
         lost = [k * over / ns for k, over, ns in zip(more[1:], growth.over_ns[1:], whole.times_ns[1:], strict=True)]
         fit = through_origin(across, lost)

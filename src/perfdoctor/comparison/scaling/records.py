@@ -49,7 +49,7 @@ class Rung(Struct, frozen=True):
     serial_share: float | None = None
 
 
-class Growth(Struct, frozen=True):
+class CauseGrowth(Struct, frozen=True):
     """One cause over the series. `times_ns`: a step, one a rung. `over_ns`: what of it is more than its share of the
     step of the fewest ranks. `per_doubling_ns`: by how much that grows with each doubling, and its standard error (None
     where two rungs show none).
@@ -109,7 +109,7 @@ class SettingOver(Struct, frozen=True):
     matters: bool
 
 
-class Scaling(Struct, frozen=True):
+class ScalingResult(Struct, frozen=True):
     """`growth` sums to `whole`, the step's. `work`: as in a comparison, of the most ranks with the share of the fewest.
 
     `checked`: the largest rung, left out and predicted. `ahead`: twice as many. `unpredicted`: why a replay says
@@ -123,8 +123,8 @@ class Scaling(Struct, frozen=True):
     without_gpu: bool
     settings: tuple[SettingOver, ...]
     rungs: tuple[Rung, ...]
-    growth: tuple[Growth, ...]
-    whole: Growth
+    growth: tuple[CauseGrowth, ...]
+    whole: CauseGrowth
     work: tuple[Changed, ...]
     work_rest_ns: int
     work_rest_count: int

@@ -12,10 +12,10 @@ from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_betw
 from perfdoctor.comparison.matching import changes, merged
 from perfdoctor.comparison.promise import finding_changes
 from perfdoctor.comparison.records import Changed, FindingChange, Snapshot, StepChange
-from perfdoctor.comparison.scaling.forecast import Known, Throughput, forecasts
+from perfdoctor.comparison.scaling.forecast import KnownSteps, Throughput, forecasts
 from perfdoctor.comparison.scaling.growth import growth, share_of_first
 from perfdoctor.comparison.scaling.laws import karp_flatt, serial
-from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, Scaling, SettingOver
+from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, ScalingResult, SettingOver
 from perfdoctor.comparison.scaling.refusal import refuse_series
 from perfdoctor.comparison.scaling.work_size import items, kind_of
 from perfdoctor.comparison.settings import SETTINGS, same_clock
@@ -27,7 +27,7 @@ _NS = 1e9
 STATED = "stated"
 
 
-def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0) -> Scaling:
+def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0) -> ScalingResult:
     """Raises PerfdoctorError where they are no series. `kind`: where it is known beforehand.
 
     `network`: bytes/s that a network gives each rank beyond the recorded ones; 0: links as they were recorded.
@@ -52,9 +52,9 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
 
     without_gpu = ordered[0].snapshot.without_gpu
     causes, whole = growth(found, snapshots, steps_ns, without_gpu=without_gpu)
-    checked, ahead, unpredicted = forecasts(Known(found, series, steps_ns, network), throughput)
+    checked, ahead, unpredicted = forecasts(KnownSteps(found, series, steps_ns, network), throughput)
     work, rest_ns, rest_count = _work(found, list(snapshots.items()))
-    return Scaling(
+    return ScalingResult(
         kind=found,
         kind_from=kind_from,
         counted=counted,

@@ -21,7 +21,7 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-class _Cost(Struct, frozen=True):
+class _PlaceCost(Struct, frozen=True):
     """What the GPU that is waited for loses a step, in ns.
 
     The model sent out and gradients added up with nothing beside (`hidden_ns`: what of it DDP runs beside compute),
@@ -38,7 +38,7 @@ class _Cost(Struct, frozen=True):
         return Saving(0, int(beside.won(self.hidden_ns)) + others_ns, self.sent_ns + others_ns)
 
 
-def _cost(run: Run, team: Team, at: Mapping[str, float]) -> _Cost:
+def _cost(run: Run, team: Team, at: Mapping[str, float]) -> _PlaceCost:
     """On the busiest GPU. With a process for each nothing is scattered or gathered, and each has its share of the loss.
 
     DDP's all-reduce is a reduction and a broadcast, and takes as long as both together; beside the backward pass.
@@ -52,7 +52,7 @@ def _cost(run: Run, team: Team, at: Mapping[str, float]) -> _Cost:
         else 0
     )
     critical = place.share(place.compute.total_ns) >= at["min_critical_share"]
-    return _Cost(
+    return _PlaceCost(
         place.per_step(sent_ns),
         place.per_step(int(sent_ns - left)),
         place.per_step(stood_ns(run, place)),

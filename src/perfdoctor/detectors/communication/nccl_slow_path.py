@@ -16,7 +16,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
 
 
-class _Seen(Struct, frozen=True):
+class _SlowPath(Struct, frozen=True):
     situation: str
     pairs: int = 0
     setting: str = ""
@@ -51,19 +51,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Seen | None:
+def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:
     """A topology file that contradicts the machine: links of one board that differ by far, or that carried more."""
     files = log.values("topology_file")
     if not files:
         return None
     links = log.amounts("nvlink")
     if links and max(links) >= at["min_links_apart"] * min(links):
-        return _Seen("links-differ", file=files[0], low_gb=min(links), high_gb=max(links))
+        return _SlowPath("links-differ", file=files[0], low_gb=min(links), high_gb=max(links))
     rings = [amount for value, amount in _graphs(log) if value.startswith("4 ")]
     measured = best_bus_bandwidth(run.timeline, "nccl-tests") / 1e9
     # With NVLS the switches add up, and more comes out than any ring carries.
     if rings and not max(log.amounts("nvls_channels"), default=0) and measured >= at["min_excess"] * min(rings):
-        return _Seen("carried-more", file=files[0], low_gb=min(rings), high_gb=measured)
+        return _SlowPath("carried-more", file=files[0], low_gb=min(rings), high_gb=measured)
     return None
 
 
@@ -72,18 +72,18 @@ def _graphs(log: NcclLog) -> list[tuple[str, float]]:
     return list(zip(rows.text("value"), rows.floats("amount").tolist(), strict=True))
 
 
-def _no_peer_access(run: Run, log: NcclLog) -> _Seen | None:
+def _no_peer_access(run: Run, log: NcclLog) -> _SlowPath | None:
     """GPUs of one machine meet in the CPU's memory, because it was asked for or though they have NVLink."""
     through_memory = log.pairs("SHM/")
     if not through_memory:
         return None
     if settings := log.settings("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
-        return _Seen("peer-access-off", pairs=through_memory, setting=settings[0])
+        return _SlowPath("peer-access-off", pairs=through_memory, setting=settings[0])
     has_nvlink = log.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
-    return _Seen("past-nvlink", pairs=through_memory) if has_nvlink and not log.pairs("P2P/") else None
+    return _SlowPath("past-nvlink", pairs=through_memory) if has_nvlink and not log.pairs("P2P/") else None
 
 
-def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Seen | None:
+def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:
     """Between machines over a network that could write into the GPU's memory, and does not.
 
     Behind the processor NCCL has no use for it, whether it is allowed or not: distant-nic reports that.
@@ -93,4 +93,4 @@ def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Seen | No
         return None
     if detours(run.timeline) and 0 not in log.amounts("gpudirect"):
         return None
-    return _Seen("", pairs=through_memory)
+    return _SlowPath("", pairs=through_memory)

@@ -17,7 +17,7 @@ from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.pushed_back import pushed_back_ns
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
-from perfdoctor.metrics.host.same_work import Compared, compared
+from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
 from perfdoctor.model.place import JobPlace
@@ -48,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         yield _finding(run, matched, seen, at)
 
 
-def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> Finding:
+def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> Finding:
     late, others = seen.late, seen.others
     in_full = {place.rank: place for place in run.places if len(place.collectives)}
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
@@ -108,7 +108,7 @@ class _Node(Struct, frozen=True):
     share: float
 
 
-class _Seen(Struct, frozen=True):
+class _Skew(Struct, frozen=True):
     """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it.
 
     `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
@@ -126,7 +126,7 @@ class _Seen(Struct, frozen=True):
     likely_ns: int
 
 
-def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
+def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
     # Of a process with several devices the one that its collectives run on.
     places = [place for place in run.job.places if len(place.collectives)]
     own = own_lateness_ns(places, matched)
@@ -151,7 +151,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
         likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
-    return _Seen(places, own, late, others, is_clear, late_share, node, waiting_ns, most_ns, likely_ns)
+    return _Skew(places, own, late, others, is_clear, late_share, node, waiting_ns, most_ns, likely_ns)
 
 
 def _exposed_waits_ns(
@@ -198,7 +198,7 @@ def _main(instead: Mapping[str, int]) -> tuple[str, float]:
     return main, instead.get(main, 0) / max(sum(instead.values()), 1)
 
 
-def _situation(main: str, host: Compared | None, at: Mapping[str, float]) -> str:
+def _situation(main: str, host: HostComparison | None, at: Mapping[str, float]) -> str:
     """The words that fit what it mainly spends more time on. `host`: its calls and ops beside the others', if known."""
     if main in _UNNAMED and host is not None and host.has_more_work:
         return "more-work"
@@ -266,7 +266,7 @@ def _who(
 # --- evidence ---
 
 
-def _evidence(matched: Skew, seen: _Seen, instead: Mapping[str, int], units: int) -> tuple[Evidence, ...]:
+def _evidence(matched: Skew, seen: _Skew, instead: Mapping[str, int], units: int) -> tuple[Evidence, ...]:
     return (
         Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
         Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
@@ -276,7 +276,7 @@ def _evidence(matched: Skew, seen: _Seen, instead: Mapping[str, int], units: int
     )
 
 
-def _same_calls(rank: int, host: Compared) -> Iterator[Rows]:
+def _same_calls(rank: int, host: HostComparison) -> Iterator[Rows]:
     yield Rows(
         f"What rank {rank}'s host takes longer for than the middle one of the others",
         ("call or op", "a step", f"rank {rank}, each", "the others, each"),
@@ -311,7 +311,7 @@ def _table(matched: Skew, units: int) -> Rows:
     )
 
 
-def _latest(matched: Skew, seen: _Seen, units: int) -> Rows:
+def _latest(matched: Skew, seen: _Skew, units: int) -> Rows:
     """Of many ranks those that came late by their own doing, the latest first."""
     first = np.argsort(-seen.own_late_ns, kind="stable")[:_MOST_ROWS].tolist()
     columns = (matched.spent_ns, matched.waiting_ns, seen.own_late_ns)
@@ -323,7 +323,7 @@ def _latest(matched: Skew, seen: _Seen, units: int) -> Rows:
     )
 
 
-def _by_node(matched: Skew, seen: _Seen, units: int) -> Iterator[Rows]:
+def _by_node(matched: Skew, seen: _Skew, units: int) -> Iterator[Rows]:
     """Of many ranks how late those of each machine came, the latest machine first."""
     first = first_ranks(seen.places) if len(matched.ranks) > _MOST_ROWS else None
     if first is None:

@@ -13,7 +13,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
-from perfdoctor.metrics.machine.gpu_samples import Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
+from perfdoctor.metrics.machine.gpu_samples import SampledGpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
@@ -39,7 +39,7 @@ class _Held(Struct, frozen=True):
     """GPUs that one cause holds down. `held`: one mask a GPU, the samples under load in which it does."""
 
     cause: str
-    affected: list[Gpu]
+    affected: list[SampledGpu]
     held: list[Mask]
     samples: int
     share: float
@@ -95,7 +95,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _held(sampled: list[Gpu], cause: str, at: Mapping[str, float]) -> _Held | None:
+def _held(sampled: list[SampledGpu], cause: str, at: Mapping[str, float]) -> _Held | None:
     """The GPUs that this cause holds down for long enough; None if there are none, or too few samples to say so."""
     load = at["min_load_share"]
     masks = [(gpu, gpu.under_load(load) & (gpu.samples["reasons"] != UNKNOWN)) for gpu in sampled]
@@ -127,7 +127,7 @@ def _matters(held: _Held, at: Mapping[str, float]) -> bool:
     return bool(np.isnan(held.loss) or held.loss >= at["min_clock_loss"])
 
 
-def _standing_still(sampled: list[Gpu], at: Mapping[str, float]) -> list[_Held]:
+def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[_Held]:
     """Clocks locked by hand have no reason in NVML: they stand still under load, far below the highest."""
     found = []
     for gpu in sampled:
@@ -268,7 +268,7 @@ def _too_much(run: Run) -> Iterator[tuple[str, JobPlace, float]]:
 # --- limits of power -------------------------------------------------------------------------------------------------
 
 
-def _same(one: Gpu, other: Gpu) -> bool:
+def _same(one: SampledGpu, other: SampledGpu) -> bool:
     return one.device == other.device and one.file == other.file
 
 

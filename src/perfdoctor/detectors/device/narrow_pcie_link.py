@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE, bytes_per_second
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, sizes
-from perfdoctor.metrics.machine.gpu_samples import Gpu, gpus, of_places
+from perfdoctor.metrics.machine.gpu_samples import SampledGpu, gpus, of_places
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -18,7 +18,7 @@ from perfdoctor.records.savings import Saving
 
 
 class _Narrow(Struct, frozen=True):
-    gpu: Gpu
+    gpu: SampledGpu
     generation: float
     width: float
     most_generation: float
@@ -68,7 +68,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _narrow(gpu: Gpu, at: Mapping[str, float]) -> _Narrow | None:
+def _narrow(gpu: SampledGpu, at: Mapping[str, float]) -> _Narrow | None:
     columns = [gpu.floats(c) for c in ("pcie_generation", "pcie_width", "max_pcie_generation", "max_pcie_width")]
     # Only where utilisation is known: a GPU that merely is not idle may still rest its link.
     used = np.nan_to_num(gpu.floats("utilization_share")) >= at["min_load_share"]
@@ -80,7 +80,9 @@ def _narrow(gpu: Gpu, at: Mapping[str, float]) -> _Narrow | None:
     return found if found.share < at["max_share_of_link"] else None
 
 
-def _waits_ns(place: Place, gpu: Gpu | None, found: list[_Narrow], least_bytes: float, *, at_most: bool) -> float:
+def _waits_ns(
+    place: Place, gpu: SampledGpu | None, found: list[_Narrow], least_bytes: float, *, at_most: bool
+) -> float:
     """Of large pinned copies with nothing beside them, what a whole link would not take, in ns of the window.
 
     The maximum that NVML reports is that of GPU and slot together (nvmlDeviceGetMaxPcieLinkWidth), so all of it is

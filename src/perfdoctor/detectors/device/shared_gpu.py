@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.savings import NO_SAVING
-from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
+from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.run import Run
@@ -18,7 +18,7 @@ from perfdoctor.records.findings import Evidence, Finding, Measure
 class _Crowd(Struct, frozen=True):
     """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if unknown."""
 
-    gpu: Gpu
+    gpu: SampledGpu
     processes: float
     own: int
     share: float
@@ -59,7 +59,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
+def _crowd(run: Run, gpu: SampledGpu, ranks: list[int]) -> _Crowd | None:
     processes = gpu.floats("processes")
     processes = processes[~np.isnan(processes) & (processes > 0)]
     more = processes > len(ranks)

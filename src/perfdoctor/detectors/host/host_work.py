@@ -29,7 +29,7 @@ from perfdoctor.vocabulary.names.host_work import kind_of
 from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
-class _Seen(Struct, frozen=True):
+class _HostTime(Struct, frozen=True):
     """What counts: on a run without a GPU the `long` stretches between ops, and the `short` ones if they are many."""
 
     long: Intervals
@@ -44,20 +44,20 @@ class _Seen(Struct, frozen=True):
         return self.short.total_ns > MOST_OF_IT * self.pieces.total_ns
 
 
-def _seen(place: Place, at: Mapping[str, float]) -> _Seen:
+def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
     """Without a GPU, a short stretch may be the call of the next op, and a single long one another process.
 
     So a stretch counts if it is usually there, or takes longer than any other process would keep the core.
     """
     if not isinstance(place, HostPlace):
-        return _Seen(place.idle_causes["host_work"], Intervals.empty())
+        return _HostTime(place.idle_causes["host_work"], Intervals.empty())
     between = between_ops(place)
     long = between.usually(at["long_stretch_without_gpu_ms"] * 1e6) | between.once(
         at["min_stretch_without_gpu_ms"] * 1e6
     )
     short = between.usually(at["python_between_ops_ns"]) - long
     is_much = place.share(short.total_ns) >= at["min_share_of_short_stretches"]
-    return _Seen(long, short if is_much else Intervals.empty())
+    return _HostTime(long, short if is_much else Intervals.empty())
 
 
 class _Parts(Struct, frozen=True):
@@ -72,7 +72,7 @@ class _Parts(Struct, frozen=True):
         return Saving(int(min(at["recoverable_share_low"] * found.ns, likely_ns)), int(likely_ns), found.ns)
 
 
-def _parts(found: Idle, seen: _Seen, at: Mapping[str, float]) -> _Parts:
+def _parts(found: Idle, seen: _HostTime, at: Mapping[str, float]) -> _Parts:
     """Of a short stretch between ops, what calls the next op stays."""
     if not isinstance(found.worst, HostPlace):
         return _Parts(found.ns, 0.0)

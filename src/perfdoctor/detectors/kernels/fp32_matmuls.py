@@ -12,7 +12,7 @@ from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.autocast import Autocast, autocast
 from perfdoctor.metrics.work.device_peaks import peaks
-from perfdoctor.metrics.work.half_precision import Reached, half_rate, memory_rate, tf32_products, wide_products
+from perfdoctor.metrics.work.half_precision import ReachedRates, half_rate, memory_rate, tf32_products, wide_products
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -71,9 +71,9 @@ def _under_autocast(place: Place, at: Mapping[str, float]) -> list[Autocast]:
     return [autocast(place, _reached(at, case), case) for case in CASES]
 
 
-def _reached(at: Mapping[str, float], case: str) -> Reached:
+def _reached(at: Mapping[str, float], case: str) -> ReachedRates:
     half = at[f"half_rate_share_{case}"]
-    return Reached(
+    return ReachedRates(
         half=half,
         tf32=min(half * at[f"tf32_nearer_to_peak_{case}"], 1.0),
         wide=at[f"fp32_rate_share_{case}"],
@@ -116,7 +116,7 @@ def _summed_ns(place: Place) -> int:
     return int(place.kernel_ns[wide_products(place)].sum())
 
 
-def _confidence(place: Place, reached: Reached) -> Confidence:
+def _confidence(place: Place, reached: ReachedRates) -> Confidence:
     """Low where the GPU is not known: its rates are those of any other."""
     return "medium" if half_rate(place, reached) else "low"
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
-from perfdoctor.metrics.kernels.attention import Pieces, attentions, sizes
+from perfdoctor.metrics.kernels.attention import AttentionPieces, attentions, sizes
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms
 from perfdoctor.metrics.work.device_peaks import peaks
@@ -29,13 +29,13 @@ _PRODUCTS, _GRADIENTS_PRODUCTS = 2, 4
 _TABLE_ROWS = 5
 
 
-class _Cost(Struct, frozen=True):
+class _AttentionCost(Struct, frozen=True):
     """What the attentions of a place take in its window, one element each, in ns.
 
     `whole_products_ns`: all of its products, those elsewhere included. `fused_ns`: in each of CASES, NaN where unknown.
     """
 
-    pieces: Pieces
+    pieces: AttentionPieces
     own_ns: Floats
     products_ns: Floats
     whole_products_ns: Floats
@@ -47,7 +47,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The kernels between the two products go; the products are in the fused kernel, which takes what was published."""
 
     @once_per_place
-    def cost(place: Place) -> _Cost:
+    def cost(place: Place) -> _AttentionCost:
         return _cost(place, attentions(place, at["max_kernels_between_products"]))
 
     between = of_kernels(run, lambda place: cost(place).pieces.between)
@@ -88,12 +88,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _rows(cost: _Cost) -> Mask:
+def _rows(cost: _AttentionCost) -> Mask:
     rows: Mask = cost.pieces.number != UNKNOWN
     return rows
 
 
-def _cost(place: Place, pieces: Pieces) -> _Cost:
+def _cost(place: Place, pieces: AttentionPieces) -> _AttentionCost:
     belongs = pieces.number != UNKNOWN
 
     def of_each(rows: Mask, weights: Ints | None = None) -> Floats:
@@ -114,7 +114,7 @@ def _cost(place: Place, pieces: Pieces) -> _Cost:
         )
         for case in CASES
     }
-    return _Cost(pieces, of_each(belongs, place.kernel_ns), products, whole, known, fused)
+    return _AttentionCost(pieces, of_each(belongs, place.kernel_ns), products, whole, known, fused)
 
 
 def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: bool, products_ns: float) -> float:
@@ -133,7 +133,7 @@ def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: b
     return found[0] * 1e9 if found else float("nan")
 
 
-def _saved_ns(place: Place, cost: _Cost, at: Mapping[str, float], case: str) -> float:
+def _saved_ns(place: Place, cost: _AttentionCost, at: Mapping[str, float], case: str) -> float:
     """Fewer ns for the window: of what these kernels take alone, all that the fused ones do not need."""
     summed = float(cost.own_ns.sum())
     if not summed:
@@ -145,7 +145,7 @@ def _saved_ns(place: Place, cost: _Cost, at: Mapping[str, float], case: str) -> 
     return saved * place.alone_ns(_rows(cost)) / summed
 
 
-def _by_size(place: Place, cost: _Cost) -> tuple[Rows, ...]:
+def _by_size(place: Place, cost: _AttentionCost) -> tuple[Rows, ...]:
     """What attentions of each size take now and fused, and where that was published; () where no size is known."""
     limits, fused = peaks(place), cost.fused_ns["likely"]
     different: dict[Attention, list[int]] = {}

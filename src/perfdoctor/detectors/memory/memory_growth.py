@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.savings import NO_SAVING
-from perfdoctor.metrics.memory.growth import Growth, growths
+from perfdoctor.metrics.memory.growth import MemoryGrowth, growths
 from perfdoctor.metrics.memory.step_samples import keepers
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
-def _situation(growth: Growth) -> str:
+def _situation(growth: MemoryGrowth) -> str:
     if growth.kind == "heap":
         return "host"
     return "" if growth.capacity_bytes else "unknown-size"
 
 
-def _kept(run: Run, growth: Growth, least_share: float) -> Iterator[Rows]:
+def _kept(run: Run, growth: MemoryGrowth, least_share: float) -> Iterator[Rows]:
     """Who holds it, where a snapshot shows it."""
     found = [] if growth.kind == "heap" else list(keepers(run.timeline, growth.rank, least_share))
     if found:

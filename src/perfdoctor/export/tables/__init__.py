@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from perfdoctor.export.tables.query import Answer, query
+from perfdoctor.export.tables.query import QueryResult, query
 
-__all__ = ["Answer", "query"]
+__all__ = ["QueryResult", "query"]

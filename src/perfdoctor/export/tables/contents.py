@@ -44,7 +44,7 @@ def is_missing(table: ExportedTable, name: str, column: npt.NDArray[Any]) -> Mas
     return missing if missing.any() else None
 
 
-class Contents:
+class RecordingTables:
     """The tables of one recording. `diagnosis`: what findings come from, asked for when a table needs it."""
 
     def __init__(self, run: Run, diagnosis: Callable[[], Diagnosis]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.export.tables.batches import Field, Texts, batches
-from perfdoctor.export.tables.contents import FORMAT, Contents, is_missing
+from perfdoctor.export.tables.contents import FORMAT, RecordingTables, is_missing
 from perfdoctor.model.columns import Text
 from perfdoctor.system.sqlite_database import database
 from perfdoctor.vocabulary.tables import ExportedTable, tables, views
@@ -53,7 +53,7 @@ def base(table: ExportedTable) -> str:
     return f"_{table.name}" if has_texts(table) else table.name
 
 
-def write(file: Path, contents: Contents, wanted: Wanted | None = None, *, indexed: bool = True) -> None:
+def write(file: Path, contents: RecordingTables, wanted: Wanted | None = None, *, indexed: bool = True) -> None:
     """A new database. `wanted`: only the rows of these tables, and of them only these columns; all tables are there.
 
     Raises OSError or sqlite3.Error where it cannot be written.
@@ -131,7 +131,7 @@ def _with_texts(table: ExportedTable) -> str:
     return f"SELECT {', '.join(columns)} FROM {rows}{joins}"  # noqa: S608
 
 
-def fill(file: Path, contents: Contents, wanted: Wanted, texts: Texts) -> None:
+def fill(file: Path, contents: RecordingTables, wanted: Wanted, texts: Texts) -> None:
     """Rows into empty tables. `texts`: those that the file has already."""
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415
     from adbc_driver_sqlite import connect  # noqa: PLC0415
@@ -150,7 +150,9 @@ def fill(file: Path, contents: Contents, wanted: Wanted, texts: Texts) -> None:
         connection.commit()
 
 
-def _fields(contents: Contents, table: ExportedTable, columns: Collection[str], texts: Texts) -> dict[str, Field]:
+def _fields(
+    contents: RecordingTables, table: ExportedTable, columns: Collection[str], texts: Texts
+) -> dict[str, Field]:
     """The columns as the base table has them; the id is always there, since rows are found by it."""
     made, found = contents.columns(table.name), {}
     for name in table.columns:

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables.batches import Field, batches, schema
-from perfdoctor.export.tables.contents import Contents, is_missing
+from perfdoctor.export.tables.contents import RecordingTables, is_missing
 from perfdoctor.model.columns import Text
 from perfdoctor.vocabulary.signals import EVENTS, SIGNALS
 from perfdoctor.vocabulary.tables import tables, views
@@ -34,7 +34,7 @@ def check() -> None:
         raise PerfdoctorError("arro3 is not installed", do="Run: pip install 'perfdoctor[arrow]'.") from error
 
 
-def write_parquet(file: Path, contents: Contents, table: str) -> None:
+def write_parquet(file: Path, contents: RecordingTables, table: str) -> None:
     """One table. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
@@ -42,7 +42,7 @@ def write_parquet(file: Path, contents: Contents, table: str) -> None:
         arro3.io.write_parquet(_reader(contents, table), stream, compression="zstd(1)", max_row_group_size=_GROUP_ROWS)
 
 
-def write_arrow(file: Path, contents: Contents, table: str = ALL_EVENTS) -> None:
+def write_arrow(file: Path, contents: RecordingTables, table: str = ALL_EVENTS) -> None:
     """One table in Arrow's IPC file format. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
@@ -50,7 +50,7 @@ def write_arrow(file: Path, contents: Contents, table: str = ALL_EVENTS) -> None
         arro3.io.write_ipc(_reader(contents, table), stream)
 
 
-def _reader(contents: Contents, table: str) -> Any:
+def _reader(contents: RecordingTables, table: str) -> Any:
     """Stream the table as batches, each made when it is asked for."""
     import arro3.core  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def _reader(contents: Contents, table: str) -> Any:
     return arro3.core.RecordBatchReader.from_batches(arro3.core.Schema.from_arrow(schema(first)), rows())
 
 
-def _fields(contents: Contents, name: str, as_table: str) -> dict[str, Field]:
+def _fields(contents: RecordingTables, name: str, as_table: str) -> dict[str, Field]:
     """Fields of the table `name`, with the columns that `as_table` has: the table itself, or that of all events."""
     wanted = views()[ALL_EVENTS] if as_table == ALL_EVENTS else tables()[name]
     made, length, found = contents.columns(name), contents.row_count(name), {}

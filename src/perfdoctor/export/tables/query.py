@@ -20,7 +20,7 @@ from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables import database
 from perfdoctor.export.tables.batches import Texts
-from perfdoctor.export.tables.contents import Contents
+from perfdoctor.export.tables.contents import RecordingTables
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.vocabulary.tables import tables, views
@@ -39,7 +39,7 @@ _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION,
 _REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for."""
 
     columns: tuple[str, ...]
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
     is_cut: bool
 
 
-def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> Answer:
+def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> QueryResult:
     """Answer SELECT, WITH or VALUES on the tables of docs/tables.md.
 
     `of`: a prepared run, an examination (then findings are those that it has, else all rules are asked where the
@@ -64,10 +64,10 @@ def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds
         return _asked(file, sql, limit, seconds)
 
 
-def _contents(of: Run | Examination) -> Contents:
+def _contents(of: Run | Examination) -> RecordingTables:
     if isinstance(of, Examination):
-        return Contents(of.run, lambda: of.diagnosis)
-    return Contents(of, lambda: _diagnosed(of))
+        return RecordingTables(of.run, lambda: of.diagnosis)
+    return RecordingTables(of, lambda: _diagnosed(of))
 
 
 def _diagnosed(run: Run) -> Diagnosis:
@@ -104,7 +104,7 @@ def _judged(action: int, name: str | None) -> int:
     return sqlite3.SQLITE_OK
 
 
-def _asked(file: Path, sql: str, limit: int, seconds: float) -> Answer:
+def _asked(file: Path, sql: str, limit: int, seconds: float) -> QueryResult:
     with closing(_connected(file)) as connection, _explained(seconds):
         connection.set_authorizer(lambda action, _, column, *__: _judged(action, column))
         until = time.monotonic() + seconds
@@ -114,7 +114,7 @@ def _asked(file: Path, sql: str, limit: int, seconds: float) -> Answer:
             raise PerfdoctorError("that is no question", do="Begin with SELECT or WITH.")
         columns = tuple(column[0] for column in cursor.description)
         rows, is_cut = _fetched(cursor, limit)
-    return Answer(columns, rows, is_cut)
+    return QueryResult(columns, rows, is_cut)
 
 
 def _fetched(cursor: sqlite3.Cursor, limit: int) -> tuple[list[tuple[Any, ...]], bool]:

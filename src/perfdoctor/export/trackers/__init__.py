@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class Request(TypedDict):
+class TrackerRequest(TypedDict):
     """`folder`: for files of TensorBoard. `numbers`: by name. `text`: the report in Markdown; `page`: the HTML file."""
 
     tracker: str

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from perfdoctor.export.trackers import Request
+    from perfdoctor.export.trackers import TrackerRequest
 
 #: The artifact's folder.
 _FOLDER = "perfdoctor"
 
 
-def log(request: Request) -> str:
+def log(request: TrackerRequest) -> str:
     """The run's id, with its store."""
     import mlflow
 
@@ -31,7 +31,7 @@ def log(request: Request) -> str:
     return f"run {run.info.run_id} at {mlflow.get_tracking_uri()}"
 
 
-def _fill(client: MlflowClient, run: str, request: Request) -> None:
+def _fill(client: MlflowClient, run: str, request: TrackerRequest) -> None:
     from mlflow.entities import Metric, RunTag
 
     moment = round(request["recorded_unix_s"] * 1000)

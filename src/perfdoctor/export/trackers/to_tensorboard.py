@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    from perfdoctor.export.trackers import Request
+    from perfdoctor.export.trackers import TrackerRequest
 
 #: Names under which TensorBoard finds the plugin that draws a value.
 _SCALARS, _TEXT = "scalars", "text"
 
 
-def log(request: Request) -> str:
+def log(request: TrackerRequest) -> str:
     """The folder."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -34,7 +34,7 @@ def log(request: Request) -> str:
     return str(folder)
 
 
-def _values(request: Request) -> Iterator[Summary.Value]:
+def _values(request: TrackerRequest) -> Iterator[Summary.Value]:
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto

@@ -9,10 +9,10 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.export.trackers import Request
+    from perfdoctor.export.trackers import TrackerRequest
 
 
-def log(request: Request) -> str:
+def log(request: TrackerRequest) -> str:
     """The run's address, or its folder where it was written offline."""
     import wandb
 

@@ -15,7 +15,7 @@ from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.communication.link_baseline import baseline
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
-from perfdoctor.metrics.grouping import Spread
+from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -39,7 +39,7 @@ class CollectiveCosts(Struct, frozen=True):
     groups: tuple[str, ...]
     ranks: Ints
     sizes: Ints
-    took: Spread
+    took: GroupSpread
     ns: Floats
     count_per_step: Floats
     ns_per_step: Floats
@@ -57,7 +57,7 @@ class CollectiveCosts(Struct, frozen=True):
         return len(self.kinds)
 
 
-class _Rows(Struct, frozen=True):
+class _CollectiveRows(Struct, frozen=True):
     """The collectives that touch their place's window, all places below each other.
 
     `shortest_ns`, `is_whole`: how long the last rank to come was in it (UNKNOWN where not matched), and whether its
@@ -123,19 +123,19 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
     )
 
 
-def _waiting(rows: _Rows, groups: PlacedGroups) -> Floats:
+def _waiting(rows: _CollectiveRows, groups: PlacedGroups) -> Floats:
     """In it before the last rank came, ns a step; NaN where no row could be matched."""
     waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
     return np.where(groups.sums(rows.is_matched) > 0, waited, np.nan)
 
 
-def _bus_factors(rows: _Rows, of: Ints) -> Floats:
+def _bus_factors(rows: _CollectiveRows, of: Ints) -> Floats:
     """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is unknown."""
     sizes = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
     return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sizes])
 
 
-def _rows(run: Run) -> _Rows | None:
+def _rows(run: Run) -> _CollectiveRows | None:
     places = run.places
     touching = [
         place.window.overlap_ns(f.start_ns, f.end_ns) > 0 for place in places for f in [place.recorded_collectives]
@@ -145,7 +145,7 @@ def _rows(run: Run) -> _Rows | None:
     shortest, whole = _matched(run)
     frames = [place.recorded_collectives.take(mask) for place, mask in zip(places, touching, strict=True)]
     below = below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns"))
-    return _Rows(
+    return _CollectiveRows(
         places=places,
         place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
         kind=below.text("kind"),
@@ -177,7 +177,7 @@ def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
     return shortest, whole
 
 
-def _overlap(rows: _Rows, which: str) -> Ints:
+def _overlap(rows: _CollectiveRows, which: str) -> Ints:
     """How long each row lay in its place's window, or in its exposed communication, in ns."""
     found = np.zeros(rows.place.size, dtype=np.int64)
     for number, place in enumerate(rows.places):
@@ -187,7 +187,7 @@ def _overlap(rows: _Rows, which: str) -> Ints:
     return found
 
 
-def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
+def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
     kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""

@@ -11,8 +11,8 @@ from perfdoctor.hardware.links import link_of
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.copies.transfers import asked_by
-from perfdoctor.metrics.grouping import Spread
-from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
+from perfdoctor.metrics.grouping import GroupSpread
+from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_run
@@ -40,8 +40,8 @@ class CopyCosts(Struct, frozen=True):
     host_memories: tuple[str, ...]
     size_classes: Ints
     ops: tuple[str, ...]
-    sizes: Spread
-    took: Spread
+    sizes: GroupSpread
+    took: GroupSpread
     ns: Floats
     count_per_step: Floats
     bytes_per_step: Floats
@@ -124,7 +124,7 @@ def links_of_places(run: Run) -> Mapping[tuple[int, int], float]:
     return {place.rank_and_device: _link(place, sampled.get(place.rank_and_device)) for place in run.places}
 
 
-def _link(place: Place, sampled: Gpu | None) -> float:
+def _link(place: Place, sampled: SampledGpu | None) -> float:
     known = peaks(place)
     links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
     return min((link for link in links if link), default=0.0)
@@ -153,7 +153,7 @@ def _bound(place: Place, direction: str, host_link: float) -> float:
     return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
 
 
-def _sampled_link(sampled: Gpu | None) -> float:
+def _sampled_link(sampled: SampledGpu | None) -> float:
     """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it is unknown."""
     if sampled is None:
         return 0.0

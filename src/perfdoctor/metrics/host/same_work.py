@@ -23,7 +23,7 @@ MOST_OF_IT = 0.5
 _SIGNALS = ("calls", "ops")
 
 
-class Compared(Struct, frozen=True):
+class HostComparison(Struct, frozen=True):
     """One rank's host beside the middle one of the others, per step.
 
     `rows`, `other_rows`: calls and ops. `slower`: how many times as long the same ones take. `more_ns`: how long those
@@ -48,7 +48,7 @@ class Compared(Struct, frozen=True):
         return not self.has_more_work and abs(self.rows - self.other_rows) <= tolerance * self.other_rows
 
 
-def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> Compared | None:
+def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> HostComparison | None:
     """None where a rank's host was not recorded, or not while it launched the window's work."""
     if not others or not all(launching(place) for place in (late, *others)):
         return None
@@ -66,7 +66,7 @@ def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> Compa
         :most_names
     ]
     names = [value for signal in _SIGNALS for value in late.timeline[signal].name.mapped(alike_on_ranks).values]
-    return Compared(
+    return HostComparison(
         rows=float(count.sum()),
         other_rows=float(np.median([each.sum() for each, _ in known])),
         slower=float(total_ns[common].sum()) / expected_ns,

@@ -27,7 +27,7 @@ _MOST_BETWEEN_GRADIENTS = 2
 _FIRST_FACTOR = {"aten::bmm": 0, "aten::baddbmm": 1}
 
 
-class Pieces(Struct, frozen=True):
+class AttentionPieces(Struct, frozen=True):
     """The attentions of a place; forward and backward pass of one count as two.
 
     `between`: which of `place.kernels` lie between the products. `number`: to which attention each kernel belongs,
@@ -47,11 +47,11 @@ class Pieces(Struct, frozen=True):
 
 
 @once_per_place
-def attentions(place: Place, at_most_kernels: float) -> Pieces:
+def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     """All of them. Products that ops name must be batched ones."""
     kernels, names = place.kernels, place.kernels.name
     nothing = np.empty(0, dtype=np.int64)
-    none = Pieces(
+    none = AttentionPieces(
         np.zeros(len(kernels), dtype=bool), np.full(len(kernels), UNKNOWN, np.int64), nothing,
         nothing.astype(bool), nothing.astype(bool),
     )  # fmt: skip
@@ -94,7 +94,7 @@ def attentions(place: Place, at_most_kernels: float) -> Pieces:
     _add_other_products(number, order[first], found[is_backward], opens & follows, length[segment[first]])
     none.between[order[inside]] = True
     masked = count(names.matches(kernel_names.MASKS))[segment[first[found]]] > 0
-    return Pieces(none.between, number, order[first[found]], is_backward, masked)
+    return AttentionPieces(none.between, number, order[first[found]], is_backward, masked)
 
 
 def _add_other_products(number: Ints, opening: Ints, found: Ints, together: Mask, between: Ints) -> None:
@@ -122,7 +122,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     return found.between, found.count
 
 
-def sizes(place: Place, pieces: Pieces) -> list[Attention | None]:
+def sizes(place: Place, pieces: AttentionPieces) -> list[Attention | None]:
     """What each attention computes, by the shapes of the op that launched its opening product; None where unknown."""
     op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
     ops, half = place.timeline.ops, place.kernels.name.has(kernel_names.input_type, "half")

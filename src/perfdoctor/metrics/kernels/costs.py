@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Spread
+from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.placed_groups import PlacedGroups
 from perfdoctor.model.launches import launches_of
@@ -44,7 +44,7 @@ class KernelCosts(Struct, frozen=True):
     families: tuple[str, ...]
     math_paths: tuple[str, ...]
     data_types: tuple[str, ...]
-    took: Spread
+    took: GroupSpread
     ns: Floats
     runs_per_step: Floats
     ns_per_step: Floats

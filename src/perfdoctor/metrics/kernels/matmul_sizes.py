@@ -34,7 +34,7 @@ _TENSOR_CORES_SINCE = (7, 0)
 _FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
 
 
-class Sizes(Struct, frozen=True):
+class MatmulSizes(Struct, frozen=True):
     """One op with one set of sizes, as its kernels ran in the window. `piece`: numbers in 16 bytes."""
 
     op: str
@@ -54,7 +54,7 @@ class Misaligned(Struct, frozen=True):
     rows: Mask
     without: Mask
     padding: Floats
-    sizes: tuple[Sizes, ...]
+    sizes: tuple[MatmulSizes, ...]
 
 
 @once_per_place
@@ -81,7 +81,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
                 continue  # the sizes are not why it uses none
             without[same] = key[3]
             padding[same] = prod(padded(size, piece) / size for size in dimensions if size > 0)
-            found.append(Sizes(name, dimensions, piece, int(same.size), int(place.kernel_ns[same].sum())))
+            found.append(MatmulSizes(name, dimensions, piece, int(same.size), int(place.kernel_ns[same].sum())))
     return Misaligned(rows | without, without, padding, tuple(sorted(found, key=lambda each: -each.total_ns)))
 
 

@@ -30,7 +30,7 @@ _MOST_ROWS = 16
 _AT_WORK = 0.5
 
 
-class Gpu(Struct, frozen=True):
+class SampledGpu(Struct, frozen=True):
     """The samples of one GPU from one file, in order of their times."""
 
     device: int
@@ -85,17 +85,17 @@ class Gpu(Struct, frozen=True):
         return start, np.minimum(following, start + _HOLE * usual)
 
 
-def gpus(timeline: Timeline) -> list[Gpu]:
+def gpus(timeline: Timeline) -> list[SampledGpu]:
     """Each GPU that was sampled, once a file."""
     frame = timeline["device_samples"]
     found = []
     for name in dict.fromkeys(frame.name):
         rows = frame.take(frame.name.equals(name))
-        found += [Gpu(int(device), rows.of(device=int(device))) for device in np.unique(rows["device"])]
+        found += [SampledGpu(int(device), rows.of(device=int(device))) for device in np.unique(rows["device"])]
     return found
 
 
-def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int], Gpu]:
+def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int], SampledGpu]:
     """The samples of each place's GPU, by rank and device; empty where it is unknown whose they are.
 
     Of the first file that knows them. `columns`: only of files with numbers of one of these columns.
@@ -118,7 +118,7 @@ def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int
     return {}
 
 
-def free_clock_mhz(gpu: Gpu, others: list[Gpu], load_share: float, fewest: int) -> tuple[float, bool]:
+def free_clock_mhz(gpu: SampledGpu, others: list[SampledGpu], load_share: float, fewest: int) -> tuple[float, bool]:
     """The SM clock under load that nothing holds down, in MHz, and whether it was measured; NaN if unknown.
 
     Of the same GPU, else of others of the same file; else the highest that the GPU can have.
@@ -132,7 +132,7 @@ def free_clock_mhz(gpu: Gpu, others: list[Gpu], load_share: float, fewest: int) 
     return (float(np.nanmax(highest)) if not np.isnan(highest).all() else float("nan")), False
 
 
-def lost_ns(place: Place, gpu: Gpu, held: Mask, work: Intervals, free_mhz: float) -> float:
+def lost_ns(place: Place, gpu: SampledGpu, held: Mask, work: Intervals, free_mhz: float) -> float:
     """How much longer `work` took inside the window because the clock was held down, in ns.
 
     Work that the SM clock limits takes `free / clock` times as long: of its time, `1 - clock / free` is lost. Where the
@@ -147,7 +147,7 @@ def lost_ns(place: Place, gpu: Gpu, held: Mask, work: Intervals, free_mhz: float
     return work.total_ns * float(loss.mean())
 
 
-def _inside(place: Place, gpu: Gpu) -> Mask:
+def _inside(place: Place, gpu: SampledGpu) -> Mask:
     """Which samples are of the window: those that lie in it, and are on its clock."""
     start = gpu.samples.start_ns
     window: Mask = (
@@ -162,7 +162,7 @@ def sampled(run: Run) -> tuple[Rows, ...]:
     return (rows,) if rows is not None else ()
 
 
-def table(found: list[Gpu], load_share: float) -> Rows | None:
+def table(found: list[SampledGpu], load_share: float) -> Rows | None:
     """Each GPU under load: its medians; None where nothing is known."""
     shown = [gpu for gpu in found if gpu.has("power_w", "sm_clock_mhz", "temperature_c")]
     rows = [_row(gpu, gpu.under_load(load_share)) for gpu in shown if gpu.under_load(load_share).any()]
@@ -176,7 +176,7 @@ def table(found: list[Gpu], load_share: float) -> Rows | None:
     )
 
 
-def _row(gpu: Gpu, loaded: Mask) -> tuple[int, int, str, str, str]:
+def _row(gpu: SampledGpu, loaded: Mask) -> tuple[int, int, str, str, str]:
     power, clock, heat = (_median(gpu.floats(c)[loaded]) for c in ("power_w", "sm_clock_mhz", "temperature_c"))
     return gpu.device, int(loaded.sum()), power, clock, heat
 

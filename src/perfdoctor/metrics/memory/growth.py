@@ -15,7 +15,7 @@ from perfdoctor.model.timeline import Frame, Ints, Timeline
 _KEPT_BY_RECORDER = ("ops", "ranges", "functions")
 
 
-class Growth(Struct, frozen=True):
+class MemoryGrowth(Struct, frozen=True):
     """Of one process and device, from the end of one recorded step to the end of the next.
 
     `bytes_per_step` is the smaller of median and mean: a jump in one step does not raise the median, and a fall now and
@@ -33,7 +33,7 @@ class Growth(Struct, frozen=True):
     capacity_bytes: int
 
 
-def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Growth]:
+def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[MemoryGrowth]:
     """One a process and device. On a heap that torch.profiler shares, what it keeps itself is taken off first."""
     frame = samples(timeline)
     holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
@@ -45,7 +45,7 @@ def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Growt
         rises = np.diff(held).astype(np.float64)
         if kind == "heap":
             rises -= recorder_bytes_per_row * _recorded_rows(timeline, rank, rows)
-        yield Growth(
+        yield MemoryGrowth(
             rank,
             kind,
             float(min(np.median(rises), np.mean(rises))),

@@ -23,7 +23,7 @@ _MOST_STREAMS = 256
 _SIGNALS = ("allocations", "memory_segments", "memory_events")
 
 
-class Replay(Struct, frozen=True, dict=True):
+class SnapshotReplay(Struct, frozen=True, dict=True):
     """One device of one snapshot."""
 
     rank: int
@@ -120,7 +120,7 @@ class Replay(Struct, frozen=True, dict=True):
 
         Only memory of the same stream counts, since a block is never handed to another, and only large requests.
         """
-        found: list[tuple[int, int, Replay]] = []
+        found: list[tuple[int, int, SnapshotReplay]] = []
         for stream in np.unique(self.events["stream"])[:_MOST_STREAMS].tolist():
             here = self._large_of(stream)
             asking = np.flatnonzero(here.events.name.equals("segment_alloc"))
@@ -135,12 +135,12 @@ class Replay(Struct, frozen=True, dict=True):
         free, at, here = max(found, key=lambda refit: refit[0])
         return Refits(len(found), self.reserved_at(at - 1), free, int(here.free_pieces(at - 1).max(initial=0)))
 
-    def _large_of(self, stream: int) -> Replay:
+    def _large_of(self, stream: int) -> SnapshotReplay:
         """One stream's large segments, and what was cut from them."""
         segments, events, allocations = (
             frame.of(stream=stream) for frame in (self.segments, self.events, self.allocations)
         )
-        return Replay(
+        return SnapshotReplay(
             self.rank,
             self.device,
             allocations.take(allocations["requested_bytes"] > _SMALL_REQUEST_BYTES),
@@ -161,9 +161,9 @@ class Refits(Struct, frozen=True):
     largest_free_bytes: int
 
 
-def replays(timeline: Timeline) -> Iterator[Replay]:
+def replays(timeline: Timeline) -> Iterator[SnapshotReplay]:
     """One a rank and device of which a snapshot was read."""
     frames = [timeline[signal] for signal in _SIGNALS]
     places = {place for frame in frames for place in zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)}
     for rank, device in sorted(places):
-        yield Replay(rank, device, *(frame.of(rank=rank, device=device) for frame in frames))
+        yield SnapshotReplay(rank, device, *(frame.of(rank=rank, device=device) for frame in frames))

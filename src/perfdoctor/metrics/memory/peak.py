@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.records.memory import Holder, MemoryUse
 
@@ -29,7 +29,7 @@ def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
     return tuple(sorted(found, key=lambda use: (use.rank, use.device)))
 
 
-def _use(replay: Replay) -> MemoryUse:
+def _use(replay: SnapshotReplay) -> MemoryUse:
     segments, peak_at = replay.segments, replay.peak_at
     alive, pieces = replay.alive_at(peak_at), replay.free_pieces(peak_at)
     requested = segments["requested_bytes"]
@@ -155,7 +155,7 @@ def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
 class OutOfMemory(Struct, frozen=True, dict=True):
     """One request that could not be met: what was asked and by which line, and what the device itself had left."""
 
-    replay: Replay
+    replay: SnapshotReplay
     at: int
     line: str
     asked_bytes: int

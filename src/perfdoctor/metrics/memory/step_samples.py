@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.metrics.memory.peak import holders
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
@@ -46,7 +46,7 @@ def samples(timeline: Timeline) -> Frame:
     return Frame.join([frame for frame in frames if len(frame)] or [sampled])
 
 
-def steps_of(timeline: Timeline, replay: Replay) -> Ints:
+def steps_of(timeline: Timeline, replay: SnapshotReplay) -> Ints:
     """Behind which places in the row of events do steps end? Ascending; empty where that is not known."""
     events = replay.events
     for word in _STEP_MARKS:
@@ -86,7 +86,7 @@ def _lows(positions: Ints, used: Ints) -> Ints:
     return np.array(lows if len(lows) >= _FEWEST_MARKS else [], np.int64)
 
 
-def _of_replay(replay: Replay, marks: Ints) -> Frame:
+def _of_replay(replay: SnapshotReplay, marks: Ints) -> Frame:
     positions, used = replay.active
     places, reserved = replay.reserved
     held = used[np.searchsorted(positions, marks, side="right") - 1]
@@ -109,7 +109,7 @@ def _most_until(places: Ints, values: Ints, at: Ints) -> Ints:
     return np.array([values[begin : end + 1].max() for begin, end in spans], np.int64)
 
 
-def _times(replay: Replay, at: Ints) -> Ints:
+def _times(replay: SnapshotReplay, at: Ints) -> Ints:
     """When the allocation next to each place was made. The times only put places in order."""
     allocations = replay.allocations
     made = np.flatnonzero(allocations["made_at"] != UNKNOWN)

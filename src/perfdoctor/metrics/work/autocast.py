@@ -21,7 +21,7 @@ from perfdoctor.metrics.host.cast_cost import cast_cost_ns
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.metrics.work.half_precision import (
-    Reached,
+    ReachedRates,
     half_ns,
     half_products,
     memory_rate,
@@ -57,7 +57,7 @@ class Autocast(Struct, frozen=True):
     host_ns: Floats
 
 
-def autocast(place: Place, reached: Reached, case: str) -> Autocast:
+def autocast(place: Place, reached: ReachedRates, case: str) -> Autocast:
     """`case`: low, likely or high, of savings.
 
     At least nothing but products gets faster, and a cast takes as much of the host as `cast_cost` allows; at most
@@ -197,7 +197,7 @@ def _trains(place: Place) -> bool:
     return bool(place.kernel_rows("optimizer").any() or in_optimizer(place).any())
 
 
-def _casting_ns(place: Place, reached: Reached, flow: Ints, casts: Floats) -> Floats:
+def _casting_ns(place: Place, reached: ReachedRates, flow: Ints, casts: Floats) -> Floats:
     """What these casts take of the device: the bytes of the product's inputs; its weight is about half of them."""
     bandwidth = memory_rate(place, reached.memory)
     if not bandwidth:

@@ -39,24 +39,24 @@ def _of_the_table(place: Place) -> Peaks | None:
     return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)
 
 
-class Origin(Struct, frozen=True):
+class RateOrigin(Struct, frozen=True):
     """Where a rate comes from. `source`: a key of `derivations.SOURCES`; `document`: of which GPU, and which paper."""
 
     source: str
     document: str = ""
 
 
-def origin(place: Place, rate: str, *, attained: bool) -> Origin:
+def origin(place: Place, rate: str, *, attained: bool) -> RateOrigin:
     """Of one of `hardware.peaks.SETTABLE`, or of `link` and `nvlink`, between GPUs. `attained`: measured ones first."""
     if rate in place.timeline.user_values.peaks:
-        return Origin("option", f"--peak {rate}")
+        return RateOrigin("option", f"--peak {rate}")
     rates = measured(place) if attained else None
     if rates and rate in rates.as_peaks():
-        return Origin("measured", f"{rates.machine.device}, on {rates.measured_on}")
+        return RateOrigin("measured", f"{rates.machine.device}, on {rates.measured_on}")
     if rate == "nvlink":
-        return Origin("data-sheet", nvlink_source(place.info.name))
+        return RateOrigin("data-sheet", nvlink_source(place.info.name))
     if rate == "link":
         link = link_of(place.info.name)
-        return Origin("data-sheet", f"{link.name}: {link.source}" if link else "")
+        return RateOrigin("data-sheet", f"{link.name}: {link.source}" if link else "")
     known = _of_the_table(place)
-    return Origin("data-sheet", f"{known.name}: {known.source}" if known else "")
+    return RateOrigin("data-sheet", f"{known.name}: {known.source}" if known else "")

@@ -77,7 +77,7 @@ def efficiency(run: Run) -> Efficiency | None:
     )
 
 
-class _Counted(Struct, frozen=True):
+class _PlaceFlop(Struct, frozen=True):
     """One place: FLOP a step, and the peak that they are held against (0: not known)."""
 
     place: Place
@@ -91,12 +91,12 @@ class _Counted(Struct, frozen=True):
     peak: float
 
 
-def _count(place: Place) -> _Counted:
+def _count(place: Place) -> _PlaceFlop:
     work, limits = op_work(place), peaks(place)
     known = work.known
     data_type = _main_type(place, work)
     flop, model = float(work.flop[known].sum()), float(work.model_flop[known & ~work.again].sum())
-    return _Counted(
+    return _PlaceFlop(
         place,
         work,
         flop / place.units,
@@ -126,7 +126,7 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values))
 
 
-def _share(counted: list[_Counted], flop: list[float]) -> float | None:
+def _share(counted: list[_PlaceFlop], flop: list[float]) -> float | None:
     """The mean over the places whose peak is known; None where there is none, or nothing was counted."""
     shares = [
         utilization(amount, each.peak, each.place.window_ns / each.place.units)
@@ -144,7 +144,7 @@ def _items(run: Run) -> float | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _source(best: _Counted) -> str:
+def _source(best: _PlaceFlop) -> str:
     if not best.peak or best.peaks is None:
         return ""
     user_values = best.place.timeline.user_values
@@ -153,7 +153,7 @@ def _source(best: _Counted) -> str:
     return best.peaks.source
 
 
-def _lacks(best: _Counted, *, counted: bool, steps: bool) -> tuple[str, ...]:
+def _lacks(best: _PlaceFlop, *, counted: bool, steps: bool) -> tuple[str, ...]:
     missing = [] if counted else ["shapes"] if steps else ["steps"]
     if best.peaks is None:
         missing.append("peaks")

@@ -28,7 +28,7 @@ _BITS = {"fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "f
 Shape = tuple[int, ...]
 
 
-class Work(Struct, frozen=True):
+class OpFlop(Struct, frozen=True):
     """What one op computes. `data_type`: one of `hardware.peaks.DATA_TYPES` ("fp32" may run as TF32), "" if unknown.
 
     `flop`: by the field's convention, in which a causal mask changes nothing. `model_flop`: those of them that a model
@@ -83,7 +83,7 @@ def is_counted(op: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def work_of_op(op: str, shapes: str, types: str, values: str) -> Work | None:
+def work_of_op(op: str, shapes: str, types: str, values: str) -> OpFlop | None:
     """Of one op, from its inputs' shapes, types and values as the recording writes them; None if it lacks them."""
     dimensions, kinds, settings = shapes_of(shapes), _texts(types), _texts(values)
     if op in _PRODUCTS:
@@ -97,10 +97,10 @@ def work_of_op(op: str, shapes: str, types: str, values: str) -> Work | None:
     if counted is None:
         return None
     flop, model, needed, numbers = counted
-    return Work(flop, model, needed, _bytes(numbers, data_type), data_type)
+    return OpFlop(flop, model, needed, _bytes(numbers, data_type), data_type)
 
 
-def _product(op: str, dimensions: Sequence[Shape], kinds: Sequence[str]) -> Work | None:
+def _product(op: str, dimensions: Sequence[Shape], kinds: Sequence[str]) -> OpFlop | None:
     of_shapes, first = _PRODUCTS[op]
     data_type = _data_type(kinds, first)
     found = of_shapes(*dimensions[first : first + 2]) if len(dimensions) >= first + 2 else None
@@ -110,7 +110,7 @@ def _product(op: str, dimensions: Sequence[Shape], kinds: Sequence[str]) -> Work
     if data_type == "fp4":  # two numbers in each element of what is summed over, and in no other
         flop, numbers = 2 * flop, 2 * numbers
     results = prod(dimensions[first][:-1]) * dimensions[first + 1][-1] if of_shapes is _matrices else None
-    return Work(flop, flop, flop, _bytes(numbers, data_type), data_type, results)
+    return OpFlop(flop, flop, flop, _bytes(numbers, data_type), data_type, results)
 
 
 def _bytes(numbers: int, data_type: str) -> int | None:

@@ -43,7 +43,7 @@ _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
 _TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
 
-class Reached(Struct, frozen=True):
+class ReachedRates(Struct, frozen=True):
     """Shares of the data sheet's rates that are reached (0-1): by products in 16 bits, in TF32, of wider numbers on
     other units; of the bandwidth by kernels that only move numbers, and by products. `of_measured`: the same for
     16-bit rates that were measured.
@@ -98,7 +98,7 @@ def _matrix_type(name: str) -> str:
 # --- how much each of them computes ----------------------------------------------------------------------------------
 
 
-class Sizes(Struct, frozen=True):
+class ProductSizes(Struct, frozen=True):
     """Of each of `wide_rows`; NaN where it is not known.
 
     `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;
@@ -123,7 +123,7 @@ class Sizes(Struct, frozen=True):
 
 
 @once_per_place
-def sizes(place: Place, reached: Reached) -> Sizes:
+def sizes(place: Place, reached: ReachedRates) -> ProductSizes:
     """By the op, else by the kernel's own time, its grid and the tile in its name.
 
     Of a product of unknown sides the square one is taken: no other of as many FLOP and results reads fewer numbers.
@@ -151,7 +151,7 @@ def sizes(place: Place, reached: Reached) -> Sizes:
     square = 2 * side * np.where(np.isnan(results), side, flop / (2 * results))
     inputs = np.where(np.isnan(inputs), square, inputs)
     results = np.where(by_time & np.isnan(results), side**2, results)
-    return Sizes(flop, results, inputs, item, by_shapes)
+    return ProductSizes(flop, results, inputs, item, by_shapes)
 
 
 def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
@@ -163,7 +163,7 @@ def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
     return found
 
 
-def _wide_rates(place: Place, reached: Reached) -> Floats:
+def _wide_rates(place: Place, reached: ReachedRates) -> Floats:
     """FLOP/s at which each product on wide numbers is taken to run."""
     rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
     return np.where(tf32_products(place)[wide_rows(place)], _rate(place, "tf32", reached.tf32), rates)
@@ -203,7 +203,7 @@ def _sm_count(place: Place) -> int:
 # --- how long they would take ----------------------------------------------------------------------------------------
 
 
-def half_ns(place: Place, reached: Reached, case: str) -> Floats:
+def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
     """For each of `place.kernels`, in ns inside the window: a product of wide numbers as in 16 bits, others as now.
 
     `case`: low, likely or high, of savings. Where the GPU is not known, its ratio of rates is taken from those of all
@@ -221,7 +221,7 @@ def half_ns(place: Place, reached: Reached, case: str) -> Floats:
     return inside
 
 
-def _seconds(place: Place, reached: Reached, rate: float) -> tuple[Floats, Floats]:
+def _seconds(place: Place, reached: ReachedRates, rate: float) -> tuple[Floats, Floats]:
     """What each product takes by its FLOP, and by its bytes."""
     size = sizes(place, reached)
     computing = size.flop / (rate * _filled(size, _sm_count(place)))
@@ -233,7 +233,7 @@ def _seconds(place: Place, reached: Reached, rate: float) -> tuple[Floats, Float
     return computing, moving
 
 
-def _filled(size: Sizes, sms: int) -> Floats:
+def _filled(size: ProductSizes, sms: int) -> Floats:
     """At which share of their rate the SMs compute such a product, in the tile with which they are fastest."""
     if not sms:
         return np.ones(len(size.flop))
@@ -246,7 +246,7 @@ def _filled(size: Sizes, sms: int) -> Floats:
     return np.where(np.isnan(size.results), 1.0, best)  # not known: convolutions, attention
 
 
-def half_rate(place: Place, reached: Reached) -> float:
+def half_rate(place: Place, reached: ReachedRates) -> float:
     """FLOP/s of large products in 16 bits; 0 where the GPU is not known."""
     known = max(_known(place).get(kind, 0.0) for kind in _HALF)
     return known * reached.of_measured or max(_rate(place, kind, reached.half) for kind in _HALF)

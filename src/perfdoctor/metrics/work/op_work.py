@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.kernels.recompute import forward_again
-from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
+from perfdoctor.metrics.work.flops import OpFlop, is_counted, work_of_op
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.launches import first_kernels
@@ -106,7 +106,7 @@ def _on_host(place: Place) -> tuple[Ints, Frame, Mask]:
     return np.empty(0, np.int64), ops, started
 
 
-def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
+def _works(ops: Frame) -> tuple[Ints, list[OpFlop | None]]:
     """For each op the place of its Work in a list of the different ones."""
     texts = [ops.name, *(ops.text(column) for column in ("input_shapes", "input_types", "input_values"))]
     work, first = combined(*(text.codes for text in texts))

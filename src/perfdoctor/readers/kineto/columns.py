@@ -170,7 +170,7 @@ def product(numbers: str) -> int:
     return min(math.prod(factors), 2**62)
 
 
-class Table:
+class EventTable:
     """The columns of one group of events. Text may hold equal values under two codes.
 
     Numbers are kept in the smallest type that holds them, and given as 64 bits.
@@ -197,10 +197,10 @@ class Table:
     def __delitem__(self, column: str) -> None:
         del self._numbers[column]
 
-    def take(self, rows: Mask | npt.NDArray[np.intp]) -> Table:
+    def take(self, rows: Mask | npt.NDArray[np.intp]) -> EventTable:
         """The rows that a mask or an array of indices names."""
         numbers = {name: taken(values, rows) for name, values in self._numbers.items()}
-        return Table(numbers, {name: text.take(rows) for name, text in self.texts.items()})
+        return EventTable(numbers, {name: text.take(rows) for name, text in self.texts.items()})
 
     def keep(self, rows: Mask | npt.NDArray[np.intp]) -> None:
         """Become these rows; one column after another, so that no more memory is taken than for one of them."""
@@ -222,7 +222,7 @@ class GroupPart(msgspec.Struct, array_like=True, gc=False):
     new: dict[str, list[Any]]  # str, or bytes
 
 
-class Rows:
+class GrowingColumns:
     """The columns of one group of events, grown batch by batch and kept in the smallest types that hold them."""
 
     def __init__(self) -> None:
@@ -272,12 +272,12 @@ class Rows:
             self._codes.setdefault(name, []).append(_narrow(codes))
         self._packed = len(self._numbers.get("start_ns", ()))
 
-    def table(self) -> Table:
+    def table(self) -> EventTable:
         """All rows, which are not kept here."""
         numbers, codes = self._numbers, self._codes
         self._numbers, self._codes = {}, {}
         texts = {name: np.concatenate(codes.pop(name), dtype=np.int32) for name in list(codes)}
-        return Table(
+        return EventTable(
             {name: _joined(numbers.pop(name)) for name in list(numbers)},
             {name: Text(rows, [_string(text) for text in self._texts[name]]) for name, rows in texts.items()},
         )

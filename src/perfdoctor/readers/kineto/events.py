@@ -17,7 +17,7 @@ import numpy as np
 from perfdoctor.model.columns import UNKNOWN
 from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto import columns
-from perfdoctor.readers.kineto.columns import GroupPart, InexactError, Rows, integer, integers, written
+from perfdoctor.readers.kineto.columns import GroupPart, GrowingColumns, InexactError, integer, integers, written
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ _OTHER_TIMES, _REFUSED = -1, -2
 _OF_TIMES = regex(r"\.(?:ts|dur)`$")
 
 
-class Part(msgspec.Struct, array_like=True):
+class TracePart(msgspec.Struct, array_like=True):
     """What was read of a piece of a trace: from the event at `start` to the one that ends before `stop`.
 
     Where `is_sound` is False it cannot be read by itself: the array ends in it, or one event is too long.
@@ -407,7 +407,7 @@ class Columns:
     exact = ExactEvent
 
     def __init__(self) -> None:
-        self.groups: Mapping[str, Rows] = {name: Rows() for name in _KINDS}
+        self.groups: Mapping[str, GrowingColumns] = {name: GrowingColumns() for name in _KINDS}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.host_labels: set[int] = set()
         self._is_collective: dict[str, bool] = {}
@@ -484,15 +484,15 @@ class Columns:
             for group in self.groups.values():
                 group.pack()
 
-    def take(self) -> Part:
+    def take(self) -> TracePart:
         """What was added since the last time, for another's `join`."""
         groups = {name: rows.take() for name, rows in self.groups.items() if len(rows)}
         names = [(*place, name) for place, name in self.thread_names.items()]
-        part = Part(groups=groups, thread_names=names, host_labels=sorted(self.host_labels))
+        part = TracePart(groups=groups, thread_names=names, host_labels=sorted(self.host_labels))
         self.thread_names, self.host_labels = {}, set()
         return part
 
-    def join(self, part: Part, known: Known) -> None:
+    def join(self, part: TracePart, known: Known) -> None:
         """Add what another has read; `known`: what is known of its numbers of texts."""
         for name, rows in part.groups.items():
             self.groups[name].join(rows, known.setdefault(name, {}))

@@ -23,7 +23,7 @@ from perfdoctor.vocabulary.names.python_code import OWN_AGENT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perfdoctor.readers.kineto.columns import Table
+    from perfdoctor.readers.kineto.columns import EventTable
 
 _DIRECTION = regex(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
 _BYTES_PER_ELEMENT = {
@@ -41,10 +41,10 @@ class Hosts(Struct, frozen=True):
 
     processes: frozenset[int]
     main: int
-    calls: Table | None
+    calls: EventTable | None
 
     @classmethod
-    def of(cls, tables: Mapping[str, Table], labelled: set[int]) -> Hosts:
+    def of(cls, tables: Mapping[str, EventTable], labelled: set[int]) -> Hosts:
         """`main` is the process with most calls, else with most ops, else the one labelled CPU."""
         ops = tables.get("ops")
         listed = [tables["calls"]["process"]] if "calls" in tables else []
@@ -68,12 +68,12 @@ class Hosts(Struct, frozen=True):
         return processes
 
 
-def frames_of(tables: dict[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
+def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[str, Frame]:
     """The frames of all tables, which are taken out of `tables` one after another: memory never holds all twice."""
     frames: dict[str, Frame] = {}
     devices = {number for name in _ON_DEVICE if name in tables for number in np.unique(tables[name]["device"]).tolist()}
 
-    def put(signal: str, table: Table, **more: Column) -> None:
+    def put(signal: str, table: EventTable, **more: Column) -> None:
         given = {**table.texts, "rank": constant(rank, table.length), **more}
         frames[signal] = Frame(
             {name: given[name] if name in given else table[name] for name in SIGNALS[signal].columns}
@@ -112,7 +112,7 @@ def frames_of(tables: dict[str, Table], hosts: Hosts, rank: int) -> dict[str, Fr
     return frames
 
 
-def _modules(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> Frame | None:
+def _modules(tables: Mapping[str, EventTable], hosts: Hosts, rank: int) -> Frame | None:
     """From the agent's marks, else from recorded stacks. The tables are left as they are."""
     ops, functions = tables.get("ops"), tables.get("functions")
     found = modules.of_marks(ops, ops.texts["name"].matches(torch_names.MODULE), rank) if ops else None
@@ -122,7 +122,7 @@ def _modules(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> Frame | No
     return found
 
 
-def _own_place(table: Table, hosts: Hosts) -> dict[str, Ints]:
+def _own_place(table: EventTable, hosts: Hosts) -> dict[str, Ints]:
     """Process and thread; overheads and outermost Python frames are written with process 0 or -1."""
     known = np.isin(table["process"], list(hosts.processes))
     return {
@@ -131,7 +131,7 @@ def _own_place(table: Table, hosts: Hosts) -> dict[str, Ints]:
     }
 
 
-def _launch_columns(table: Table) -> dict[str, Column]:
+def _launch_columns(table: EventTable) -> dict[str, Column]:
     def products(column: str) -> Ints:
         return table.texts[column].numbers(product)
 
@@ -139,7 +139,7 @@ def _launch_columns(table: Table) -> dict[str, Column]:
     return {"blocks": products("grid"), "threads_per_block": products("block"), "is_graph": is_graph}
 
 
-def _collective_columns(table: Table) -> dict[str, Column]:
+def _collective_columns(table: EventTable) -> dict[str, Column]:
     types, kernels, names = (table.texts[name] for name in ("data_type", "name", "collective"))
     sizes = types.numbers(lambda value: _BYTES_PER_ELEMENT.get(value.lower(), 0))
     elements = np.maximum(table["elements_in"], table["elements_out"])
@@ -158,7 +158,7 @@ def _collective_kinds(names: Text, kernels: Text) -> Text:
     return Text.of(of_kernel if of_name == "other" else of_name for of_name, of_kernel in kinds)
 
 
-def _copy_columns(table: Table) -> dict[str, Column]:
+def _copy_columns(table: EventTable) -> dict[str, Column]:
     pairs = [_copy_of(name, kind) for name, kind in zip(table.texts["name"], table.texts["kind"], strict=True)]
     return {"direction": Text.of(pair[0] for pair in pairs), "host_memory": Text.of(pair[1] for pair in pairs)}
 

@@ -23,17 +23,17 @@ from perfdoctor.vocabulary.names import torch as torch_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perfdoctor.readers.kineto.columns import Table
+    from perfdoctor.readers.kineto.columns import EventTable
 
 _OUTSIDE = -1
 
 
-def of_marks(ops: Table, is_mark: Mask, rank: int) -> Frame | None:
+def of_marks(ops: EventTable, is_mark: Mask, rank: int) -> Frame | None:
     """Rows of `modules` from the agent's marks among the ops; None without any."""
     return _with_backward(_rows(ops, is_mark, rank), ops) if is_mark.any() else None
 
 
-def of_functions(functions: Table, process: Ints, thread: Ints, ops: Table | None, rank: int) -> Frame | None:
+def of_functions(functions: EventTable, process: Ints, thread: Ints, ops: EventTable | None, rank: int) -> Frame | None:
     """The same from torch.profiler's own rows of modules; None without any."""
     chosen = functions.texts["name"].matches(torch_names.MODULE)
     if not chosen.any():
@@ -42,7 +42,7 @@ def of_functions(functions: Table, process: Ints, thread: Ints, ops: Table | Non
     return _with_backward(forwards, ops)
 
 
-def _rows(table: Table, chosen: Mask, rank: int) -> Frame:
+def _rows(table: EventTable, chosen: Mask, rank: int) -> Frame:
     """Rows by start; the longer of two that begin together first."""
     rows = np.flatnonzero(chosen)
     names = table.texts["name"].take(rows)
@@ -64,7 +64,7 @@ def _path_of(name: str) -> str:
     return name.removeprefix(torch_names.MODULE_PREFIX).partition(" ")[2]
 
 
-def _with_backward(forwards: Frame, ops: Table | None) -> Frame:
+def _with_backward(forwards: Frame, ops: EventTable | None) -> Frame:
     modules = nested(forwards)
     paths = _paths(modules)
     forwards = forwards.with_columns(name=paths)
@@ -114,7 +114,7 @@ def _numbered(known: dict[str, int], texts: Iterable[str]) -> Ints:
     return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
 
 
-def _makers(ops: Table) -> tuple[Ints, Ints]:
+def _makers(ops: EventTable) -> tuple[Ints, Ints]:
     """Rows of the nodes of the backward pass whose maker is known, and of the ops that made them."""
     sequence, forward_thread = ops["sequence"], ops["forward_thread"]
     is_node = (sequence >= 0) & (forward_thread > 0)
@@ -130,7 +130,7 @@ def _makers(ops: Table) -> tuple[Ints, Ints]:
     return nodes, maker
 
 
-def _with_hooks(ops: Table, nodes: Ints) -> Ints:
+def _with_hooks(ops: EventTable, nodes: Ints) -> Ints:
     """Of each node the row of the engine around it, else its own."""
     is_engine = ops.texts["name"].matches(torch_names.EVALUATED_NODE)
     chosen = is_engine.copy()
@@ -144,7 +144,7 @@ def _with_hooks(ops: Table, nodes: Ints) -> Ints:
     return found
 
 
-def _of_thread(ops: Table, nodes: Ints, makers: Ints) -> tuple[Ints, Ints]:
+def _of_thread(ops: EventTable, nodes: Ints, makers: Ints) -> tuple[Ints, Ints]:
     """By the thread that made most of these nodes: each thread has numbers of its own, which are like another's."""
     best = nodes[:0], nodes[:0]
     for thread in np.unique(ops["thread"][makers]).tolist():

@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 import msgspec
 
 from perfdoctor.readers.kineto import repair
-from perfdoctor.readers.kineto.events import Columns, Part
-from perfdoctor.readers.kineto.window import Source, Window
+from perfdoctor.readers.kineto.events import Columns, TracePart
+from perfdoctor.readers.kineto.window import TraceText, Window
 
 #: A piece in batches: large enough that sending its rows costs little, small enough that all processes end together.
 PIECE_BATCHES = 8
@@ -23,7 +23,7 @@ def piece_bytes() -> int:
     return PIECE_BATCHES * repair.BATCH_BYTES
 
 
-class Job(msgspec.Struct, array_like=True):
+class PieceJob(msgspec.Struct, array_like=True):
     """One piece: its first event begins behind `first`, its last one ends behind `until`; the grid begins at `begin`.
 
     Positions count from the text's begin. `text`: the text from `first` on, with what is spare; None: it is in the
@@ -58,22 +58,22 @@ class PartReader:
         self._columns = Columns()
         self._file: BinaryIO | None = None
 
-    def read(self, job: Job) -> Part:
+    def read(self, job: PieceJob) -> TracePart:
         try:
             return self._part(job)
         except _EndOfPieceError:
-            return Part()
+            return TracePart()
 
     def close(self) -> None:
         if self._file:
             self._file.close()
 
-    def _part(self, job: Job) -> Part:
+    def _part(self, job: PieceJob) -> TracePart:
         text = Window(self._source(job), job.first, job.until - job.first + repair.SPARE_BYTES)
         text.fill()
         start = repair.first_event(text)
         if start is None:
-            return Part()
+            return TracePart()
         begins = text.origin + start
         array = repair.EventArray(text, start, self._columns, job.begin)
         array.read(job.until)
@@ -83,10 +83,10 @@ class PartReader:
         part.count, part.repaired, part.skipped = array.count, array.repaired, array.skipped
         return part
 
-    def _source(self, job: Job) -> Source:
+    def _source(self, job: PieceJob) -> TraceText:
         if job.text is not None:
             return _Piece(job.text)
         if self._file is None:
             self._file = open(job.path, "rb", buffering=0)  # noqa: PTH123, SIM115 closed with the reader
         self._file.seek(job.first)
-        return cast("Source", self._file)
+        return cast("TraceText", self._file)

@@ -6,27 +6,27 @@ from collections import deque
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from perfdoctor.readers.kineto import repair
-from perfdoctor.readers.kineto.parts import Job, piece_bytes
+from perfdoctor.readers.kineto.parts import PieceJob, piece_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfdoctor.readers.kineto.window import Source
+    from perfdoctor.readers.kineto.window import TraceText
 
 
-class Pieces(Protocol):
+class PieceReader(Protocol):
     """Pieces from the second of the grid on, without the last: it is read by who knows where the text ends."""
 
     #: No process is further ahead of the rows that are joined than so many pieces for each process.
     AHEAD: int
 
-    def next(self) -> Job | None:
+    def next(self) -> PieceJob | None:
         """The next one; None if there is none any more."""
 
     def forget(self) -> None:
         """The first piece that is not forgotten yet has been read for good."""
 
-    def rest(self, position: int) -> tuple[Source, int]:
+    def rest(self, position: int) -> tuple[TraceText, int]:
         """The text behind what is forgotten, with its next event at `position`, and where that text begins."""
 
 
@@ -35,24 +35,24 @@ class OfFile:
 
     AHEAD = 12  # only their rows are held, which take a twelfth of the text
 
-    def __init__(self, path: Path, stream: Source, begin: int) -> None:
+    def __init__(self, path: Path, stream: TraceText, begin: int) -> None:
         self._path = str(path.absolute())
         self._stream = cast("BinaryIO", stream)
         self._begin, self._next, self._length = begin, begin + piece_bytes(), path.stat().st_size
 
-    def next(self) -> Job | None:
+    def next(self) -> PieceJob | None:
         first, until = self._next, self._next + piece_bytes()
         if until + repair.SPARE_BYTES >= self._length:
             return None
         self._next = until
-        return Job(self._begin, first, until, self._path)
+        return PieceJob(self._begin, first, until, self._path)
 
     def forget(self) -> None:
         pass
 
-    def rest(self, position: int) -> tuple[Source, int]:
+    def rest(self, position: int) -> tuple[TraceText, int]:
         self._stream.seek(position - 1)
-        return cast("Source", self._stream), position - 1
+        return cast("TraceText", self._stream), position - 1
 
 
 class OfStream:
@@ -60,19 +60,19 @@ class OfStream:
 
     AHEAD = 3
 
-    def __init__(self, source: Source, read: bytes, begin: int) -> None:
+    def __init__(self, source: TraceText, read: bytes, begin: int) -> None:
         """`read`: what of the source is read already, from the first of the pieces on."""
         self._source = source
         self._begin, self._first = begin, begin + piece_bytes()
         self._text = bytearray(read)  # from `_first` on
         self._kept: deque[bytes] = deque()
 
-    def next(self) -> Job | None:
+    def next(self) -> PieceJob | None:
         size = piece_bytes()
         if not self._fill(size + repair.SPARE_BYTES + 1):
             return None
         text = bytes(memoryview(self._text)[: size + repair.SPARE_BYTES])
-        job = Job(self._begin, self._first, self._first + size, text=memoryview(text))
+        job = PieceJob(self._begin, self._first, self._first + size, text=memoryview(text))
         self._kept.append(text)
         del self._text[:size]
         self._first += size
@@ -92,7 +92,7 @@ class OfStream:
     def forget(self) -> None:
         self._kept.popleft()
 
-    def rest(self, position: int) -> tuple[Source, int]:
+    def rest(self, position: int) -> tuple[TraceText, int]:
         del position
         kept = [memoryview(text)[: piece_bytes()] for text in self._kept]
         return _Chain([*kept, memoryview(self._text)], self._source), self._first - len(kept) * piece_bytes()
@@ -101,7 +101,7 @@ class OfStream:
 class _Chain:
     """Some texts, and then what a source still has."""
 
-    def __init__(self, texts: list[memoryview], source: Source) -> None:
+    def __init__(self, texts: list[memoryview], source: TraceText) -> None:
         self._texts = deque(text for text in texts if text)
         self._source = source
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import msgspec
 
-from perfdoctor.readers.kineto.events import Part
-from perfdoctor.readers.kineto.parts import Job, PartReader
+from perfdoctor.readers.kineto.events import TracePart
+from perfdoctor.readers.kineto.parts import PartReader, PieceJob
 from perfdoctor.system import forked, own_process, spawned
 from perfdoctor.system.processors import worker_count
 from perfdoctor.system.spawned import receive, send
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.readers.kineto.events import Columns, Known
-    from perfdoctor.readers.kineto.pieces import Pieces
+    from perfdoctor.readers.kineto.pieces import PieceReader
 
 _READY = b"ready"
 #: Each process has a thread here, which takes what it has read and asks for more: some three turns a piece. While this
 #: process reads one itself, a thread waits so long for its turn; Python's 5 ms would sum up to what a piece takes.
 _SWITCH_S = 0.0005
-_decoder = msgspec.msgpack.Decoder(Part)
+_decoder = msgspec.msgpack.Decoder(TracePart)
 
 
 # --- in a worker -----------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def main() -> None:
 def serve(jobs: BinaryIO, results: BinaryIO) -> None:
     """Read the pieces that are asked for until nobody asks any more."""
     reader = PartReader()
-    decoder = msgspec.msgpack.Decoder(Job)
+    decoder = msgspec.msgpack.Decoder(PieceJob)
     send(results, _READY)
     with contextlib.closing(reader):
         while (asked := receive(jobs)) is not None:
@@ -57,7 +57,7 @@ def serve(jobs: BinaryIO, results: BinaryIO) -> None:
 # --- in the process that wants the rows ------------------------------------------------------------------------------
 
 
-class Worker(Protocol):
+class PieceWorker(Protocol):
     """A process that reads pieces: those that it is asked for, one behind the other."""
 
     questions: BinaryIO
@@ -94,16 +94,16 @@ class Shared:
     Who is given pieces gets them in the order of the text, and so are their texts numbered.
     """
 
-    def __init__(self, pieces: Pieces, workers: int) -> None:
+    def __init__(self, pieces: PieceReader, workers: int) -> None:
         self._pieces = pieces
         self._most_ahead = pieces.AHEAD * workers
         self._news = threading.Condition()
         self._making = threading.Lock()
-        self._found: dict[int, tuple[Part, Known]] = {}
+        self._found: dict[int, tuple[TracePart, Known]] = {}
         self._given = self._joined = 0
         self._has_ended = False
 
-    def job(self, *, wait: bool = True) -> tuple[int, Job] | None:
+    def job(self, *, wait: bool = True) -> tuple[int, PieceJob] | None:
         """The next piece to read and its number; None if there is none (any more)."""
         with self._news:
             self._news.wait_for(lambda: not wait or self._may_give())
@@ -122,12 +122,12 @@ class Shared:
     def _may_give(self) -> bool:
         return self._has_ended or self._given - self._joined < self._most_ahead
 
-    def put(self, number: int, part: Part, known: Known) -> None:
+    def put(self, number: int, part: TracePart, known: Known) -> None:
         with self._news:
             self._found[number] = part, known
             self._news.notify_all()
 
-    def next_part(self) -> tuple[Part, Known] | None:
+    def next_part(self) -> tuple[TracePart, Known] | None:
         """The next one in the order of the text, if it has been read."""
         with self._news:
             return self._found.pop(self._joined, None)
@@ -154,10 +154,10 @@ class Shared:
             self._news.notify_all()
 
 
-def feed(worker: Worker, shared: Shared) -> None:
+def feed(worker: PieceWorker, shared: Shared) -> None:
     """Give pieces to a worker, and take what it has read, until there is none. In a thread of its own."""
     known: Known = {}
-    out: deque[tuple[int, Job]] = deque()
+    out: deque[tuple[int, PieceJob]] = deque()
     try:
         if receive(worker.answers) != _READY:
             return
@@ -176,10 +176,10 @@ def feed(worker: Worker, shared: Shared) -> None:
         return
     finally:
         for number, _ in out:
-            shared.put(number, Part(), known)
+            shared.put(number, TracePart(), known)
 
 
-def _take(worker: Worker, out: deque[tuple[int, Job]], shared: Shared, known: Known) -> None:
+def _take(worker: PieceWorker, out: deque[tuple[int, PieceJob]], shared: Shared, known: Known) -> None:
     answer = receive(worker.answers)
     if answer is None:
         raise BrokenPipeError
@@ -187,9 +187,9 @@ def _take(worker: Worker, out: deque[tuple[int, Job]], shared: Shared, known: Kn
 
 
 @contextlib.contextmanager
-def started(length: int) -> Iterator[list[Worker]]:
+def started(length: int) -> Iterator[list[PieceWorker]]:
     """As many workers as such a length of text is worth, or as can be started. None is left behind."""
-    workers: list[Worker] = []
+    workers: list[PieceWorker] = []
     try:
         for kind in KINDS:
             with contextlib.suppress(OSError):
@@ -211,8 +211,8 @@ def _count(kind: type[ForkedReader | SpawnedReader], length: int) -> int:
 
 
 def read(
-    pieces: Pieces, workers: Sequence[Worker], columns: Columns, position: int, done: Callable[[int], None]
-) -> Part:
+    pieces: PieceReader, workers: Sequence[PieceWorker], columns: Columns, position: int, done: Callable[[int], None]
+) -> TracePart:
     """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
 
     `done` is called with the position behind each.
@@ -234,10 +234,10 @@ def read(
             thread.join()
 
 
-def _joined(shared: Shared, columns: Columns, position: int, done: Callable[[int], None]) -> Part:
+def _joined(shared: Shared, columns: Columns, position: int, done: Callable[[int], None]) -> TracePart:
     """The sound pieces in the order of the text, of which this process reads those that no other has taken."""
     known: Known = {}
-    total = Part(stop=position)
+    total = TracePart(stop=position)
     with contextlib.closing(PartReader()) as own:
         while True:
             if found := shared.next_part():

@@ -28,9 +28,9 @@ from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
 from perfdoctor.readers.kineto.parts import piece_bytes
-from perfdoctor.readers.kineto.pieces import OfFile, OfStream, Pieces
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, PieceReader
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
-from perfdoctor.readers.kineto.window import Source as TextSource
+from perfdoctor.readers.kineto.window import TraceText as TextSource
 from perfdoctor.readers.kineto.window import Window
 from perfdoctor.system.memory import give_back
 from perfdoctor.system.progress import rising, unheard
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from perfdoctor.readers.kineto.columns import Rows, Table
+    from perfdoctor.readers.kineto.columns import EventTable, GrowingColumns
     from perfdoctor.system.progress import Done
 
 _RECORD = other_tools.TORCH
@@ -196,7 +196,7 @@ class _Trace:
         if isinstance(source, Inflated) and not source.is_whole and array.end is not None:
             self.notes.append(f"the compression of `{self.file}` is damaged behind its {array.count:,} events")
 
-    def _events(self, array: EventArray, source: TextSource, workers: Sequence[processes.Worker]) -> EventArray:
+    def _events(self, array: EventArray, source: TextSource, workers: Sequence[processes.PieceWorker]) -> EventArray:
         """Read all events. Returns the array that has found their end, with all that was counted."""
         text, begin = array.text, array.begin
         if workers:
@@ -204,7 +204,7 @@ class _Trace:
         if not workers or array.end is not None or array.position >= text.length:
             array.read()
             return array
-        pieces: Pieces
+        pieces: PieceReader
         if isinstance(source, Inflated):
             pieces = OfStream(source, text.between(begin + piece_bytes() - text.origin, text.length), begin)
         else:
@@ -261,7 +261,7 @@ class _Trace:
             notes=self.notes,
         )
 
-    def _table(self, group: Rows) -> Table:
+    def _table(self, group: GrowingColumns) -> EventTable:
         """The rows with absolute times, without those that have no time and repetitions."""
         table = group.table()
         start, duration = table["start_ns"], table["duration_ns"]
@@ -280,13 +280,13 @@ class _Trace:
         del table["duration_ns"]
         return table
 
-    def _make_absolute(self, table: Table) -> None:
+    def _make_absolute(self, table: EventTable) -> None:
         base_ns, is_relative = self.header.base_ns, table["start_ns"] < _LAST_RELATIVE_NS
         base = constant(base_ns, table.length) if not base_ns or is_relative.all() else is_relative * base_ns
         table["base_ns"] = base
         table["start_ns"] = table["start_ns"] + base
 
-    def _link_by_flows(self, tables: list[Table]) -> None:
+    def _link_by_flows(self, tables: list[EventTable]) -> None:
         """Correlations from the flows, where no device work carries one itself."""
         if not tables or any((table["correlation"] != UNKNOWN).any() for table in tables):
             return
@@ -336,7 +336,7 @@ def _device(rank: int, number: int, properties: Mapping[str, Any]) -> Device:
     )
 
 
-def _first_of_equals(table: Table) -> Mask:
+def _first_of_equals(table: EventTable) -> Mask:
     """True for all rows but repetitions. Equal rows of no length are kept: they may be different events."""
     start = table["start_ns"]
     kept = np.ones(start.size, dtype=bool)

@@ -15,7 +15,7 @@ BYTES = 1 << 22
 _SPARE = 1
 
 
-class Source(Protocol):
+class TraceText(Protocol):
     """A text that is read once, from its begin."""
 
     def readinto(self, buffer: memoryview, /) -> int | None: ...
@@ -28,7 +28,7 @@ class NeedsMoreError(Exception):
 class Window:
     """`data[:length]` is in memory; `is_last`: nothing follows in the text."""
 
-    def __init__(self, source: Source, origin: int = 0, size: int = 0) -> None:
+    def __init__(self, source: TraceText, origin: int = 0, size: int = 0) -> None:
         self._source = source
         self.origin = origin
         self.data = bytearray((size or BYTES) + _SPARE)

@@ -33,15 +33,15 @@ _NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
 _MOST_ACTIVE_BITS = 5
 
 
-class Table(Struct):
+class SampleTable(Struct):
     """Rows under one header, as text. `meanings`: one a column, None for what is not kept."""
 
     meanings: Sequence[Meaning | None]
     rows: list[list[str]] = field(default_factory=list)
 
 
-class Tables(Struct):
-    tables: list[Table] = field(default_factory=list)
+class SampleTables(Struct):
+    tables: list[SampleTable] = field(default_factory=list)
     dropped: int = 0
     lacks_header: bool = False
 
@@ -54,10 +54,10 @@ def looks_like(head: bytes) -> bool:
     return bool(first) and (any(_csv_header(line) for line in first[:3]) or _is_headless(first[0]))
 
 
-def parsed(lines: Iterator[str]) -> Tables:
+def parsed(lines: Iterator[str]) -> SampleTables:
     """The tables of a file. A line that begins a format decides how the following lines are read."""
-    found = Tables()
-    take: Callable[[str, Tables], bool] | None = None
+    found = SampleTables()
+    take: Callable[[str, SampleTables], bool] | None = None
     for line in lines:
         if not line.strip():
             continue
@@ -81,14 +81,14 @@ def parsed(lines: Iterator[str]) -> Tables:
 
 
 def _columns_of(
-    header: str, found: Tables, meaning: Callable[[str, str], Meaning | None]
-) -> Callable[[str, Tables], bool]:
+    header: str, found: SampleTables, meaning: Callable[[str, str], Meaning | None]
+) -> Callable[[str, SampleTables], bool]:
     """Reads rows of dmon and dcgmi, which are words. The line below the header may contain units."""
     names = _words(header)
-    table = Table([meaning(name, "") for name in names])
+    table = SampleTable([meaning(name, "") for name in names])
     found.tables.append(table)
 
-    def take(line: str, found: Tables) -> bool:
+    def take(line: str, found: SampleTables) -> bool:
         if entity := _ENTITY.match(line.lstrip()):
             cells = [entity.group(1), *line.lstrip()[entity.end() :].split()]
         else:
@@ -105,9 +105,9 @@ def _columns_of(
     return take
 
 
-def _metrics(found: Tables) -> Callable[[str, Tables], bool]:
+def _metrics(found: SampleTables) -> Callable[[str, SampleTables], bool]:
     scrapes = dcgm_exporter.Scrapes()
-    found.tables.append(Table(dcgm_exporter.MEANINGS, scrapes.rows))
+    found.tables.append(SampleTable(dcgm_exporter.MEANINGS, scrapes.rows))
     return lambda line, _: scrapes.take(line)
 
 
@@ -115,7 +115,7 @@ def _words(line: str) -> list[str]:
     return [word for word in _BETWEEN.split(line.lstrip("# ")) if word]
 
 
-def _has_device_number(table: Table, cells: Sequence[str]) -> bool:
+def _has_device_number(table: SampleTable, cells: Sequence[str]) -> bool:
     place = next(at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE)
     return _is_index(cells[place])
 
@@ -140,7 +140,7 @@ def _delimiter(line: str) -> str | None:
     return next((each for each in (";", "\t", ",") if each in line), None)
 
 
-def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Callable[[str, Tables], bool]:
+def _csv_rows(header: str, meanings: list[Meaning | None], found: SampleTables) -> Callable[[str, SampleTables], bool]:
     delimiter = _delimiter(header) or ","
     # Of a column that is there twice (under the driver's new and old name) the first counts.
     seen: set[tuple[str, int]] = set()
@@ -149,10 +149,10 @@ def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Cal
             meanings[place] = None
         elif meaning:
             seen.add((meaning.column, meaning.bit))
-    table = Table(meanings)
+    table = SampleTable(meanings)
     found.tables.append(table)
 
-    def take(line: str, _: Tables) -> bool:
+    def take(line: str, _: SampleTables) -> bool:
         cells = next(csv.reader([line], delimiter=delimiter), [])
         if len(cells) != len(meanings):
             return False
@@ -176,7 +176,7 @@ def _is_headless(line: str) -> bool:
     )
 
 
-def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
+def _headless_rows(first: str, found: SampleTables) -> Callable[[str, SampleTables], bool]:
     cells = [cell.strip() for cell in first.split(",")]
     masks = [place for place, cell in enumerate(cells) if _MASK.fullmatch(cell)]
     active = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_ACTIVE_BITS]
@@ -190,10 +190,10 @@ def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
     if len(active) == 1:
         meanings[active[0]] = Meaning(REASONS)
     found.lacks_header = True
-    table = Table(meanings)
+    table = SampleTable(meanings)
     found.tables.append(table)
 
-    def take(line: str, _: Tables) -> bool:
+    def take(line: str, _: SampleTables) -> bool:
         row = line.split(",")
         if len(row) != len(cells) or any(
             meaning and meaning.column == DEVICE and not _is_index(cell)

@@ -16,7 +16,7 @@ from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Floats, Frame, In
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import sample_columns as device_columns
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
-from perfdoctor.readers.machine.sample_tables import Table, Tables, looks_like, parsed
+from perfdoctor.readers.machine.sample_tables import SampleTable, SampleTables, looks_like, parsed
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS, ordered, times_of
 
 __all__ = ["looks_like", "read"]
@@ -45,7 +45,7 @@ def read(path: Path) -> Timeline:
 # --- tables → the signal ---------------------------------------------------------------------------------------------
 
 
-def _frame(table: Table, name: str) -> Frame:
+def _frame(table: SampleTable, name: str) -> Frame:
     columns = list(zip(*table.rows, strict=True))
     cells: dict[str, list[tuple[Meaning, Sequence[str]]]] = {}
     for meaning, values in zip(table.meanings, columns, strict=True):
@@ -117,7 +117,7 @@ def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
 # --- what was read ---------------------------------------------------------------------------------------------------
 
 
-def _notes(name: str, frame: Frame, found: Tables) -> Iterator[str]:
+def _notes(name: str, frame: Frame, found: SampleTables) -> Iterator[str]:
     gpus = np.unique(frame["device"]).size
     parts = [f"{len(frame):,} samples of {gpus} GPU{'s' * (gpus > 1)}"]
     span_s = (frame.start_ns[-1] - frame.start_ns[0]) / SECOND_NS

@@ -144,7 +144,7 @@ def read(path: Path) -> Timeline:
 
     PerfdoctorError where it cannot be read or holds no line of NCCL.
     """
-    log, tables = _Log(), nccl_tests.Tables()
+    log, tables = _Log(), nccl_tests.NcclTestTables()
     for line in text_rows.lines(path):
         _take(line, log, tables)
     tables.close()
@@ -167,7 +167,7 @@ def read(path: Path) -> Timeline:
     )
 
 
-def _take(line: str, log: _Log, tables: nccl_tests.Tables) -> None:
+def _take(line: str, log: _Log, tables: nccl_tests.NcclTestTables) -> None:
     messages = _messages(line)
     before = line[: messages[0].start()] if messages else line
     if not messages and (version := _VERSION.search(line)):  # printed by the library itself, without a prefix

@@ -37,7 +37,7 @@ _ROUNDING = 0.01
 _VALUES = 8
 
 
-class Tables(Struct):
+class NcclTestTables(Struct):
     """The rows of all tables in one output, which is added line by line."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
@@ -121,7 +121,7 @@ def looks_like(head: bytes) -> bool:
 
 def read(path: Path) -> Timeline:
     """The measured messages. PerfdoctorError where the file cannot be read or holds no row."""
-    tables = Tables()
+    tables = NcclTestTables()
     for line in text_rows.lines(path):
         tables.take(line)
     tables.close()
@@ -135,7 +135,7 @@ def read(path: Path) -> Timeline:
     )
 
 
-def notes(name: str, tables: Tables) -> Iterator[str]:
+def notes(name: str, tables: NcclTestTables) -> Iterator[str]:
     """What was measured, and what could not be read."""
     if tables.rows:
         best = max(tables.rows, key=lambda row: float(str(row["bus_bytes_per_second"])))

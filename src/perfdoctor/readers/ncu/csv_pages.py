@@ -18,7 +18,7 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
-from perfdoctor.readers.ncu.metric_names import Advice, Launch, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, is_stall, wanted_names
 
 _HEADER = regex(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
 _NOTICE = regex(r"^==\w+==.*$\n?", re.MULTILINE)
@@ -164,11 +164,11 @@ def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
         yield launch
 
 
-def _advice(row: Mapping[str, str], *, decimal_comma: bool) -> Advice:
+def _advice(row: Mapping[str, str], *, decimal_comma: bool) -> RuleAdvice:
     speedup = number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=decimal_comma)
     share = min(speedup / 100, 1.0) if speedup >= 0 else nan
     kind = row.get("Estimated Speedup Type", "").lower()
-    return Advice(row["Rule Name"], share, kind == "global", row.get("Rule Description", ""))
+    return RuleAdvice(row["Rule Name"], share, kind == "global", row.get("Rule Description", ""))
 
 
 def _launch(row: Mapping[str, str]) -> Launch:

@@ -20,7 +20,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
 
 
-class Advice(Struct, frozen=True):
+class RuleAdvice(Struct, frozen=True):
     """The result of one of NVIDIA's rules. `share`: the estimated speedup as a share of the kernel's time, NaN without.
 
     `is_global` as NVIDIA has it: of the whole kernel, not of one of its parts.
@@ -43,7 +43,7 @@ class Launch(Struct):
     gpu: str = ""
     compute_capability: int = -1
     metrics: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    advice: list[Advice] = field(default_factory=list)
+    advice: list[RuleAdvice] = field(default_factory=list)
 
 
 _PEAK = ".avg.pct_of_peak_sustained_"

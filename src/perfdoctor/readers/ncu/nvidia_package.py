@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
 from perfdoctor.readers.ncu.unreadable import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
@@ -96,10 +96,10 @@ def _capability(action: Any) -> int:
     return 10 * major + minor if major >= 0 and minor >= 0 else -1
 
 
-def _advice(result: dict[str, Any]) -> Advice:
+def _advice(result: dict[str, Any]) -> RuleAdvice:
     estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
     speedup = float(estimate.get("speedup", nan))
-    return Advice(
+    return RuleAdvice(
         str(result.get("rule_identifier", "")),
         min(speedup / 100, 1.0) if speedup >= 0 else nan,
         int(estimate.get("type", 0)) == _GLOBAL,

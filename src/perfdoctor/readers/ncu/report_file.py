@@ -15,7 +15,7 @@ from math import nan
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
 from perfdoctor.readers.ncu.unreadable import unreadable
 
 MAGIC = b"NVR\0"
@@ -153,7 +153,7 @@ def _sizes(value: _Value) -> tuple[int, ...]:
     return sizes if len(sizes) == 3 and all(sizes) else ()
 
 
-def _advice(rule: bytes) -> Iterator[Advice]:
+def _advice(rule: bytes) -> Iterator[RuleAdvice]:
     """The results of one rule; none where it only computes values for other rules."""
     name = next((_text(value) for number, value in _fields(rule) if number == _RULE_ID), "")
     for body in _messages(rule, _RULE_BODY):
@@ -166,7 +166,7 @@ def _advice(rule: bytes) -> Iterator[Advice]:
                 is_global = estimate.get(_SPEEDUP_TYPE) == _GLOBAL
             words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in _fields(text)
                      if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
-            yield Advice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
+            yield RuleAdvice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
 
 
 # --- protobuf ---

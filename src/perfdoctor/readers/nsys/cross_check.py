@@ -65,7 +65,7 @@ class Difference(Struct, frozen=True):
     theirs: Sum | None
 
 
-class Compared(Struct, frozen=True):
+class SummaryCheck(Struct, frozen=True):
     """One summary of nsys beside ours. `refused`: why nsys gave none, so that nothing was compared."""
 
     what: str
@@ -93,7 +93,7 @@ class CrossCheck(Struct, frozen=True):
 
     file: str
     version: str
-    compared: tuple[Compared, ...]
+    compared: tuple[SummaryCheck, ...]
     rules: tuple[ExpertRule, ...]
     notes: tuple[str, ...] = ()
 
@@ -121,7 +121,7 @@ def cross_check(file: str, report: Path | None, export: Path, tool: str) -> Cros
         ]
         rules = [_expert(name, nsys_tool, timeline) for name in EXPERT_RULES]
         recipes = [_recipe(name, nsys_tool, report, timeline) for name in _RECIPES]
-    summaries = [each for each in recipes if isinstance(each, Compared)]
+    summaries = [each for each in recipes if isinstance(each, SummaryCheck)]
     notes = [each for each in recipes if isinstance(each, str)]
     return CrossCheck(file, version, (*compared, *summaries), tuple(rules), tuple(dict.fromkeys(notes)))
 
@@ -208,17 +208,17 @@ def _whole(totals: Totals) -> Sum:
 
 def _against(
     what: str, source: str, ours: Totals, ask: Callable[[], Totals], unit: str = "ns", grain: int = 0
-) -> Compared:
+) -> SummaryCheck:
     try:
         theirs = ask()
     except _RefusedError as why:
-        return Compared(what, source, unit, _whole(ours), Sum(0, 0), 0, refused=str(why))
+        return SummaryCheck(what, source, unit, _whole(ours), Sum(0, 0), 0, refused=str(why))
     differences = tuple(
         Difference(name, ours.get(name), theirs.get(name))
         for name in sorted(ours.keys() | theirs.keys(), key=lambda name: -max(_total(ours, name), _total(theirs, name)))
         if not _same(ours.get(name), theirs.get(name), grain)
     )
-    return Compared(what, source, unit, _whole(ours), _whole(theirs), len(ours.keys() | theirs.keys()), differences)
+    return SummaryCheck(what, source, unit, _whole(ours), _whole(theirs), len(ours.keys() | theirs.keys()), differences)
 
 
 def _total(totals: Totals, name: str) -> int:
@@ -234,7 +234,7 @@ def _same(one: Sum | None, other: Sum | None, grain: int) -> bool:
 # --- summaries ---
 
 
-def _kernels(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _kernels(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
     ours = _by_name(plain, timeline.collectives)
     return _against("kernels by name", "stats cuda_gpu_kern_sum", ours, lambda: _their_kernels(nsys_tool))
@@ -244,14 +244,14 @@ def _their_kernels(nsys_tool: _Nsys) -> Totals:
     return _gathered(nsys_tool.table("stats", "cuda_gpu_kern_sum"), "Name", "Instances", "Total Time (ns)")
 
 
-def _collectives(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _collectives(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     def theirs() -> Totals:
         return {name: total for name, total in _their_kernels(nsys_tool).items() if COLLECTIVE.search(name)}
 
     return _against("collectives by name", "stats cuda_gpu_kern_sum", _by_name(timeline.collectives), theirs)
 
 
-def _copies(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _copies(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     def theirs() -> Totals:
         found = _gathered(nsys_tool.table("stats", "cuda_gpu_mem_time_sum"), "Operation", "Count", "Total Time (ns)")
         return _with_our_directions(found)
@@ -260,7 +260,7 @@ def _copies(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     return _against("memory operations by direction", "stats cuda_gpu_mem_time_sum", ours, theirs)
 
 
-def _bytes(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _bytes(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     def theirs() -> Totals:
         rows = nsys_tool.table("stats", "cuda_gpu_mem_size_sum")
         return _with_our_directions(_gathered(rows, "Operation", "Count", "Total (MB)", 1e6))
@@ -278,7 +278,7 @@ def _with_our_directions(totals: Totals) -> Totals:
     return found
 
 
-def _calls(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _calls(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     def theirs() -> Totals:
         rows = nsys_tool.table("stats", "cuda_api_sum")
         plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
@@ -287,7 +287,7 @@ def _calls(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
 
 
-def _ranges(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+def _ranges(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
     """All ranges as one sum: nsys makes an op's arguments and a range's domain part of the name."""
 
     def theirs() -> Totals:
@@ -347,7 +347,7 @@ _OURS: Mapping[str, Callable[[Timeline], str]] = {
 # --- recipes ---
 
 
-def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline) -> Compared | str:
+def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline) -> SummaryCheck | str:
     """A recipe's sums beside ours, or a note why there are none."""
     if report is None:
         return "nsys recipe reads reports only, and this is an export: left out."

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.nsys.frames import Ranks
-from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
+from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, ExportTables
 
 TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 #: nsys's enumeration: device, array, static. Pageable and pinned memory is on the host, managed memory on either.
@@ -19,7 +19,7 @@ _FREED = 1
 COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
 
 
-def device_memory(tables: Tables, ranks: Ranks) -> Frame:
+def device_memory(tables: ExportTables, ranks: Ranks) -> Frame:
     """Rows of the signal `device_memory`, of processes that are ranks."""
     try:
         rows = tables.database.integers(TABLE, COLUMNS)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from perfdoctor.model.columns import Ints, numbered, occurring
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
 from perfdoctor.readers.nsys.range_names import op_parts
-from perfdoctor.readers.nsys.tables import NONE, Columns, Tables
+from perfdoctor.readers.nsys.tables import NONE, Columns, ExportTables
 from perfdoctor.vocabulary.names.cuda import without_version
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type
 
@@ -76,7 +76,7 @@ def _most_frequent(rows: Columns) -> int | None:
 # --- frames of the device ---
 
 
-def device_frames(tables: Tables, device: Mapping[str, Columns], ranks: Ranks) -> dict[str, Frame]:
+def device_frames(tables: ExportTables, device: Mapping[str, Columns], ranks: Ranks) -> dict[str, Frame]:
     kernels = _kernels(tables, device[KERNEL], ranks)
     if device[GRAPH]["start"].size:
         kernels = Frame.join([kernels, _graphs(device[GRAPH], ranks)])
@@ -96,7 +96,7 @@ def _place(rows: Columns, ranks: Ranks) -> dict[str, Column]:
     }  # fmt: skip
 
 
-def _kernels(tables: Tables, rows: Columns, ranks: Ranks) -> Frame:
+def _kernels(tables: ExportTables, rows: Columns, ranks: Ranks) -> Frame:
     name = np.where(rows["demangledName"] != NONE, rows["demangledName"], rows["shortName"])
     static, dynamic = rows["staticSharedMemory"], rows["dynamicSharedMemory"]
     shared = np.where((static == NONE) | (dynamic == NONE), UNKNOWN, static + dynamic)

@@ -17,8 +17,8 @@ import numpy as np
 from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.patterns import regex
 from perfdoctor.readers.nsys.frames import Ranks
-from perfdoctor.readers.nsys.tables import NVTX, UNREADABLE, Tables
-from perfdoctor.readers.stack_files import Row, stack_samples
+from perfdoctor.readers.nsys.tables import NVTX, UNREADABLE, ExportTables
+from perfdoctor.readers.stack_files import StackRow, stack_samples
 
 _MARK, _DOMAIN = 34, 75
 _NAME = "Python Backtrace"
@@ -31,7 +31,7 @@ _FUNCTION = regex(r"^[\w.<>]+$")
 _Ids = tuple[tuple[int, int, int], ...]
 
 
-def python_stacks(tables: Tables, ranks: Ranks) -> Frame:
+def python_stacks(tables: ExportTables, ranks: Ranks) -> Frame:
     """Rows of `stack_samples`, of processes that are ranks; where stacks were sampled and are lost, a note."""
     try:
         marks = _marks(tables)
@@ -51,7 +51,7 @@ def python_stacks(tables: Tables, ranks: Ranks) -> Frame:
     return _samples([(start, thread, stacks[blob]) for start, thread, blob in marks], names, ranks)
 
 
-def _marks(tables: Tables) -> list[tuple[int, int, bytes]]:
+def _marks(tables: ExportTables) -> list[tuple[int, int, bytes]]:
     """Start, thread and payload of each sample, in the order of time."""
     database = tables.database
     columns = database.columns_of(NVTX)
@@ -98,7 +98,7 @@ def _samples(marks: Sequence[tuple[int, int, _Ids]], names: Mapping[int, str], r
         usual = max(int(np.median(apart)) if apart.size else 0, 1)
         ends[own] = starts[own] + np.minimum(np.append(apart, usual), usual)
     rows = [
-        Row((thread >> 24) & 0xFFFFFF, thread & 0xFFFFFF, "", _named(frames, names), 1, start, end)
+        StackRow((thread >> 24) & 0xFFFFFF, thread & 0xFFFFFF, "", _named(frames, names), 1, start, end)
         for (start, thread, frames), end in zip(marks, ends.tolist(), strict=True)
     ]
     found = stack_samples(rows)

@@ -7,7 +7,7 @@ import numpy as np
 from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Text
 from perfdoctor.readers.nsys.frames import Ranks
-from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
+from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, ExportTables
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 TABLE = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -15,7 +15,7 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _LARGEST_STREAM = 1 << 31
 
 
-def stream_waits(tables: Tables, ranks: Ranks, calls: Frame) -> Frame:
+def stream_waits(tables: ExportTables, ranks: Ranks, calls: Frame) -> Frame:
     """Rows of the signal `stream_waits`, of processes that are ranks.
 
     The numbers of their kinds differ between versions, so the calls that made them say which they are. On which stream

@@ -251,7 +251,7 @@ class Database(Struct, dict=True):
         return _Size(0, 0) if low is None else _Size(int(low), int(high) - int(low) + 1)
 
 
-class Tables(Struct):
+class ExportTables(Struct):
     """The tables of one export while they are read, with what had to be left out."""
 
     database: Database

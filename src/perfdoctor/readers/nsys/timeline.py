@@ -43,7 +43,7 @@ from perfdoctor.readers.nsys.tables import (
     UNREADABLE,
     Columns,
     Database,
-    Tables,
+    ExportTables,
     damaged,
 )
 
@@ -115,7 +115,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None, without: Collection
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
         try:
-            return replace(_timeline(Tables(database), ranks or {}, without), epoch_ns=_epoch_ns(database))
+            return replace(_timeline(ExportTables(database), ranks or {}, without), epoch_ns=_epoch_ns(database))
         except UNREADABLE as error:
             raise damaged(path, error) from error
 
@@ -143,7 +143,7 @@ def _epoch_ns(database: Database) -> int | None:
     return int(found[0][0]) if found and isinstance(found[0][0], int) else None
 
 
-def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]) -> Timeline:
+def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collection[int]) -> Timeline:
     tables.database.read_ahead(_WANTED, {NVTX: "text"})
     device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
     host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
@@ -178,11 +178,11 @@ def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]
 # --- rows ---
 
 
-def _device_rows(tables: Tables) -> dict[str, Columns]:
+def _device_rows(tables: ExportTables) -> dict[str, Columns]:
     return {table: tables.rows(table, _WANTED[table], is_device=True) for table in (KERNEL, GRAPH, MEMCPY, MEMSET)}
 
 
-def _host_rows(tables: Tables) -> dict[str, tuple[Columns, Text]]:
+def _host_rows(tables: ExportTables) -> dict[str, tuple[Columns, Text]]:
     calls, os_calls, overheads, cupti = (
         tables.rows(table, _WANTED[table]) for table in (_CALLS, _OS_CALLS, _OVERHEAD, _CUPTI_OVERHEAD)
     )
@@ -209,7 +209,7 @@ def _taken(rows: Columns, kept: npt.NDArray[np.bool_]) -> Columns:
     return {name: values[kept] for name, values in rows.items()}
 
 
-def _refuse_if_nothing_is_left(tables: Tables, read: list[Columns]) -> None:
+def _refuse_if_nothing_is_left(tables: ExportTables, read: list[Columns]) -> None:
     if tables.unreadable and not any(rows["start"].size for rows in read):
         raise damaged(tables.database.path, next(iter(tables.unreadable.values())))
 
@@ -217,7 +217,7 @@ def _refuse_if_nothing_is_left(tables: Tables, read: list[Columns]) -> None:
 # --- about the recording ---
 
 
-def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
+def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
     """Signals with a table that is whole. On the device any work proves that all of it was traced."""
     database, lost = tables.database, tables.unreadable
     recorded: set[str] = set()
@@ -287,7 +287,12 @@ def _thread_names(database: Database, ranks: Ranks) -> dict[tuple[int, int], str
 
 
 def _note_losses(
-    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, has_ranks: bool, is_gpu_recorded: bool
+    tables: ExportTables,
+    ranks: Ranks,
+    host: Mapping[str, tuple[Columns, Text]],
+    *,
+    has_ranks: bool,
+    is_gpu_recorded: bool,
 ) -> None:
     if len(ranks.of_process) > 1 and not has_ranks:
         tables.notes.append("Nsight Systems does not record rank numbers: ranks are numbered by device.")

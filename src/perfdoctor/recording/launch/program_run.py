@@ -47,7 +47,7 @@ _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
 _NEVER = float("inf")
 
 
-class Tool(Struct, frozen=True):
+class ProfilerCommand(Struct, frozen=True):
     """A profiler around the program: `arguments(program)` is its whole command line; what it prints goes to `log`."""
 
     arguments: Callable[[Sequence[str]], Sequence[str]]
@@ -74,7 +74,7 @@ def run(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
-    tool: Tool | None = None,
+    tool: ProfilerCommand | None = None,
     time_limit_s: float | None = None,
     is_finished: Callable[[], bool] = lambda: False,
     overdue: Callable[[], Sequence[int]] = tuple,
@@ -98,7 +98,7 @@ class _Launch:
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        tool: Tool | None,
+        tool: ProfilerCommand | None,
         time_limit_s: float | None,
         is_finished: Callable[[], bool],
         overdue: Callable[[], Sequence[int]],
@@ -155,7 +155,7 @@ class _Launch:
         except OSError as error:
             self._start_alone(f"did not start: {error.strerror}")
 
-    def _start_tool(self, tool: Tool) -> None:
+    def _start_tool(self, tool: ProfilerCommand) -> None:
         """Start it in a process group of its own, with its output in its log."""
         self.child_watch = ChildWatch()
         arguments = list(tool.arguments([*self.child_watch.words(), *self.command]))

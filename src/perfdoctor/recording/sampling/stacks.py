@@ -66,7 +66,7 @@ class Sampled(Struct, frozen=True):
         found = list(py_spy.samples(self.file))
         first_ns = min((each.start_ns for each in found), default=0)
         zero_ns = max(self.spawned_unix_ns, self.ready_unix_ns - first_ns)
-        counted = _Counted(found, zero_ns, self.taken_unix_ns)
+        counted = _SampleCounts(found, zero_ns, self.taken_unix_ns)
         return [
             ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count)
             for each in found
@@ -81,7 +81,7 @@ class Sampled(Struct, frozen=True):
         return max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
 
 
-class _Counted:
+class _SampleCounts:
     """How many samples there are in each stretch of a stack, where that was counted."""
 
     def __init__(self, found: Sequence[ThreadSample], zero_ns: int, taken_unix_ns: Sequence[int]) -> None:

@@ -127,13 +127,13 @@ class _Used(Struct):
             "program_runnable": sum(each.state == "R" for each in of_program),
         }
 
-    def _more(self, thread: _Thread) -> tuple[int, int]:
+    def _more(self, thread: _ThreadTime) -> tuple[int, int]:
         """What it used since the last sample; a new one since it began, as it is younger than the last sample."""
         cpu, delay = self._last.get(thread.thread, (0, 0))
         return max(thread.cpu_ns - cpu, 0), max(thread.delay_ns - delay, 0)
 
 
-class _Thread(Struct, frozen=True):
+class _ThreadTime(Struct, frozen=True):
     """`delay_ns`: how long it has waited for a core, ready to run."""
 
     process: int
@@ -143,7 +143,7 @@ class _Thread(Struct, frozen=True):
     delay_ns: int
 
 
-def _threads_below(process: int, but: int = 0) -> Iterator[_Thread]:
+def _threads_below(process: int, but: int = 0) -> Iterator[_ThreadTime]:
     """The threads of a process and its descendants, without those of `but` and its descendants."""
     left = [process]
     while left:
@@ -155,15 +155,15 @@ def _threads_below(process: int, but: int = 0) -> Iterator[_Thread]:
                 yield found
 
 
-def _thread(process: int, thread: int, folder: str) -> _Thread | None:
+def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
     stat = _text(f"{folder}/stat").rpartition(")")[2].split()
     if len(stat) <= _SYSTEM_TICKS:  # it has ended
         return None
     scheduled = _text(f"{folder}/schedstat").split()
     if len(scheduled) > 1:
-        return _Thread(process, thread, stat[_STATE], int(scheduled[0]), int(scheduled[1]))
+        return _ThreadTime(process, thread, stat[_STATE], int(scheduled[0]), int(scheduled[1]))
     ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
-    return _Thread(process, thread, stat[_STATE], ticks * _tick_ns(), 0)
+    return _ThreadTime(process, thread, stat[_STATE], ticks * _tick_ns(), 0)
 
 
 def _machine(allowed: frozenset[int]) -> dict[str, object] | None:

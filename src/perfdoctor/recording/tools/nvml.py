@@ -78,7 +78,7 @@ _ALL_LINKS = 0xFFFF_FFFF
 _JOIN_TIMEOUT_S = 2.0
 
 
-class Gpu(Struct, frozen=True):
+class DriverGpu(Struct, frozen=True):
     """One GPU as the driver counts them. `uuid`: a hash of 8 hex digits, since the real one identifies the machine."""
 
     index: int
@@ -90,7 +90,7 @@ class Gpu(Struct, frozen=True):
 class Devices(Struct, frozen=True):
     """The GPUs here. `driver`: its version, "" if none; `trouble`: why there are no GPUs, "" if there are."""
 
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[DriverGpu, ...] = ()
     driver: str = ""
     trouble: str = ""
 
@@ -100,7 +100,7 @@ def find() -> Devices:
     nvml, trouble = _opened()
     if nvml is None:
         return Devices(trouble=trouble)
-    driver, found = "", tuple[Gpu, ...]()
+    driver, found = "", tuple[DriverGpu, ...]()
     with _closing(nvml):
         try:
             driver = str(nvml.nvmlSystemGetDriverVersion())
@@ -111,15 +111,15 @@ def find() -> Devices:
     return Devices(found, driver, trouble)
 
 
-def gpus() -> tuple[Gpu, ...]:
+def gpus() -> tuple[DriverGpu, ...]:
     """The GPUs of this machine; none where NVML cannot be used."""
     return find().gpus
 
 
-def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
+def _gpu(nvml: Any, index: int, handle: Any) -> DriverGpu:
     name = _first(nvml, handle, (lambda nvml, gpu: nvml.nvmlDeviceGetName(gpu),))
     memory = _first(nvml, handle, _ONCE["memory_total_bytes"])
-    return Gpu(index, str(name), str(_first(nvml, handle, _ONCE["uuid"])), int(str(memory or 0)))
+    return DriverGpu(index, str(name), str(_first(nvml, handle, _ONCE["uuid"])), int(str(memory or 0)))
 
 
 class DeviceSampler:

@@ -34,7 +34,7 @@ class Streak(NamedTuple):
     third: bool
 
 
-class Part(NamedTuple):
+class NodeRange(NamedTuple):
     """The nodes `begin` to `end`, between two collectives, and the long streaks among them."""
 
     begin: int
@@ -56,7 +56,7 @@ class SimulationOrder(Struct, frozen=True):
     nodes: Positions
     at: Positions
     begins: Ints
-    until: tuple[Part, ...]
+    until: tuple[NodeRange, ...]
     on: tuple[Positions, Positions, Positions]
 
     def fits(self, graph: Graph) -> bool:
@@ -133,7 +133,7 @@ def _begun_by(behind: Positions) -> Positions:
     return behind
 
 
-def _parts(graph: Graph, order: Positions, begins: Ints, part: Positions, shortest: int) -> Iterator[Part]:
+def _parts(graph: Graph, order: Positions, begins: Ints, part: Positions, shortest: int) -> Iterator[NodeRange]:
     ends = np.append(begins[1:], order.size)
     edges = np.searchsorted(part[order], np.arange(2 * graph.collectives.size + 2)).tolist()
     long = np.flatnonzero(ends - begins >= shortest)
@@ -141,4 +141,4 @@ def _parts(graph: Graph, order: Positions, begins: Ints, part: Positions, shorte
     streaks = list(map(Streak, begins[long].tolist(), ends[long].tolist(), *(each.tolist() for each in used)))
     of_part = np.searchsorted(part[order[begins[long]]], np.arange(2 * graph.collectives.size + 2)).tolist()
     for number in range(0, 2 * graph.collectives.size + 1, 2):
-        yield Part(edges[number], edges[number + 1], tuple(streaks[of_part[number] : of_part[number + 1]]))
+        yield NodeRange(edges[number], edges[number + 1], tuple(streaks[of_part[number] : of_part[number + 1]]))

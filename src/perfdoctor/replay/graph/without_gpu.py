@@ -30,7 +30,7 @@ _GOES_ON, _BATCH, _ASK, _EDGE, _WAITS = range(5)
 _SLACK_NS = 50_000
 
 
-class _Thread(Struct, frozen=True):
+class _TrainingThread(Struct, frozen=True):
     """What happens on the training thread, one behind the other: which kind, when, and of which row of its kind."""
 
     kind: Ints
@@ -83,7 +83,7 @@ def _late_batches(place: HostPlace, period: Intervals, *, paced: bool) -> Interv
     return Intervals(waited.starts[late & paced], waited.ends[late & paced])
 
 
-def _thread(steps: _Steps) -> _Thread:
+def _thread(steps: _Steps) -> _TrainingThread:
     edges, waits, batches = steps.edges_ns[1:], steps.waits, steps.late.ends
     asked = np.maximum(_asked_at(steps), steps.edges_ns[0])
     each = {
@@ -97,7 +97,7 @@ def _thread(steps: _Steps) -> _Thread:
     at_ns = np.concatenate(list(each.values()))
     row = np.concatenate([np.arange(moments.size) for moments in each.values()])
     order = np.lexsort((kind, at_ns))
-    return _Thread(kind[order], at_ns[order], row[order])
+    return _TrainingThread(kind[order], at_ns[order], row[order])
 
 
 def _outside(moments: Ints, waits: Intervals, *, to_end: bool) -> Ints:
@@ -144,7 +144,7 @@ def with_fewer_collectives(graph: Graph, share: float) -> Graph:
 class _Draft:
     """The thread's nodes first, then collectives, then the ends of steps; ordered at the end."""
 
-    def __init__(self, steps: _Steps, thread: _Thread) -> None:
+    def __init__(self, steps: _Steps, thread: _TrainingThread) -> None:
         self.steps, self.thread, place = steps, thread, steps.place
         self.frame: Frame = place.recorded_collectives.take(steps.sent)
         edges = np.flatnonzero(thread.kind == _EDGE)

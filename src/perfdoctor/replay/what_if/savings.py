@@ -47,7 +47,7 @@ class SimulatedFix(Struct, frozen=True):
         return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
 
 
-class Replay(Struct, frozen=True):
+class RunReplay(Struct, frozen=True):
     """A recorded run that can be replayed: its graphs, in which order to simulate them, and what they give unchanged.
 
     Results are kept: nothing is simulated twice.
@@ -61,7 +61,7 @@ class Replay(Struct, frozen=True):
     _steps_ns: dict[_Changes, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Run, graphs: tuple[Graph, ...]) -> Replay:
+    def of(cls, run: Run, graphs: tuple[Graph, ...]) -> RunReplay:
         orders = tuple(order_of(graph) for graph in graphs)
         return cls(run, graphs, orders, simulate(graphs, orders))
 
@@ -180,20 +180,20 @@ class Replay(Struct, frozen=True):
 _LARGEST_ERROR = 0.05
 
 
-def replay_of(run: Run) -> Replay | None:
+def replay_of(run: Run) -> RunReplay | None:
     """None where the run cannot be replayed; `why_not_replayable` says why."""
     ready = _ready(run)
-    return ready if isinstance(ready, Replay) else None
+    return ready if isinstance(ready, RunReplay) else None
 
 
 def why_not_replayable(run: Run) -> str:
     """Why the run cannot be replayed, as half a sentence; "" where it can."""
     ready = _ready(run)
-    return "" if isinstance(ready, Replay) else ready
+    return "" if isinstance(ready, RunReplay) else ready
 
 
 @once_per_run
-def _ready(run: Run) -> Replay | str:
+def _ready(run: Run) -> RunReplay | str:
     """The replay, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
@@ -202,7 +202,7 @@ def _ready(run: Run) -> Replay | str:
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"
-    ready = Replay.of(run, graphs)
+    ready = RunReplay.of(run, graphs)
     if abs(ready.error) > _LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

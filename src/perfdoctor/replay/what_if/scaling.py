@@ -44,7 +44,7 @@ def hops(kind: str, ranks: int, *, tree: bool) -> float:
     return (2 if kind in _TWICE else 1) * (math.log2(ranks) if tree else ranks - 1)
 
 
-class Links(Struct, frozen=True):
+class LinkRates(Struct, frozen=True):
     """What collectives say of the links. `latency_ns`: of one hop; bandwidth is infinite where none shows."""
 
     latency_ns: float
@@ -68,7 +68,7 @@ class Message(Struct, frozen=True):
     transfer_ns: float
 
 
-def fitted(messages: Sequence[Message], ranks: int, *, tree: bool) -> Links:
+def fitted(messages: Sequence[Message], ranks: int, *, tree: bool) -> LinkRates:
     """Latency and bandwidth with the smallest sum of squares of relative errors, neither below zero."""
     took = np.array([each.transfer_ns for each in messages])
     waits = np.array([hops(each.kind, ranks, tree=tree) for each in messages]) / took
@@ -77,10 +77,10 @@ def fitted(messages: Sequence[Message], ranks: int, *, tree: bool) -> Links:
     if len({each.size_bytes for each in messages}) > 1:
         (latency, per_byte), *_ = np.linalg.lstsq(np.stack((waits, loads), axis=1), np.ones(took.size), rcond=None)
         if latency >= 0 and per_byte > 0:
-            return Links(float(latency), 1e9 / float(per_byte), tree)
+            return LinkRates(float(latency), 1e9 / float(per_byte), tree)
         if per_byte <= 0 or not loads.any():
-            return Links(_alone(waits), math.inf, tree)
-    return Links(0.0, 1e9 / _alone(loads), tree) if loads.any() else Links(_alone(waits), math.inf, tree)
+            return LinkRates(_alone(waits), math.inf, tree)
+    return LinkRates(0.0, 1e9 / _alone(loads), tree) if loads.any() else LinkRates(_alone(waits), math.inf, tree)
 
 
 def _alone(column: Floats) -> float:

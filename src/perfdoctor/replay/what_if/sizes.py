@@ -22,7 +22,7 @@ from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import Simulation, simulate
-from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, replay_of
+from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; simulating as much takes some seconds.
@@ -34,7 +34,7 @@ _LARGEST_ERROR = 0.05
 Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
 
 
-class Change(Struct, frozen=True):
+class SizeChange(Struct, frozen=True):
     """A change of size, or a fix. `samples`: by which factor a step has more samples; `batch`: a rank's batch."""
 
     name: str
@@ -46,16 +46,16 @@ class Change(Struct, frozen=True):
     ranks: int = 0
 
 
-def size_change(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> Change:
+def size_change(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> SizeChange:
     """A size of the run that it can be asked for (see `why_not`)."""
     if name == "synthetic-data":
-        return Change(name, "", _each(without_loading))
+        return SizeChange(name, "", _each(without_loading))
     if name == "batch":
-        return Change(
+        return SizeChange(
             name, choice, _each(lambda graph, case: with_batch(graph, amount, case)), samples=amount, batch=amount
         )
     ranks, before = int(amount), recorded_ranks(run)
-    return Change(
+    return SizeChange(
         name, choice, lambda graphs, case: with_ranks(graphs, run, ranks, case, network_bytes_per_second),
         samples=ranks / before if before else 1.0, ranks=ranks,
     )  # fmt: skip
@@ -69,9 +69,9 @@ def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float 
     return known.why_not if amount > 1 else "it holds no communication that could be removed"
 
 
-def fix_change(fix: SimulatedFix, choice: str) -> Change:
+def fix_change(fix: SimulatedFix, choice: str) -> SizeChange:
     """A rule's fix, as far as it goes in each case."""
-    return Change(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
+    return SizeChange(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
 
 
 def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
@@ -81,7 +81,7 @@ def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
 # --- simulated -------------------------------------------------------------------------------------------------------
 
 
-def replay_of_all_steps(run: Run) -> Replay:
+def replay_of_all_steps(run: Run) -> RunReplay:
     """All steps of the window, ready to be simulated. Raises PerfdoctorError where no replay reproduces them."""
     if host_places(run):
         raise PerfdoctorError(
@@ -89,7 +89,7 @@ def replay_of_all_steps(run: Run) -> Replay:
             do="Name rules only, or record the training on a GPU.",
         )
     graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
-    ready = Replay.of(run, graphs)
+    ready = RunReplay.of(run, graphs)
     if abs(ready.error) > _LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
@@ -98,7 +98,7 @@ def replay_of_all_steps(run: Run) -> Replay:
     return ready
 
 
-def simulated(changes: Sequence[Change], run: Run) -> Prediction:
+def simulated(changes: Sequence[SizeChange], run: Run) -> Prediction:
     """The step with all of these changes, and after each of them."""
     replay = replay_of_all_steps(run)
     ways = [_way(replay, changes, case) for case in range(3)]
@@ -135,7 +135,7 @@ class _Way(Struct, frozen=True):
     simulation: Simulation
 
 
-def _way(replay: Replay, changes: Sequence[Change], case: int) -> _Way:
+def _way(replay: RunReplay, changes: Sequence[SizeChange], case: int) -> _Way:
     graphs, simulated_ns, later_ns, sized_ns, batch = replay.graphs, replay.base_ns, 0.0, 0.0, 1.0
     most_ns: dict[str, float] = {}
     steps_ns, simulation = [replay.run.step_ns], replay.unchanged
@@ -154,7 +154,7 @@ def _way(replay: Replay, changes: Sequence[Change], case: int) -> _Way:
     return _Way(steps_ns, graphs, simulation)
 
 
-def _scaling(changes: Sequence[Change], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
+def _scaling(changes: Sequence[SizeChange], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
     """The step among the fewer ranks over that among more of them, each rank with the same work."""
     place = next((number for number, change in enumerate(changes) if change.ranks), None)
     if place is None:

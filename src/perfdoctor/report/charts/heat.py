@@ -39,7 +39,7 @@ class Cell(Struct, frozen=True):
     number: str
 
 
-class Drawing(Struct, frozen=True):
+class HeatDrawing(Struct, frozen=True):
     """`levels`: (number, path) of each level; "none" where nothing is known. Paths run down the middle of columns."""
 
     heat: Heat
@@ -59,12 +59,12 @@ def heat(picture: Heat) -> Markup:
     return Markup(template("heat.html.j2").render(d=drawing(picture), LEVELS=LEVELS))  # noqa: S704 escaped by the template
 
 
-def drawing(picture: Heat) -> Drawing:
+def drawing(picture: Heat) -> HeatDrawing:
     """Everything that the template prints."""
     rows, columns = picture.values.shape
     low, high = span(picture)
     is_written = rows <= _MOST_WRITTEN_ROWS and columns <= _MOST_WRITTEN_COLUMNS
-    return Drawing(
+    return HeatDrawing(
         heat=picture,
         description=words.description(picture),
         height_px=round(max(min(_ROW_PX, _HIGHEST_PX / max(rows, 1)), _LEAST_ROW_PX) * rows, 1),

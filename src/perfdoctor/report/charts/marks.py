@@ -23,7 +23,7 @@ LANE = 0.04
 _SMALLEST_DOT_PX, _LARGEST_DOT_PX, _DOT_PX = 3.5, 12.0, 5.0
 
 
-class Frame(Struct, frozen=True):
+class PlotArea(Struct, frozen=True):
     """Both axes of a plot."""
 
     x: Scale
@@ -38,14 +38,14 @@ class Frame(Struct, frozen=True):
         return (1 - self.y.at(y)) * HEIGHT
 
 
-def line(series: Series, frame: Frame, *, in_steps: bool = False) -> str:
+def line(series: Series, frame: PlotArea, *, in_steps: bool = False) -> str:
     """The path through all points in their order, interrupted where one is unknown."""
     x, y = frame.columns(series.x), frame.rows(series.y)
     known = np.isfinite(x) & np.isfinite(y)
     return "".join(_run(x[rows], y[rows], in_steps) for rows in _runs(known))
 
 
-def between(x: Floats, low: Floats, high: Floats, frame: Frame) -> str:
+def between(x: Floats, low: Floats, high: Floats, frame: PlotArea) -> str:
     """The area between two lines over the same x, interrupted where one is unknown."""
     at, bottom, top = frame.columns(x), frame.rows(low), frame.rows(high)
     known = np.isfinite(at) & np.isfinite(bottom) & np.isfinite(top)
@@ -56,7 +56,7 @@ def between(x: Floats, low: Floats, high: Floats, frame: Frame) -> str:
     return "".join(pieces)
 
 
-def bars(x: Floats, low: Floats, high: Floats, width: float, frame: Frame) -> str:
+def bars(x: Floats, low: Floats, high: Floats, width: float, frame: PlotArea) -> str:
     """One box for each x of which both ends are known; `width` is in the unit of x."""
     left, right = np.rint(frame.columns(x - width / 2)), np.rint(frame.columns(x + width / 2))
     top, bottom = np.rint(frame.rows(high)), np.rint(frame.rows(low))

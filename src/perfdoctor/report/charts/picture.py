@@ -120,7 +120,7 @@ def template(name: str) -> Template:
 # --- axes -------------------------------------------------------------------------------------------------------------
 
 
-def _frame(picture: Chart) -> marks.Frame:
+def _frame(picture: Chart) -> marks.PlotArea:
     standing = [each for each in picture.series if each.kind not in _BESIDE_X]
     x_values = [each.x for each in standing] + [each.y for each in picture.series if each.kind in _BESIDE_X]
     bars = [each for each in picture.series if each.kind == "bars"]
@@ -130,7 +130,7 @@ def _frame(picture: Chart) -> marks.Frame:
     heights = [each.y for each in standing if each.kind not in (*_STACKED, "marks")]
     for kind in _STACKED:
         heights += [high for _, _, high in marks.stacked([each for each in standing if each.kind == kind])]
-    return marks.Frame(
+    return marks.PlotArea(
         axes.scale(picture.x, x_values, from_zero=False),
         axes.scale(picture.y, heights, from_zero=True, to_round=True),
     )
@@ -162,7 +162,7 @@ def _classes(series: Sequence[Series]) -> dict[int, str]:
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-def _stack(series: Sequence[Series], picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+def _stack(series: Sequence[Series], picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
     width = marks.bar_width(series)
     for each, low, high in marks.stacked(series):
         is_bar = each.kind == "bars"
@@ -170,7 +170,7 @@ def _stack(series: Sequence[Series], picture: Chart, frame: marks.Frame, css: di
         yield Mark(each.kind, css[id(each)], _span_tooltip(each, picture), path=path)
 
 
-def _hits(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
+def _hits(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
     """An invisible box over each bar, with a tooltip of all its parts."""
     bars = [each for each in picture.series if each.kind == "bars"]
     if not bars or bars[0].x.size > _MOST_TOOLTIPS:
@@ -187,7 +187,7 @@ def _hits(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
                    width=percent(float(right[row] - left[row])))  # fmt: skip
 
 
-def _dots(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+def _dots(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
     kinds = [each for each in picture.series if each.kind == "dots"]
     for number, series in enumerate(kinds):
         shape = _SHAPES[number % len(_SHAPES)]
@@ -197,12 +197,12 @@ def _dots(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[M
                            radius=radius)  # fmt: skip
 
 
-def _places(series: Series, frame: marks.Frame) -> Iterator[tuple[float, float, float]]:
+def _places(series: Series, frame: marks.PlotArea) -> Iterator[tuple[float, float, float]]:
     across, down = frame.x.at(series.x), 1 - frame.y.at(series.y)
     return zip(across.tolist(), down.tolist(), marks.dot_sizes(series), strict=True)
 
 
-def _named_dots(picture: Chart, frame: marks.Frame) -> list[labels.Dot]:
+def _named_dots(picture: Chart, frame: marks.PlotArea) -> list[labels.Dot]:
     """Those with a name, largest first. Text after a comma is only in the tooltip."""
     found = []
     for series in picture.series:
@@ -214,7 +214,7 @@ def _named_dots(picture: Chart, frame: marks.Frame) -> list[labels.Dot]:
     return sorted(found, key=lambda dot: -dot.radius_px)
 
 
-def _spans(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+def _spans(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
     """Each kind in its own lane below the upper edge."""
     kinds = [each for each in picture.series if each.kind == "spans"]
     for lane, series in enumerate(kinds):
@@ -226,7 +226,7 @@ def _spans(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[
                        height=percent(marks.LANE * 0.75))  # fmt: skip
 
 
-def _remarks(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
+def _remarks(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
     for series in picture.series:
         if series.kind == "marks":
             for row, (x, y) in enumerate(zip(frame.x.at(series.x), frame.y.at(series.y), strict=True)):
@@ -238,7 +238,7 @@ def _remarks(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _guide_names(picture: Chart, frame: marks.Frame) -> list[labels.Label]:
+def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:
     """At the right end of each guide that reaches it and has room there; charts with dots have only the legend."""
     found: list[labels.Label] = []
     if any(series.kind == "dots" for series in picture.series):

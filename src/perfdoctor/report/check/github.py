@@ -48,7 +48,7 @@ def summary(markdown: str, written_bytes: int) -> str:
     return kept[: kept.rfind("\n") + 1]
 
 
-def _command(level: words.Level, title: str, message: str, place: words.Place | None) -> str:
+def _command(level: words.Level, title: str, message: str, place: words.SourceLocation | None) -> str:
     properties: Mapping[str, str] = {"title": title}
     if place is not None:
         properties = {"file": place.file, "line": str(place.line), **properties}

@@ -80,7 +80,7 @@ def _message(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
-def _result(rule: str, level: str, text: str, place: words.Place | None, about: str) -> dict[str, Any]:
+def _result(rule: str, level: str, text: str, place: words.SourceLocation | None, about: str) -> dict[str, Any]:
     key = hashlib.sha256(f"{rule}\0{about}".encode("utf-8", "replace")).hexdigest()
     found: dict[str, Any] = {
         "ruleId": clean_name(rule), "level": level, "message": {"text": _message(text)},

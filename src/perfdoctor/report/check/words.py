@@ -21,7 +21,7 @@ _CAUSES = 3
 _NOTABLE = 0.1
 
 
-class Place(Struct, frozen=True):
+class SourceLocation(Struct, frozen=True):
     """Where in the checkout: the file relative to its root, and a line from 1 on."""
 
     file: str
@@ -127,7 +127,7 @@ def new_findings(check: Check) -> list[FindingChange]:
     return [each for each in check.comparison.findings if each.fate == "new"] if check.decision == "regression" else []
 
 
-def place_of(check: Check, each: FindingChange | None = None) -> Place | None:
+def place_of(check: Check, each: FindingChange | None = None) -> SourceLocation | None:
     """Where a finding's own line, or the program, lies in the checkout; None where that is not known."""
     found = check.sources.get(each.line if each else "")
-    return Place(*found) if found else None
+    return SourceLocation(*found) if found else None

@@ -24,7 +24,7 @@ _BARS = 9
 MOST_TIMELINE_BYTES = 800_000
 
 
-class Bar(Struct, frozen=True):
+class ComparisonBar(Struct, frozen=True):
     """One row: a bar from `start` on, `length` long, of a whole that `rest` completes; all in ns."""
 
     label: str
@@ -63,7 +63,7 @@ def render(comparison: Comparison, timelines: Mapping[str, TimelineView], verdic
     )  # fmt: skip
 
 
-def bars(comparison: Comparison) -> list[Bar]:
+def bars(comparison: Comparison) -> list[ComparisonBar]:
     """From the step before to the step after: each cause begins where the one above ended."""
     begin, end = round(comparison.step.before.mean_ns), round(comparison.step.after.mean_ns)
     changes = [(each.label, part_of(each.key), each.delta_ns, _times(each)) for each in comparison.causes[:_BARS]]
@@ -77,7 +77,9 @@ def bars(comparison: Comparison) -> list[Bar]:
     for (label, part, delta, times), level in zip(changes, levels[:-1], strict=True):
         start = min(level, level + delta) - least
         length = abs(delta)
-        found.append(Bar(label, part, start, length, whole - least - start - length, delta, times, words.delta(delta)))
+        found.append(
+            ComparisonBar(label, part, start, length, whole - least - start - length, delta, times, words.delta(delta))
+        )
     return [*found, _total("after", end, whole, least)]
 
 
@@ -85,5 +87,5 @@ def _times(each: Contribution) -> str:
     return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
 
 
-def _total(label: str, ns: int, whole: int, least: int) -> Bar:
-    return Bar(label, "", -least, ns, whole - ns, 0, "", duration(ns), is_whole=True)
+def _total(label: str, ns: int, whole: int, least: int) -> ComparisonBar:
+    return ComparisonBar(label, "", -least, ns, whole - ns, 0, "", duration(ns), is_whole=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.comparison.records import Comparison
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.report.comparison import words
 from perfdoctor.report.markdown import escaped
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -53,7 +53,7 @@ def _causes(comparison: Comparison) -> Iterator[str]:
     yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
 
 
-def work_rows(comparison: Comparison | Scaling) -> Iterator[str]:
+def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
     """The work that changed most, and the rest, as a table."""
     if not comparison.work:
         return

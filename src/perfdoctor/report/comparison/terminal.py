@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perfdoctor.comparison.records import Changed, Comparison, Contribution
-    from perfdoctor.comparison.scaling.records import Scaling
+    from perfdoctor.comparison.scaling.records import ScalingResult
 
 SHOWN = 8
 _NUMBERS = 40
@@ -92,7 +92,7 @@ def _cause(each: Contribution) -> tuple[Text, ...]:
     return (Text(each.label), *times, signed(each.delta_ns), Text(words.FATES[each.fate], "dim"))
 
 
-def work_rows(comparison: Comparison | Scaling, most: int, console: Console, width: int) -> Iterator[Text]:
+def work_rows(comparison: Comparison | ScalingResult, most: int, console: Console, width: int) -> Iterator[Text]:
     """The work that changed most, and the rest."""
     shown, hidden = comparison.work[:most], comparison.work[most:]
     if not shown:

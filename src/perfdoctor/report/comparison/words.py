@@ -15,7 +15,7 @@ from perfdoctor.comparison.records import (
     StepChange,
     StepSide,
 )
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
 from perfdoctor.report.words.wording import counted, duration, share, size
@@ -164,7 +164,7 @@ def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
     return names_apart([_work(each) for each in rows], limit)
 
 
-def work_rows(found: Comparison | Scaling) -> list[tuple[Changed, str]]:
+def work_rows(found: Comparison | ScalingResult) -> list[tuple[Changed, str]]:
     """All listed work, each with what it is called."""
     return list(zip(found.work, works(found.work), strict=True))
 
@@ -262,5 +262,5 @@ def sides(comparison: Comparison) -> Iterator[str]:
         yield f"{title}: {', '.join(clean_name(name) for name in names)}"
 
 
-def rest(comparison: Comparison | Scaling) -> str:
+def rest(comparison: Comparison | ScalingResult) -> str:
     return f"the rest: {counted(comparison.work_rest_count, 'smaller change')}"

@@ -10,12 +10,12 @@ from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import duration
 
 if TYPE_CHECKING:
-    from perfdoctor.comparison.scaling.records import Scaling
+    from perfdoctor.comparison.scaling.records import ScalingResult
 
 _MOST_FINDINGS = 5
 
 
-def render(scaling: Scaling) -> str:
+def render(scaling: ScalingResult) -> str:
     said = (words.verdict(scaling), words.most_lost(scaling), words.kind(scaling))
     rungs = [
         f"  {words.on(scaling, each.ranks)}: {duration(each.step_ns)} a {words.noun(scaling)}, "

@@ -6,7 +6,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from perfdoctor import __version__
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.report import charts, part_colours
 from perfdoctor.report.comparison import words as comparison_words
 from perfdoctor.report.html import content_hash, environment, joined
@@ -27,7 +27,7 @@ class Piece(Struct, frozen=True):
     times: str
 
 
-class Bar(Struct, frozen=True):
+class ScalingBar(Struct, frozen=True):
     """A step by its parts; `left` completes it to the longest of all."""
 
     label: str
@@ -36,7 +36,7 @@ class Bar(Struct, frozen=True):
     left: int
 
 
-def render(scaling: Scaling) -> str:
+def render(scaling: ScalingResult) -> str:
     style = f"\n{part_colours.style_sheet()}{joined(_STYLES)}"
     picture = throughput_chart(scaling)
     page: str = environment().get_template("scaling.html.j2").render(
@@ -53,7 +53,7 @@ def render(scaling: Scaling) -> str:
     return page
 
 
-def bars(scaling: Scaling) -> list[Bar]:
+def bars(scaling: ScalingResult) -> list[ScalingBar]:
     """One step each, at one scale."""
     longest = max(round(each.step_ns) for each in scaling.rungs)
     found = []
@@ -67,9 +67,9 @@ def bars(scaling: Scaling) -> list[Bar]:
             if times.get(part, 0.0) >= 1
         )
         left = max(longest - sum(each.ns for each in pieces), 0)
-        found.append(Bar(words.on(scaling, rung.ranks), duration(rung.step_ns), pieces, left))
+        found.append(ScalingBar(words.on(scaling, rung.ranks), duration(rung.step_ns), pieces, left))
     return found
 
 
-def _label(part: str, scaling: Scaling) -> str:
+def _label(part: str, scaling: ScalingResult) -> str:
     return PARTS[part].labels(without_gpu=scaling.without_gpu)[0]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from perfdoctor import __version__
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.records.document import FORMAT
 from perfdoctor.report.comparison.json_report import finding
 from perfdoctor.report.json_report import as_text
 
 
-def render(scaling: Scaling) -> str:
+def render(scaling: ScalingResult) -> str:
     document = {
         "format": FORMAT,
         "perfdoctor": __version__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.report.comparison.markdown import SHOWN, listed, work_rows
 from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.markdown import escaped
@@ -13,7 +13,7 @@ from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import duration
 
 
-def render(scaling: Scaling) -> str:
+def render(scaling: ScalingResult) -> str:
     sections = (
         listed(words.settings_heading(scaling), [words.setting(scaling, each) for each in scaling.settings]),
         [f"**{escaped(words.verdict(scaling))}**"],
@@ -38,7 +38,7 @@ def render(scaling: Scaling) -> str:
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
 
 
-def _rungs(scaling: Scaling) -> Iterator[str]:
+def _rungs(scaling: ScalingResult) -> Iterator[str]:
     yield f"| {words.unit(scaling)}s | {words.noun(scaling)} | throughput | speed-up | efficiency |"
     yield "| --: | --: | --: | --: | --- |"
     for each in scaling.rungs:
@@ -48,7 +48,7 @@ def _rungs(scaling: Scaling) -> Iterator[str]:
         )
 
 
-def _growth(scaling: Scaling) -> Iterator[str]:
+def _growth(scaling: ScalingResult) -> Iterator[str]:
     heads = " | ".join(words.on(scaling, each.ranks) for each in scaling.rungs)
     yield f"| cause | {heads} | each doubling |"
     yield f"| --- |{' --: |' * (len(scaling.rungs) + 1)}"

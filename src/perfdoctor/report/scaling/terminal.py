@@ -17,18 +17,18 @@ from perfdoctor.report.words.wording import duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.comparison.scaling.records import Growth, Scaling
+    from perfdoctor.comparison.scaling.records import CauseGrowth, ScalingResult
 
 _COLUMNS = 4
 
 
-def render(scaling: Scaling, console: Console, *, show_all: bool = False) -> None:
+def render(scaling: ScalingResult, console: Console, *, show_all: bool = False) -> None:
     """Print it; `show_all` shows every row."""
     for line in _lines(scaling, console, 10_000 if show_all else SHOWN):
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
-def _lines(scaling: Scaling, console: Console, most: int) -> Iterator[Text]:
+def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text]:
     width = min(console.width, WIDEST)
 
     def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
@@ -69,14 +69,14 @@ def _lines(scaling: Scaling, console: Console, most: int) -> Iterator[Text]:
     yield from section("Notes", listed([clean(note) for note in scaling.notes], "dim"))
 
 
-def _style(scaling: Scaling) -> str:
+def _style(scaling: ScalingResult) -> str:
     last = scaling.rungs[-1]
     if words.is_too_noisy(last):
         return "bold"
     return "bold green" if last.efficiency >= words.GOOD else "bold red" if last.efficiency < words.BAD else "bold"
 
 
-def _rungs(scaling: Scaling) -> Iterator[Text]:
+def _rungs(scaling: ScalingResult) -> Iterator[Text]:
     heads = (f"{words.unit(scaling)}s", words.noun(scaling), "throughput", "speed-up", "efficiency")
     rows = [tuple(Text(head, "dim") for head in heads)]
     rows += [
@@ -87,7 +87,7 @@ def _rungs(scaling: Scaling) -> Iterator[Text]:
     return columns(rows, words=(4,))
 
 
-def _growth(scaling: Scaling, most: int) -> Iterator[Text]:
+def _growth(scaling: ScalingResult, most: int) -> Iterator[Text]:
     shown, hidden = scaling.growth[:most], scaling.growth[most:]
     at = words.shown_rungs(scaling, _COLUMNS)
     heads = ("", *(words.on(scaling, scaling.rungs[place].ranks) for place in at), "each doubling", "")
@@ -100,7 +100,7 @@ def _growth(scaling: Scaling, most: int) -> Iterator[Text]:
     return columns(rows, words=(0, len(at) + 2))
 
 
-def _row(each: Growth, at: Sequence[int]) -> tuple[Text, ...]:
+def _row(each: CauseGrowth, at: Sequence[int]) -> tuple[Text, ...]:
     times = (Text(words.time(each.times_ns[place])) for place in at)
     error = f"± {duration(each.error_ns)}" if each.error_ns is not None else ""
     return (Text(each.label), *times, signed(each.per_doubling_ns), Text(error, "dim"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.comparison.scaling.records import Forecast, Growth, Rung, Scaling, SerialCause, SettingOver
+from perfdoctor.comparison.scaling.records import CauseGrowth, Forecast, Rung, ScalingResult, SerialCause, SettingOver
 from perfdoctor.comparison.scaling.series import STATED
 from perfdoctor.report.comparison.words import delta, finding, percent
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -28,16 +28,16 @@ _RISES = 0.02
 _NAMED = 3
 
 
-def unit(scaling: Scaling) -> str:
+def unit(scaling: ScalingResult) -> str:
     return "rank" if scaling.without_gpu else "GPU"
 
 
-def on(scaling: Scaling, ranks: int) -> str:
+def on(scaling: ScalingResult, ranks: int) -> str:
     """`1 GPU`, `8 GPUs`."""
     return f"{ranks:,} {unit(scaling)}{'' if ranks == 1 else 's'}"
 
 
-def verdict(scaling: Scaling) -> str:
+def verdict(scaling: ScalingResult) -> str:
     """The first line: what so many more brought, and how much of what they could have."""
     first, last = scaling.rungs[0], scaling.rungs[-1]
     if math.isnan(last.efficiency):
@@ -71,11 +71,11 @@ def time(ns: float) -> str:
     return duration(ns) if ns >= 0 else delta(ns)
 
 
-def noun(scaling: Scaling) -> str:
+def noun(scaling: ScalingResult) -> str:
     return scaling.basis or "recording"
 
 
-def kind(scaling: Scaling) -> str:
+def kind(scaling: ScalingResult) -> str:
     """What kind of scaling it is, and how that is known."""
     said = KINDS[scaling.kind].format(one=unit(scaling), many=f"{unit(scaling)}s")
     if not scaling.kind or not scaling.kind_from:
@@ -85,7 +85,7 @@ def kind(scaling: Scaling) -> str:
     return f"{head}, {how}:{rest}"
 
 
-def most_lost(scaling: Scaling) -> str:
+def most_lost(scaling: ScalingResult) -> str:
     """Which cause grows most with each doubling; "" where none does notably."""
     worst = scaling.growth[0] if scaling.growth else None
     if worst is None or worst.per_doubling_ns < _WORTH_SAYING * scaling.rungs[0].step_ns:
@@ -93,7 +93,7 @@ def most_lost(scaling: Scaling) -> str:
     return f"What grows most is {worst.label}: {per_doubling(worst)} {each_doubling(scaling)}."
 
 
-def each_doubling(scaling: Scaling) -> str:
+def each_doubling(scaling: ScalingResult) -> str:
     beyond = " more than its share of the step" if scaling.kind == "strong" else " a step"
     return f"{beyond.strip()}, with each doubling of the {unit(scaling)}s"
 
@@ -106,7 +106,7 @@ def efficiency(rung: Rung) -> str:
     return f"{likely} ({fine_share(rung.efficiency_low)} to {fine_share(rung.efficiency_high)})"
 
 
-def throughput(scaling: Scaling, number: float) -> str:
+def throughput(scaling: ScalingResult, number: float) -> str:
     return f"{count(number)} {UNITS[scaling.counted]}" if math.isfinite(number) else NO_NUMBER
 
 
@@ -114,7 +114,7 @@ def speedup(rung: Rung) -> str:
     return f"{rung.speedup:.2f}×" if math.isfinite(rung.speedup) else NO_NUMBER
 
 
-def counted(scaling: Scaling) -> str:
+def counted(scaling: ScalingResult) -> str:
     """What the throughput counts."""
     if math.isnan(scaling.rungs[0].throughput):
         return "--weak (each has as much) or --strong (they share it) shows throughput and efficiency."
@@ -125,7 +125,7 @@ def counted(scaling: Scaling) -> str:
     return f"Throughput: each {unit(scaling)}'s step counts as one, since the batch is not known."
 
 
-def setting(scaling: Scaling, each: SettingOver) -> str:
+def setting(scaling: ScalingResult, each: SettingOver) -> str:
     values = ", ".join(
         f"{clean_name(value)} ({', '.join(f'{n:,}' for n in ranks)} {unit(scaling)}{'' if ranks == (1,) else 's'})"
         for value, ranks in each.values
@@ -133,13 +133,13 @@ def setting(scaling: Scaling, each: SettingOver) -> str:
     return f"{each.name}: {values}"
 
 
-def per_doubling(growth: Growth) -> str:
+def per_doubling(growth: CauseGrowth) -> str:
     """`+2.1 ms ± 0.2 ms`; without an error where two numbers of ranks show none."""
     error = f" ± {duration(growth.error_ns)}" if growth.error_ns is not None else ""
     return f"{delta(growth.per_doubling_ns)}{error}"
 
 
-def fitted(scaling: Scaling) -> str:
+def fitted(scaling: ScalingResult) -> str:
     """What the numbers of a doubling rest on."""
     beyond = "beyond an equal share of the first" if scaling.kind == "strong" else "a step"
     if len(scaling.rungs) < 3:
@@ -150,7 +150,7 @@ def fitted(scaling: Scaling) -> str:
     )
 
 
-def serial(scaling: Scaling) -> Iterator[str]:
+def serial(scaling: ScalingResult) -> Iterator[str]:
     """What acts as if it were serial, and by which causes."""
     found = scaling.serial
     if found is None:
@@ -186,27 +186,27 @@ def _share(share: float, error: float | None) -> str:
     return likely if error is None else f"{likely} ± {percent(error).removeprefix('+')}"
 
 
-def settings_heading(scaling: Scaling) -> str:
+def settings_heading(scaling: ScalingResult) -> str:
     return f"What differs beside the number of {unit(scaling)}s"
 
 
-def serial_heading(scaling: Scaling) -> str:
+def serial_heading(scaling: ScalingResult) -> str:
     return "What is not shared" if scaling.kind == "strong" else "What acts as if it were serial"
 
 
-def work_heading(scaling: Scaling) -> str:
+def work_heading(scaling: ScalingResult) -> str:
     first, last = scaling.rungs[0].ranks, scaling.rungs[-1].ranks
     if scaling.kind == "strong":
         return f"Which work takes more than its share: {on(scaling, last)} against {first:,}"
     return f"Which work takes more: {on(scaling, last)} against {first:,}"
 
 
-def findings_heading(scaling: Scaling) -> str:
+def findings_heading(scaling: ScalingResult) -> str:
     first, last = scaling.rungs[0].ranks, scaling.rungs[-1].ranks
     return f"Found on {on(scaling, last)}, not on {first:,}"
 
 
-def prediction_heading(scaling: Scaling) -> str:
+def prediction_heading(scaling: ScalingResult) -> str:
     return f"Predicted for {on(scaling, 2 * scaling.rungs[-1].ranks)}" if scaling.ahead else "Prediction"
 
 
@@ -223,7 +223,7 @@ def missed(each: Forecast) -> str:
     return "exact" if size == "0 %" else f"{size} too {'long' if each.error > 0 else 'short'}"
 
 
-def checked(scaling: Scaling, each: Forecast) -> str:
+def checked(scaling: ScalingResult, each: Forecast) -> str:
     """A number of ranks that was recorded, predicted from the others."""
     measured = duration(each.measured_ns) if each.measured_ns is not None else NO_NUMBER
     return (
@@ -232,7 +232,7 @@ def checked(scaling: Scaling, each: Forecast) -> str:
     )
 
 
-def ahead(scaling: Scaling, each: Forecast) -> str:
+def ahead(scaling: ScalingResult, each: Forecast) -> str:
     """More ranks than were recorded."""
     return (
         f"{way(each)}: {duration(each.step_ns)} ({duration(each.low_ns)} to {duration(each.high_ns)}) on "
@@ -240,7 +240,7 @@ def ahead(scaling: Scaling, each: Forecast) -> str:
     )
 
 
-def assumed(scaling: Scaling) -> Iterator[str]:
+def assumed(scaling: ScalingResult) -> Iterator[str]:
     """What predictions take for granted, or why there is none."""
     for each in scaling.checked:
         if each.by not in [one.by for one in scaling.ahead]:
@@ -257,11 +257,11 @@ def assumed(scaling: Scaling) -> Iterator[str]:
         yield f"{'No replay' if scaling.ahead else 'None'}: {clean(scaling.unpredicted)}."
 
 
-def findings(scaling: Scaling) -> list[str]:
+def findings(scaling: ScalingResult) -> list[str]:
     return [f"{clean(each.title)} ({each.rule}) {finding(each)}" for each in scaling.findings]
 
 
-def shown_rungs(scaling: Scaling, most: int) -> Sequence[int]:
+def shown_rungs(scaling: ScalingResult, most: int) -> Sequence[int]:
     """Positions of the rungs that fit into so many columns: the first, the last, and those between evenly."""
     size = len(scaling.rungs)
     return range(size) if size <= most else sorted({round(at * (size - 1) / (most - 1)) for at in range(most)})

@@ -23,7 +23,7 @@ _LINE_LIMIT = 72
 _SHOWN_LINES = 2
 
 
-class Line(Struct, frozen=True):
+class MemoryRow(Struct, frozen=True):
     """One row of a table: what, size and share of the peak in words, and how many tensors ("" if not counted)."""
 
     what: str
@@ -74,10 +74,10 @@ def place(use: MemoryUse) -> str:
     return f"rank {use.rank}" + (f", device {use.device}" if use.device else "")
 
 
-def categories(use: MemoryUse) -> list[Line]:
+def categories(use: MemoryUse) -> list[MemoryRow]:
     """The peak by purpose, largest first."""
     return [
-        Line(
+        MemoryRow(
             memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32),
             wording.size(part),
             wording.share_of(part, use.peak_bytes),
@@ -86,11 +86,11 @@ def categories(use: MemoryUse) -> list[Line]:
     ]
 
 
-def holders(use: MemoryUse) -> list[Line]:
+def holders(use: MemoryUse) -> list[MemoryRow]:
     """The largest allocations at the peak, by source line and callers; those without a line are in the categories."""
     named = [holder for holder in use.holders if holder.line][:SHOWN_HOLDERS]
     return [
-        Line(
+        MemoryRow(
             clean_name(" < ".join(holder.stack.split(" < ")[:_SHOWN_LINES]), _LINE_LIMIT),
             wording.size(holder.bytes),
             wording.share_of(holder.bytes, use.peak_bytes),

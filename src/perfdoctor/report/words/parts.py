@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN_FINDINGS = 5
 
 
-class Part(Struct, frozen=True):
+class PartShare(Struct, frozen=True):
     """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window if there are none)."""
 
     key: str
@@ -34,7 +34,7 @@ class Part(Struct, frozen=True):
         return self.ns / self.whole_ns if self.whole_ns else 0.0
 
 
-def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
+def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[PartShare, ...]:
     """The non-empty parts of one or several ranks together; they sum to the whole."""
     sizes = {
         "compute": sum(split.compute_ns for split in splits),
@@ -49,7 +49,7 @@ def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
     if len(small) > 1:
         sizes[REST] = sum(sizes.pop(key) for key in small)
         labels[REST] = f"idle: {counted(len(small), 'smaller cause')}"
-    return tuple(Part(key, labels[key], ns, whole, base_ns * ns / whole) for key, ns in sizes.items() if ns > 0)
+    return tuple(PartShare(key, labels[key], ns, whole, base_ns * ns / whole) for key, ns in sizes.items() if ns > 0)
 
 
 def by_phase(diagnosis: Diagnosis) -> str:
@@ -68,7 +68,7 @@ def split_base_ns(split: TimeSplit) -> int:
     return split.step_ns if split.step_ns is not None else split.window_ns
 
 
-def all_parts(diagnosis: Diagnosis) -> tuple[Part, ...]:
+def all_parts(diagnosis: Diagnosis) -> tuple[PartShare, ...]:
     """The parts of one step, all ranks together."""
     if not diagnosis.time:
         return ()
@@ -90,7 +90,7 @@ def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str
     return dict(zip(places, names.place_names(places), strict=True))
 
 
-def cells(shown: Sequence[Part], width: int) -> list[int]:
+def cells(shown: Sequence[PartShare], width: int) -> list[int]:
     """How many of `width` characters each part gets: largest remainders, at least one from 1 % on."""
     whole = sum(part.ns for part in shown)
     if not whole:

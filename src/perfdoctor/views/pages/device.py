@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.machine.gpu_samples import HELD_BY, Gpu, gpus
+from perfdoctor.metrics.machine.gpu_samples import HELD_BY, SampledGpu, gpus
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats
@@ -66,13 +66,13 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     yield from _table(sampled, names)
 
 
-def _names(sampled: Sequence[Gpu]) -> list[str]:
+def _names(sampled: Sequence[SampledGpu]) -> list[str]:
     """`GPU 3`, with its file where there are several: files may be from different machines."""
     several = len({gpu.file for gpu in sampled}) > 1
     return [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
 
 
-def _places(run: Run, sampled: Sequence[Gpu]) -> tuple[list[Floats], Axis]:
+def _places(run: Run, sampled: Sequence[SampledGpu]) -> tuple[list[Floats], Axis]:
     """The x of each `sampled` GPU's samples: ns since the start of the window, or numbers without a clock."""
     if not all(gpu.samples["is_on_clock"].all() for gpu in sampled):
         return [np.arange(1, len(gpu.samples) + 1, dtype=np.float64) for gpu in sampled], Axis("sample", "position")
@@ -86,7 +86,7 @@ def _places(run: Run, sampled: Sequence[Gpu]) -> tuple[list[Floats], Axis]:
 
 
 def _chart(
-    quantity: _Quantity, sampled: Sequence[Gpu], names: Sequence[str], places: Sequence[Floats], axis: Axis
+    quantity: _Quantity, sampled: Sequence[SampledGpu], names: Sequence[str], places: Sequence[Floats], axis: Axis
 ) -> Iterator[Chart]:
     """A chart if any GPU reported the quantity, and not only zeros."""
     known = [(name, x, gpu.floats(quantity.column) * quantity.factor)
@@ -111,7 +111,7 @@ def _chart(
 
 
 def _limit(
-    quantity: _Quantity, sampled: Sequence[Gpu], drawn: Sequence[tuple[str, Floats, Floats]]
+    quantity: _Quantity, sampled: Sequence[SampledGpu], drawn: Sequence[tuple[str, Floats, Floats]]
 ) -> Iterator[Series]:
     """Draw the limit of the quantity as one line, if it is the same in all samples of all GPUs."""
     column, name = _LIMITS.get(quantity.column, ("", ""))
@@ -122,7 +122,7 @@ def _limit(
         yield Series(name, "guide", ends, np.full(2, float(known[0])))
 
 
-def _held(sampled: Sequence[Gpu], places: Sequence[Floats]) -> Iterator[Series]:
+def _held(sampled: Sequence[SampledGpu], places: Sequence[Floats]) -> Iterator[Series]:
     """Spans in which any of the `sampled` GPUs was throttled, by cause: from such a sample to the next."""
     width = max(float(x[-1]) for x in places) - min(float(x[0]) for x in places)
     for cause in HELD_BY:
@@ -143,7 +143,7 @@ def _held(sampled: Sequence[Gpu], places: Sequence[Floats]) -> Iterator[Series]:
 # --- all of them in numbers -------------------------------------------------------------------------------------------
 
 
-def _table(sampled: Sequence[Gpu], names: Sequence[str]) -> Iterator[Table]:
+def _table(sampled: Sequence[SampledGpu], names: Sequence[str]) -> Iterator[Table]:
     columns = [TableColumn("GPU", "text", names)]
     if any(gpu.name for gpu in sampled):
         columns.append(TableColumn("name", "text", [gpu.name for gpu in sampled]))
@@ -155,7 +155,7 @@ def _table(sampled: Sequence[Gpu], names: Sequence[str]) -> Iterator[Table]:
         yield Table("device", "device", "GPU samples", tuple(columns), len(sampled))
 
 
-def _numbers(quantity: _Quantity, sampled: Sequence[Gpu]) -> Iterator[TableColumn]:
+def _numbers(quantity: _Quantity, sampled: Sequence[SampledGpu]) -> Iterator[TableColumn]:
     every = [gpu.floats(quantity.column) * quantity.factor for gpu in sampled]
     known = [each[~np.isnan(each)] for each in every]
     if not any(each.size for each in known):
@@ -168,7 +168,7 @@ def _numbers(quantity: _Quantity, sampled: Sequence[Gpu]) -> Iterator[TableColum
         yield TableColumn(quantity.name if alone else f"{quantity.name}, {word}", quantity.unit, values)
 
 
-def _reasons(sampled: Sequence[Gpu]) -> Iterator[TableColumn]:
+def _reasons(sampled: Sequence[SampledGpu]) -> Iterator[TableColumn]:
     """The share of samples in which each cause throttled the GPU; causes that never did are omitted."""
     known = [gpu.samples["reasons"] != UNKNOWN for gpu in sampled]
     for cause, name in _HELD_NAMES.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text, Timeline
@@ -101,7 +101,7 @@ def _limit(capacity: int, use: MemoryUse, series: Sequence[Series]) -> Iterator[
         yield Series("memory of the GPU", "guide", ends, np.full(2, float(capacity)))
 
 
-def _of_replay(replay: Replay) -> Iterator[Series]:
+def _of_replay(replay: SnapshotReplay) -> Iterator[Series]:
     """Memory in use, stacked by purpose, and reserved memory as a line."""
     allocations = replay.allocations
     made, freed, size = (allocations[column] for column in ("made_at", "freed_at", "bytes"))

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 
-class Report:
+class AgentReport:
     """The report of one process. `state`: watching (torch was imported), recording, written, failed."""
 
     def __init__(self, folder: str, pass_name: str, torch_version: str, name: str = "") -> None:
