@@ -39,10 +39,10 @@ def test_with_verbose_each_text_is_one_line_and_bytes_are_none(capsys):
 
 def test_on_a_terminal_it_shows_how_much_is_done_and_leaves_nothing_behind():
     program = (
-        "import time; from perfdoctor.cli.progress import progress; from perfdoctor.system.progress import Reached\n"
+        "import time; from perfdoctor.cli.progress import progress; from perfdoctor.system.progress import ProgressText\n"
         "with progress(quiet=False, verbose=False) as update:\n"
         "    for done in range(5):\n"
-        "        update(Reached(f'Summarised rank{done} [bold]', 'Summarising', done, 1234, 'files')); time.sleep(0.2)\n"
+        "        update(ProgressText(f'Summarised rank{done} [bold]', 'Summarising', done, 1234, 'files')); time.sleep(0.2)\n"
         "    update('Comparing the ranks'); time.sleep(0.3)\n"
     )
     ours, theirs = pty.openpty()
