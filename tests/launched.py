@@ -44,7 +44,7 @@ for name, value in given["constants"].items():
 arguments = lambda program: [*given["tool"], *program]
 if given["nsys"]:
     arguments = lambda program: nsys.command(nsys.find(), folder / "rep", program, has_gpu=False, has_range=False)
-tool = launch.Tool(arguments, folder / "tool.log") if given["tool"] or given["nsys"] else None
+tool = launch.ProfilerCommand(arguments, folder / "tool.log") if given["tool"] or given["nsys"] else None
 overdue = lambda: [int((folder / "overdue").read_text())] if (folder / "overdue").exists() else []
 ended = launch.run(
     given["command"], dict(os.environ), tool=tool, time_limit_s=given["time_limit_s"],

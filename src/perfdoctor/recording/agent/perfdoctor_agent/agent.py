@@ -34,7 +34,7 @@ from perfdoctor_agent.pace import StepEnds, unrecorded
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
-from perfdoctor_agent.report import Report
+from perfdoctor_agent.report import AgentReport
 from perfdoctor_agent.sampling import Sampling
 from perfdoctor_agent.step_finder import StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
@@ -112,9 +112,9 @@ class Agent:
         self._caught: list[int] = []  # signals whose handler is ours
         self._step_hooks: dict[str, Callable[[], None]] = {}  # what sees the ends of steps
 
-    def _new_report(self) -> Report:
+    def _new_report(self) -> AgentReport:
         given = self.settings
-        return Report(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
+        return AgentReport(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
