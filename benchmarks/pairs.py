@@ -15,8 +15,8 @@ from labels import all_findings, recordings
 
 from perfdoctor.diagnosis.calibration import SavingSpread
 from perfdoctor.diagnosis.engine import Examination, examine
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.diagnosis.questions import questions
-from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
 from perfdoctor.records.savings import Saving

@@ -19,7 +19,7 @@ from typing import Any  # noqa: E402
 
 #: What the diagnosis calls of the replay; methods of `RunReplay` beside them.
 _ENTRIES = {
-    "perfdoctor.replay.what_if.savings": ("replay_of",),
+    "perfdoctor.replay.what_if.run_replay": ("replay_of",),
     "perfdoctor.replay.graph.critical_path": ("critical_path",),
     "perfdoctor.replay.what_if.sizes": ("simulated", "throughput"),
 }
@@ -71,7 +71,7 @@ def watched_replay() -> Clock:
         module = importlib.import_module(name)
         for function in functions:
             setattr(module, function, clock.timed(getattr(module, function)))
-    from perfdoctor.replay.what_if.savings import RunReplay  # noqa: PLC0415
+    from perfdoctor.replay.what_if.run_replay import RunReplay  # noqa: PLC0415
 
     for name, method in list(vars(RunReplay).items()):
         if isinstance(method, types.FunctionType) and not name.startswith("_"):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.detectors.of_idle import Idle, of_cause, of_idle
 from perfdoctor.detectors.of_work import Work, of_collectives, of_copies, of_kernels
-from perfdoctor.detectors.savings import NO_SAVING, Shares, at_most, half_certain, shares
+from perfdoctor.detectors.saved_shares import NO_SAVING, Shares, at_most, half_certain, shares
 from perfdoctor.metrics.accounting.behind_idle import Culprit
 from perfdoctor.metrics.units import mib, ms, percent, us
 from perfdoctor.model.cache import once_per_place, once_per_run

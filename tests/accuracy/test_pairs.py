@@ -16,7 +16,7 @@ from folders import ROOT
 from pairs import Held, Measured, Pair
 
 from perfdoctor.diagnosis.calibration import OTHERS, SavingSpread
-from perfdoctor.diagnosis.savings import PredictedSaving
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 

@@ -9,7 +9,7 @@ from builders import draw
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.of_work import of_copies, of_kernels
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import merge

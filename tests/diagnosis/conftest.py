@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.diagnosis import savings
-
 
 @pytest.fixture(autouse=True)
 def nothing_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(savings, "spread_of", lambda _: None)
+    monkeypatch.setattr("perfdoctor.diagnosis.predicted_saving.spread_of", lambda _: None)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
 from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
-from perfdoctor.diagnosis.savings import PredictedSaving
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import Range, Saving
 from perfdoctor.vocabulary.categories import CATEGORIES

@@ -8,8 +8,8 @@ from formulas import missed, value_of
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.derivations import derivation
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.diagnosis.savings import PredictedSaving
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding

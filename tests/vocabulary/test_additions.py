@@ -94,7 +94,7 @@ DETECTOR = '''
 """Memory is swapped to the host and back."""
 
 from perfdoctor.detectors.of_idle import of_cause
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.units import ms
 from perfdoctor.records.findings import Finding
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis.savings import PredictedSaving
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Range
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction
 from perfdoctor.diagnosis.notes import notes, of_failed_rules
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving, as_predicted, predicted_saving
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
-from perfdoctor.diagnosis.savings import PredictedSaving, as_predicted, predicted_saving
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
@@ -39,7 +39,7 @@ from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
-from perfdoctor.replay.what_if.savings import RunReplay, replay_of
+from perfdoctor.replay.what_if.run_replay import RunReplay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.

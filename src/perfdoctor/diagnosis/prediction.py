@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
+from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
 from perfdoctor.diagnosis.real_prediction import in_real_time
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
@@ -23,7 +23,7 @@ from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix, why_not_replayable
+from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix, why_not_replayable
 from perfdoctor.replay.what_if.sizes import fix_change, size_change, why_not
 from perfdoctor.replay.what_if.sizes import simulated as simulated_sizes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perfdoctor.diagnosis.savings import PredictedSaving
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding

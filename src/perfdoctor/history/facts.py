@@ -45,6 +45,9 @@ _ID_BYTES = 6
 OF_JSON = ("step_times_ns", "predicted_fixed")
 _UNPRINTABLE = regex("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
+#: Columns of `runs` that every row has: what is none is empty text here.
+_ALWAYS = ("id", "recorded_at", "stored_at", "source")
+
 
 class Facts(Struct, frozen=True):
     """One run: its row, the rows of its parts and findings; `id` is in all of them."""
@@ -337,3 +340,18 @@ def _finding(name: str, position: int, advice: Advice, cause: str | None) -> Row
         "confidence": advice.confidence, "symptom_of": cause, "low_ns": saving.low, "likely_ns": saving.likely,
         "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
     }  # fmt: skip
+
+
+def checked(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
+    """The row with each of these columns in its type, and None in place of any other type; other columns stay.
+
+    SQLite stores any type in any column, and a file may come from elsewhere.
+    """
+    return {**row, **{name: _value(name, row.get(name), kind) for name, kind in columns.items()}}
+
+
+def _value(name: str, value: object, kind: type) -> object:
+    fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
+    if not fits:
+        return "" if name in _ALWAYS else None
+    return plain_text(value) if isinstance(value, str) and name not in OF_JSON else value

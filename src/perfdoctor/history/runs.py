@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema, store
-from perfdoctor.history.checked import checked
-from perfdoctor.history.facts import Facts, Row, new_id, now, plain_text
+from perfdoctor.history.facts import Facts, Row, checked, new_id, now, plain_text
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:

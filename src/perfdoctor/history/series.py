@@ -11,8 +11,7 @@ from msgspec import Struct
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema
 from perfdoctor.history.changes import LevelShift, MissingLibraryError, change_points
-from perfdoctor.history.checked import checked
-from perfdoctor.history.facts import Row
+from perfdoctor.history.facts import Row, checked
 from perfdoctor.history.metrics import Metric, percentile_ns
 from perfdoctor.patterns import regex
 from perfdoctor.system.checkout import commits_between

@@ -25,7 +25,7 @@ SOURCES = {
 #: Those that a document may name.
 WRITTEN_SOURCES = ("recording", "table", "machine", "data-sheet", "measured")
 
-#: What may limit a saving, in the order in which it is applied (see `diagnosis/savings.py`).
+#: What may limit a saving, in the order in which it is applied (see `diagnosis/predicted_saving.py`).
 BOUNDS = {
     "replay": "the recorded step, replayed with the fix, gets shorter by this",
     "loader": "a loader beside the training is the limit in the other steps",

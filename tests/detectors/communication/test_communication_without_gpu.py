@@ -7,7 +7,6 @@ from builders import findings, only_finding
 from machine_builders import on_cores
 from talking import ASKING_NS, DISPATCH_NS, UNIT_NS, talking
 
-from perfdoctor.diagnosis import savings
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -18,7 +17,7 @@ BACKWARD = 0.67
 @pytest.fixture(autouse=True)
 def as_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges are those of the replay, before they are made as wide as measured savings are."""
-    monkeypatch.setattr(savings, "spread_of", lambda _: None)
+    monkeypatch.setattr("perfdoctor.diagnosis.predicted_saving.spread_of", lambda _: None)
 
 
 def test_the_predicted_saving_is_what_compute_could_hide_and_the_cost_of_messages():

@@ -9,7 +9,7 @@ import pytest
 from builders import ELEMENTWISE, draw, findings, of_step, only_finding, summary
 from msgspec.structs import replace
 
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules

@@ -18,7 +18,7 @@ from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Range
-from perfdoctor.replay.what_if.savings import why_not_replayable
+from perfdoctor.replay.what_if.run_replay import why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()

@@ -22,7 +22,7 @@ from perfdoctor.replay.graph.graph import HOST, WAIT_END, WORK
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.graph.without_gpu import host_graph, with_fewer_collectives
-from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
+from perfdoctor.replay.what_if.run_replay import replay_of, why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 BEGIN_NS = 1_000_000

@@ -17,7 +17,7 @@ from perfdoctor.comparison.scaling.fits import error_at, line
 from perfdoctor.comparison.scaling.records import Forecast, Kind, Recorded, Way
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
+from perfdoctor.replay.what_if.run_replay import replay_of, why_not_replayable
 from perfdoctor.replay.what_if.sizes import simulated, size_change
 
 #: A way that was off by more says nothing about twice as many.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import matched_bytes, transfer_share
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.savings import at_most
+from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.topology import better, gpus, is_nvlink, of_job, pairs
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.communication.collectives import (
     is_full_precision,
     sizes_can_be_judged,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.hideable import hideable
 from perfdoctor.metrics.communication.taken_share import taken

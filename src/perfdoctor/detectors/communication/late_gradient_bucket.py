@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import (
     exposed_rows_ns,
     sizes_can_be_judged,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfdoctor.detectors.savings import at_most
+from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 

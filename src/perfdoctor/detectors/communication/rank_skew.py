@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication.lateness import beyond_chance_ns, excess_ns, explained_share, own_lateness_ns

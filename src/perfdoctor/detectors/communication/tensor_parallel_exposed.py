@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.launches import launches_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_copies
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.copies.transfers import by_op, compute_stream, copies_of, exposed_ns, host_memory
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place

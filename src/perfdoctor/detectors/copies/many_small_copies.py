@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_copies
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.copies.pinned import pinned_rate
 from perfdoctor.metrics.copies.transfers import (
     by_op,

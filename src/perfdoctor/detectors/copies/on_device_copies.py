@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_copies
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.copies.transfers import by_op, copies_of
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.model.columns import Mask

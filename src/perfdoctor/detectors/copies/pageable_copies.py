@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.affected import affected
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.pinned import PinnedRate, pinned_rate
 from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory

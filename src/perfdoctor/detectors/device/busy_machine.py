@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_cores import core_measures
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.units import ms, percent

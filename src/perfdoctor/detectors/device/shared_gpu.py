@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent

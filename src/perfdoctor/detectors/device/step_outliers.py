@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from perfdoctor.detectors.savings import at_most
+from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.accounting.longest import Moment, longest
 from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, least_of_rate, outliers, same_work
 from perfdoctor.metrics.units import ms, percent

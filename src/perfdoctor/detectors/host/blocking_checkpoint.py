@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import each_step_ns, host_rows
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.units import ms, percent

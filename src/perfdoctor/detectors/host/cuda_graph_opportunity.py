@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.metrics.kernels.repetition import repetition
 from perfdoctor.metrics.units import ms, percent

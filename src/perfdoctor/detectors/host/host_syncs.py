@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_idle import of_cause
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host.sync_sources import syncs
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors.affected import MOST_OF_IT, Affected, affected
 from perfdoctor.detectors.of_idle import Idle, of_cause
-from perfdoctor.detectors.savings import NO_SAVING, Shares
+from perfdoctor.detectors.saved_shares import NO_SAVING, Shares
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
 from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.metrics.accounting.queue_waits import Stood, by_stream, queue_waits, stood, unlaunched

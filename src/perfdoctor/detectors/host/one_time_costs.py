@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import Idle, of_idle
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.accounting.start import always_once, before_first_step, innermost, once_kinds, united, what
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.of_idle import Idle, of_cause
-from perfdoctor.detectors.savings import at_most, half_certain, shares
+from perfdoctor.detectors.saved_shares import at_most, half_certain, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.host import cpu_use, feeding
@@ -100,7 +100,7 @@ def _one_by_one(found: Idle, at: Mapping[str, float]) -> ItemFetch | None:
 
 def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
     """The wait, less one gather, which has no rows that recording makes longer: it is stretched as the wait will be
-    shortened again (`diagnosis/savings.py`).
+    shortened again (`diagnosis/predicted_saving.py`).
     """
     real = real_time(run)
     stretch = real.stretch_by_part.get("input_wait", 1.0) if real and real.is_notable else 1.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_idle import part_of_cause
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_loops import of_loops
-from perfdoctor.detectors.savings import Shares
+from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, tensor_loops
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

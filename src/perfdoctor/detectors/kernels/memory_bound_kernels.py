@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.kernels.memory_bandwidth import Rates, rates
 from perfdoctor.metrics.kernels.profiles import measured
 from perfdoctor.metrics.kernels.sets import largest

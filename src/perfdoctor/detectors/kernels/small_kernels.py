@@ -10,7 +10,7 @@ import numpy as np
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_host_ops import TimeOfOps, of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares
+from perfdoctor.detectors.saved_shares import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.op_loops import beyond_dispatch_ns, op_loops
 from perfdoctor.metrics.host.short_ops import short_ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of

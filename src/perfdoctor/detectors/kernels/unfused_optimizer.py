@@ -7,7 +7,7 @@ from functools import partial
 
 from perfdoctor.detectors.of_host_ops import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.kernels.fused_update import FusedUpdate, fused_update
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused

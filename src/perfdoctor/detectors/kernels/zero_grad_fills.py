@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.affected import MOST_OF_IT, affected
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
 from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
 from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad

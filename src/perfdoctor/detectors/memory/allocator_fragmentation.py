@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.memory.growth import Reserve, reserves
 from perfdoctor.metrics.memory.in_use import replays
 from perfdoctor.metrics.units import mib

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run

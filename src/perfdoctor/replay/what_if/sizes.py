@@ -22,7 +22,7 @@ from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import Simulation, simulate
-from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix, replay_of
+from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; simulating as much takes some seconds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,10 @@ import pytest
 from builders import draw
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis import savings
 from perfdoctor.diagnosis.calibration import SavingSpread
+from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE, PredictedSaving, predicted_saving
 from perfdoctor.diagnosis.ranking import agreeing, ranked
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
@@ -153,7 +153,7 @@ def test_what_limits_a_saving_is_named_with_what_it_leaves():
 
 
 def test_every_bound_that_is_applied_has_words():
-    source = Path(savings.__file__).read_text("utf-8")
+    source = Path(inspect.getfile(PredictedSaving)).read_text("utf-8")
     assert set(re.findall(r'Bound\("(\w+)"', source)) == set(BOUNDS)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.detectors.savings import NO_SAVING, Shares, at_most, half_certain, shares
+from perfdoctor.detectors.saved_shares import NO_SAVING, Shares, at_most, half_certain, shares
 from perfdoctor.records.savings import Saving
 
 

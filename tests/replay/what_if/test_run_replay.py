@@ -27,7 +27,7 @@ from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
-from perfdoctor.replay.what_if.savings import replay_of
+from perfdoctor.replay.what_if.run_replay import replay_of
 
 #: Of these the action moves the fault and little else; of the others only a part of what it moves is the fault.
 WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")

@@ -32,7 +32,7 @@ from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import affected_ns
-from perfdoctor.replay.what_if.savings import RunReplay, SimulatedFix
+from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
