@@ -41,11 +41,11 @@ Signal = Literal["kernels", "copies", "collectives", "calls", "ops", "ranges"]
 
 
 class _Arguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Nothing beside the named ones."""
+    """Arguments of a tool: only the named ones are allowed."""
 
 
 class _OfRecording(_Arguments, frozen=True, kw_only=True):
-    """One recording, or a part of it."""
+    """Arguments that choose one recording, or a part of it."""
 
     path: Path
     range: Range | None = None

@@ -37,7 +37,7 @@ class WorkerProcess:
         self._current: Call | None = None
 
     def ask(self, call: Call) -> Reply:
-        """Its reply. Raises PerfdoctorError where there is none within the time."""
+        """The worker's reply. Raises PerfdoctorError if there is none within the time."""
         with self._one:
             self._current = call
             try:
@@ -46,7 +46,7 @@ class WorkerProcess:
                 self._current = None
 
     def give_up(self, call: Call) -> None:
-        """Nobody waits for it any more: what is read for it, ends."""
+        """Give the call up, and end the worker if it is answering it: nobody waits for the reply any more."""
         call.is_given_up = True
         if self._current is call:
             self.end()
@@ -56,7 +56,7 @@ class WorkerProcess:
             self._process.end()
 
     def close(self) -> None:
-        """With the server."""
+        """End the worker and remove its scratch folder; called when the server ends."""
         self.end()
         self._scratch.cleanup()
 
@@ -99,7 +99,7 @@ class WorkerProcess:
         return self._process
 
     def _empty_scratch(self) -> Path:
-        """What an earlier process left there is gone."""
+        """The scratch folder, emptied of what an earlier process left there."""
         folder = Path(self._scratch.name)
         for left in folder.iterdir():
             shutil.rmtree(left, ignore_errors=True)

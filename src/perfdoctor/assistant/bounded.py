@@ -30,12 +30,12 @@ class Answer(Struct, frozen=True):
     data: Mapping[str, Any]
 
     def sent(self) -> tuple[str, dict[str, Any]]:
-        """In JSON's types, with bounds."""
+        """The text and the fields in JSON's types, both bounded."""
         return shorten(clean_block(self.text), LONGEST_TEXT * 4), _bounded(plain(self.data))
 
 
 def name(text: str) -> str:
-    """A name from a recording, as a field has it."""
+    """A name from a recording, shortened for a field."""
     return clean_name(text, NAME)
 
 

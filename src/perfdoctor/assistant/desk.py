@@ -61,7 +61,7 @@ class Desk:
 
     @property
     def known(self) -> dict[str, Rule]:
-        """By id, with the thresholds of the config that was named, else of the root's own pyproject.toml."""
+        """All rules by id, with thresholds of the config that was named, else of the root's own pyproject.toml."""
         rules, config = self._named.rules, self._named.config
         known = all_rules(rules, config) if rules or config else load_rules()
         return with_thresholds(known, config) if config else with_overrides(known, self.root.folder)
@@ -99,12 +99,12 @@ class Desk:
         return found
 
     def again(self, text: str, part: Selection, questions: tuple[Question, ...]) -> Examination:
-        """The same with questions, of what was read for it before."""
+        """The diagnosis of what this text names with the answers to these questions, from what was read before."""
         return examine(self.examined(text, part).run, self.rules, questions)
 
     @contextmanager
     def at_hand(self, text: str) -> Iterator[list[Path | RemoteFile]]:
-        """Where it is on this machine, fetched if it is elsewhere."""
+        """The files on this machine that this text names, fetched first if they are elsewhere."""
         address = self.root.address(text)
         if address is None:
             yield [self.root.recording(text)]
@@ -118,7 +118,7 @@ class Desk:
         return examine(read_run(paths, silent, selection=part), self.rules)
 
     def _judging(self) -> _Seen:
-        """Of the files of rules and thresholds: whoever writes a rule asks again what it finds."""
+        """The state of the files of rules and thresholds, which change while somebody writes a rule."""
         config = self._named.config or self.root.folder / "pyproject.toml"
         of_config = named_in(config) if self._named.config else ()
         places = (*self._named.rules, *of_config)
@@ -127,7 +127,7 @@ class Desk:
         return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 
     def _forget(self) -> None:
-        """The longest unused, until the others are few and small enough."""
+        """Drop the diagnoses that were unused longest, until the others are few and small enough."""
         while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
             self._kept.popitem(last=False)
 

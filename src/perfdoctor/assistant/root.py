@@ -59,7 +59,7 @@ class AllowedRoot(Struct, frozen=True):
         return found
 
     def recording(self, text: str) -> Path:
-        """The same of something that is read as a whole: nothing in it, or beside it, may lead out of the root."""
+        """The real path of a recording that is read as a whole: nothing in it or beside it may lead out of the root."""
         found = self.inside(text)
         for link in self._links(found):
             if not self._holds(Path(os.path.realpath(link))):
@@ -72,7 +72,7 @@ class AllowedRoot(Struct, frozen=True):
         return found
 
     def name(self, path: Path) -> str:
-        """As answers name it."""
+        """The path as answers name it."""
         return path.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else path.name
 
     def _resolved(self, text: str) -> Path:

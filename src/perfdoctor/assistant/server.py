@@ -35,7 +35,7 @@ _READS_ONLY = types.ToolAnnotations(
 
 
 def serve(setting: WorkerSetup) -> None:
-    """Until the client closes the connection, or ends this process."""
+    """Answer calls until the client closes the connection, or ends this process."""
     worker = WorkerProcess(setting)
 
     def leave(number: int, _frame: object) -> None:
@@ -85,7 +85,7 @@ def _server(worker: WorkerProcess) -> Server[Any]:
 
 
 async def _answered(worker: WorkerProcess, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """A call that is given up ends the worker: what it reads, nobody waits for."""
+    """The result of a call. A call that is given up ends the worker, as nobody waits for what it reads."""
     call = Call(params.name, params.arguments)
     try:
         reply = await asyncio.to_thread(worker.ask, call)

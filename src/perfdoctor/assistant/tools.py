@@ -36,7 +36,7 @@ class Tool(NamedTuple):
     arguments: type[msgspec.Struct]
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema, without references."""
+        """The JSON Schema of the tool's arguments, without references."""
         _, components = msgspec.json.schema_components([self.arguments])
         schema: dict[str, Any] = components[self.arguments.__name__]
         return {**schema, "type": "object", "title": self.title}

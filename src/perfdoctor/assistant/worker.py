@@ -54,7 +54,7 @@ class Reply(msgspec.Struct):
 
 
 def main() -> None:
-    """Takes the setting as its argument."""
+    """Answer requests until the input ends; the program's argument is a WorkerSetup as JSON."""
     requests, replies = own_streams()
     setting = msgspec.json.decode(sys.argv[1], type=WorkerSetup)
     _limit_memory(setting.memory_bytes)
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def answered(request: ToolRequest, desk: Desk) -> Reply:
-    """Whatever goes wrong is an answer."""
+    """The reply to a request; an error becomes a reply, too."""
     from perfdoctor.api.arguments import in_words_of_python  # noqa: PLC0415
     from perfdoctor.assistant.tools import answer_of, understood  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def answered(request: ToolRequest, desk: Desk) -> Reply:
 
 
 def _limit_memory(most: int) -> None:
-    """Of what is written to, not of what is only mapped: nsys, which it may start, maps far more than it uses."""
+    """Limit the memory that is written to, not what is only mapped: nsys, started from here, maps more than it uses."""
     if most and sys.platform == "linux":
         import resource  # noqa: PLC0415 not on Windows
 
@@ -101,7 +101,7 @@ def _limit_memory(most: int) -> None:
 
 
 def _alarm(seconds: float) -> None:
-    """After so many seconds the process ends, as nothing handles the signal."""
+    """End the process after so many seconds: nothing handles the signal."""
     if sys.platform != "win32":
         import signal  # noqa: PLC0415
 

@@ -129,6 +129,6 @@ def runs_needed(before: Sequence[StepSample], after: Sequence[StepSample], usual
 
 
 def _variance(runs: Sequence[StepSample], spread: float) -> float:
-    """Of one run's mean step, as a share of it: from run to run, and by the noise of its steps."""
+    """The variance of one run's mean step, as a share of it: from run to run, and by the noise of its steps."""
     within = [statistics.error_of_mean(run.steps_ns) / float(run.steps_ns.mean()) for run in runs]
     return spread**2 + float(np.mean(np.square(within)))

@@ -25,7 +25,10 @@ FEW_STEPS = 8
 
 
 def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> Comparison:
-    """`within`: a change of so much matters, as a share. Raises PerfdoctorError where they cannot be compared."""
+    """Compare the runs of both sides. `within`: the change that matters, as a share.
+
+    Raises PerfdoctorError if they cannot be compared.
+    """
     refuse(before, after)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
@@ -83,20 +86,20 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
 
 
 def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
-    """Where one of them knows the names of kernels alone, or the parts of the step, all are compared by these."""
+    """The runs, all reduced to what the least detailed of them knows: kernel names alone, or the parts of the step."""
     if not all(each.by_kernel for each in runs):
         return [without_kernels(each) for each in runs]
     return list(runs) if all(each.by_op for each in runs) else [without_ops(each) for each in runs]
 
 
 def _common_share(one: Snapshot, other: Snapshot) -> float | None:
-    """Of the compute time; None where one of them knows nothing by name."""
+    """The share of the compute time that both have by name; None if one of them has no names."""
     has_names = (any(each.part == "compute" and (each.op or each.kernel) for each in run.work) for run in (one, other))
     return min(in_common(one, other), 1.0) if all(has_names) else None
 
 
 def _item(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float) -> StepChange | None:
-    """The time of one item, where batches are known and differ; None elsewhere."""
+    """The change of the time of one item if batches are known and differ, else None."""
     ours, theirs = _items(before), _items(after)
     if not ours or not theirs or ours == theirs:
         return None
@@ -108,7 +111,7 @@ def _item(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float) 
 
 
 def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> StepChange:
-    """Of unrecorded steps where all know them, else of recorded ones."""
+    """The change of the unrecorded steps if all runs know them, else of the recorded ones."""
     known = are_unrecorded(before, after)
     sides = [samples(side, unrecorded=known) for side in (before, after)]
     return step_change(sides[0], sides[1], usual_spread(before[0]), unrecorded=known, within=within)
@@ -142,7 +145,7 @@ def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[M
 
 
 def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) -> tuple[LineChange, ...]:
-    """Own functions that changed notably, where both sides recorded them."""
+    """The user's own functions that changed notably; empty unless both sides recorded them."""
     if not all(each.lines for each in (*before, *after)):
         return ()
     ours, theirs = (mean_of([each.lines for each in side]) for side in (before, after))

@@ -63,7 +63,7 @@ def of_facts(
 
 
 def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:
-    """Of a step. A part that only a later perfdoctor knows is idle time of unknown cause here."""
+    """The parts of a step in ns. A part that only a later perfdoctor knows counts as idle time of unknown cause."""
     found: dict[str, float] = {}
     for part, ns in parts.items():
         name = part if part in PARTS else UNKNOWN_CAUSE
@@ -91,7 +91,7 @@ def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSa
 
 
 def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:
-    """The step with all fixes; those in between are not stored."""
+    """The predicted step with all fixes; the steps in between are not stored."""
     step_ns = tuple(row[name] for name in ("predicted_low_ns", "predicted_ns", "predicted_high_ns"))
     try:
         fixed = json.loads(row["predicted_fixed"] or "[]")
@@ -104,7 +104,7 @@ def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, f
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, str]:
-    """In the words of `settings.settings_of`."""
+    """The settings of the run, named as in `settings.settings_of`."""
     tools = [tool for tool in (row["tools"] or "").split("; ") if tool.startswith(_RECORDERS)]
     names = sorted((row["device"] or "").split(", ")) if row["gpus"] else []
     found = {name: str(row[column]) for name, column in _SETTINGS.items() if row[column]}

@@ -59,7 +59,7 @@ def finding_changes(
 
 
 def _findings(runs: Sequence[Snapshot]) -> dict[str, PromisedSaving]:
-    """By rule, the costliest of all runs."""
+    """The costliest finding of each rule in any of the runs."""
     found: dict[str, PromisedSaving] = {}
     for run in runs:
         for each in run.findings:
@@ -163,7 +163,7 @@ def _together(
 
 
 def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _PromiseOutcome) -> tuple[Promise, ...]:
-    """Held against its part of the step; nothing where the part is not its own."""
+    """The promise of one finding, compared with its part of the step; empty if it has none of its own."""
     own = _own(saving, seen.causes)
     keys = {each.key for each in own}
     others = (other for other in fixed if other.rule != saving.rule)
@@ -199,7 +199,7 @@ def _differs(seen: _PromiseOutcome) -> str:
 def _of_step(
     low: float, high: float, shown_ns: float, margin: float, own: Sequence[Contribution], seen: _PromiseOutcome
 ) -> tuple[Kept, str]:
-    """The word, and the likely reason. `own`: the causes that the fixes make shorter."""
+    """Whether the promise was kept, and the likely reason. `own`: the causes that the fixes make shorter."""
     word = _word(low, high, shown_ns)
     if word == "kept":
         return word, ""

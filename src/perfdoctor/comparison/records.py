@@ -192,8 +192,9 @@ class Contribution(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """The same of one kind of work. `matched_by`: what both sides have in common. `was`, `now`: names on the device,
-    where they differ. `label`: what it is called.
+    """What one kind of work contributes to the difference. `label`: what it is called.
+
+    `matched_by`: what both sides have in common. `was`, `now`: names on the device, where they differ.
     """
 
     part: str

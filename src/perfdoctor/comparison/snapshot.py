@@ -33,7 +33,7 @@ _LINE = regex(r"\(\d+\)(?=: )")
 
 
 def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule], paths: Sequence[Path]) -> Snapshot:
-    """Of a run that was read and diagnosed."""
+    """The snapshot of a run that was read and diagnosed."""
     run, diagnosis = examination.run, examination.diagnosis
     work = work_of(run)
     parts = _sums((each.part, each.ns) for each in work)
@@ -61,7 +61,7 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
 
 
 def _lines(run: Run) -> dict[str, float]:
-    """Functions by file and name: the line on which one begins moves with every edit above it."""
+    """Time of each function, by file and name: the line on which one begins moves with every edit above it."""
     costs = line_costs(run)
     if costs is None:
         return {}
@@ -198,7 +198,7 @@ def _stored_unrecorded(document: Mapping[str, Any], step_ns: float) -> float | N
 
 
 def _stored_contention(document: Mapping[str, Any]) -> float:
-    """Documents of before do not say it, but in their finding about it."""
+    """The contended share of steps; older documents have it only in their finding about it."""
     known = document["run"].get("contended_share")
     if known is None:
         found = (each["values"] for each in document["findings"] if each["rule"] == _OTHERS_ON_THE_CORES)
@@ -226,7 +226,7 @@ def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
 
 
 def _phases(row: Mapping[str, Any]) -> dict[str, int]:
-    """Where a training thread stands for the device; forward is what is left, and others are with it."""
+    """Compute by phase in ns if a training thread stands for the device; work of no phase counts as forward."""
     return {FORWARD if name == "other" else name: ns for name, ns in row.get("compute_by_phase_ns", {}).items()}
 
 
@@ -296,7 +296,7 @@ def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without_ops(snapshot: Snapshot) -> Snapshot:
-    """The same with the names of kernels alone, for a comparison with one that knows no more."""
+    """The snapshot reduced to kernel names, for a comparison with one that knows no more."""
     merged: dict[tuple[str, str, str], list[float]] = {}
     for each in snapshot.work:
         is_kernel = each.part == "compute" and not snapshot.without_gpu
@@ -309,5 +309,5 @@ def without_ops(snapshot: Snapshot) -> Snapshot:
 
 
 def without_kernels(snapshot: Snapshot) -> Snapshot:
-    """The same with the parts of the step alone."""
+    """The snapshot reduced to the parts of the step."""
     return replace(snapshot, work=(), compute={}, by_op=False, by_kernel=False)

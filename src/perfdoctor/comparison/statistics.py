@@ -48,7 +48,10 @@ def step_change(
     before: Sequence[StepSample], after: Sequence[StepSample], usual_spread: float = USUAL_SPREAD, *,
     unrecorded: bool = False, within: float = NO_CHANGE_WITHIN,
 ) -> StepChange:  # fmt: skip
-    """Of the runs of both sides; each has at least one step. `within`: a change of so much matters."""
+    """How the mean step changed between the runs of both sides. `within`: the change that matters, as a share.
+
+    Each run has at least one step.
+    """
     spreads = run_spreads(before, after, usual_spread)
     sides = tuple(_side(runs, *spread) for runs, spread in zip((before, after), spreads, strict=True))
     means = [side.mean_ns for side in sides]
@@ -125,7 +128,7 @@ def run_spread(runs: Sequence[Floats]) -> float:
 
 
 def error_of_mean(steps: Floats) -> float:
-    """Its standard error in ns, from the means of blocks; 0 of a single step."""
+    """The standard error of the mean step in ns, from the means of blocks; 0 for a single step."""
     if steps.size < 2:
         return 0.0
     length = block_length(steps)
@@ -167,7 +170,7 @@ def block_length(steps: Floats) -> int:
 
 
 def _before_silence(is_clear: Sequence[bool], lags: int) -> int:
-    """The last lag behind which so many correlations are none."""
+    """The last lag before a run of so many lags without a clear correlation."""
     for lag in range(len(is_clear)):
         if not any(is_clear[lag : lag + lags]):
             return lag
@@ -175,12 +178,12 @@ def _before_silence(is_clear: Sequence[bool], lags: int) -> int:
 
 
 def _blocks(steps: Floats, length: int) -> Floats:
-    """Every block of so many consecutive steps, a row each; behind the last step the first one follows."""
+    """Every block of `length` consecutive steps, a row each; the first step follows the last one."""
     return np.lib.stride_tricks.sliding_window_view(np.concatenate((steps, steps[: length - 1])), length)
 
 
 def _deviations(steps: Floats, length: int, typical: Callable[..., Floats], rng: np.random.Generator) -> Floats:
-    """Of `_RESAMPLES` means (or medians) of drawn steps from that of all; widened for few blocks."""
+    """Deviations of `_RESAMPLES` resampled means (or medians) from that of all steps, widened if blocks are few."""
     size = steps.size
     pieces, at_once = -(-size // length), max(_MOST_AT_ONCE // size, 1)
     drawn = []
@@ -248,7 +251,7 @@ def _drawn(
 
 
 def _freedom(before: _Drawn, after: _Drawn) -> float:
-    """Of the difference: Welch and Satterthwaite."""
+    """Degrees of freedom of the difference, by Welch and Satterthwaite."""
     each = [(float(side.shares.var()), side.freedom) for side in (before, after)]
     whole = sum(variance for variance, _ in each)
     if not whole:

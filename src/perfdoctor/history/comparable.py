@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 def of_document(document: Mapping[str, Any]) -> Row:
-    """What a diagnosis.json says of it; which part of the recording it is about is not in it."""
+    """The facts of the run in a diagnosis.json, which does not say which part of the recording it is about."""
     run = document["run"]
     commands = (each["command"] for each in run.get("processes", ()) if each.get("diagnosed"))
     return {

@@ -62,7 +62,7 @@ class Facts(Struct, frozen=True):
 
 
 def new_id() -> str:
-    """Of 12 hexadecimal digits: a hundred thousand runs of many machines meet with a chance of 1 in 50,000."""
+    """An id of 12 hexadecimal digits: two of a hundred thousand runs have the same one with a chance of 1 in 50,000."""
     return secrets.token_hex(_ID_BYTES)
 
 
@@ -74,7 +74,7 @@ def facts(
     process: int | None = None,
     verdict: str = "",
 ) -> Facts:
-    """All that is stored. `source`: the command, `run` or `analyze`. `verdict`: the report's first sentence."""
+    """All facts stored of a run. `source`: the command, `run` or `analyze`. `verdict`: the report's first sentence."""
     run, diagnosis = examination.run, examination.diagnosis
     first, here = paths[0], [path for path in paths if isinstance(path, Path) and not is_view(path)]
     folder = RunFolder.open(first) if len(paths) == 1 and isinstance(first, Path) and first.is_dir() else None
@@ -126,7 +126,7 @@ def plain_text(text: str, limit: int = MOST_TEXT) -> str:
 
 
 def plain(row: Row) -> Row:
-    """Numbers as SQLite has them: NaN and infinity are not known."""
+    """The row with None in place of NaN and infinity, which SQLite does not have."""
     return {name: value if name in OF_JSON else _plain(value) for name, value in row.items()}
 
 
@@ -158,7 +158,7 @@ def _written_unix_ns(paths: Sequence[Path]) -> int:
 
 
 def _fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
-    """The same for each analysis of one recording, and for no other recording."""
+    """A text that is equal for all analyses of one recording, and differs between recordings."""
     known = [
         manifest.started_unix_ns,
         sorted((source.kind, source.file) for source in diagnosis.sources),
@@ -189,7 +189,7 @@ def _program_name(command: Sequence[str]) -> str | None:
 
 
 def _folder(path: Path | RemoteFile) -> Row:
-    """Relative to where the command was started: a whole path may name a user."""
+    """The folder relative to where the command was started: a whole path may name a user."""
     if not isinstance(path, Path) or is_view(path):
         return {"folder": path.name}
     relative = os.path.relpath(path)
@@ -285,7 +285,7 @@ def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
 
 
 def _for_comparisons(diagnosis: Diagnosis) -> Row:
-    """What says how alike two runs are, and how sure their difference: in the statistics of `comparison/`."""
+    """What `comparison/` needs to tell how alike two runs are, and how certain their difference is."""
     known = diagnosis.real_time
     return {
         "unrecorded_step_ns": known.unrecorded_ns if known else None,
@@ -316,7 +316,7 @@ def _efficiency(diagnosis: Diagnosis) -> Row:
 
 
 def _memory(diagnosis: Diagnosis) -> Row:
-    """Of the device with most; None where it was not recorded."""
+    """The memory of the device that used most; None if it was not recorded."""
     return {
         "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
         "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),

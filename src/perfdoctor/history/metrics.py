@@ -26,7 +26,7 @@ class Metric(Struct, frozen=True):
     column: str = ""
 
     def of(self, row: Row, parts: Mapping[str, int]) -> float | None:
-        """Its value of one run; None where that is not known."""
+        """The value of this metric for one run; None if it is not known."""
         value: float | None
         if self.column == STEP:
             value = step_ns(row)
@@ -87,7 +87,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 def metric(name: str) -> Metric:
-    """By its name, with or without its unit: `step`, `step_ns`, `input-wait`. Raises UsageError."""
+    """The metric of this name, with or without its unit: `step`, `step_ns`, `input-wait`. Raises UsageError."""
     wanted = name.lower().replace("-", "_")
     for candidate in (wanted, wanted.removesuffix("_ns"), wanted.removesuffix("_bytes"), wanted.removesuffix("_share")):
         if candidate in METRICS:

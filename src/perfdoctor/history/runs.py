@@ -88,7 +88,7 @@ def _renamed(facts: Facts, name: str) -> Facts:
 
 
 def listed(db: Database, *, limit: int | None = None, tag: str | None = None) -> list[Row]:
-    """Newest first: the facts of each run, its `tags` and `pins`, and its `first_finding`."""
+    """The facts of each run, newest first, with its `tags`, its `pins` and its `first_finding`."""
     where = "where exists (select 1 from tags where run_id = runs.id and tag = :tag)" if tag is not None else ""
     rows = db.query(
         f"""select runs.*,
@@ -194,7 +194,7 @@ def pin(db: Database, name: str, ids: Sequence[str], *, add: bool = False) -> No
 
 
 def unpin(db: Database, name: str) -> None:
-    """Raises UsageError where nothing has this name."""
+    """Remove this pin. Raises UsageError if there is none of this name."""
 
     def work(db: Database) -> int:
         return db.conn.execute("delete from pins where name = ?", [name]).rowcount
@@ -208,7 +208,7 @@ def tag(db: Database, text: str, name: str) -> None:
 
 
 def untag(db: Database, text: str, name: str) -> bool:
-    """Had the run this tag?"""
+    """Remove the tag from the run; was it there?"""
     query = "delete from tags where run_id = ? and tag = ?"
     return bool(store.write(db, lambda db: db.conn.execute(query, [name, text]).rowcount))
 
@@ -285,7 +285,7 @@ def merge(db: Database, other: Path) -> Merged:
 
 
 def _only(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
-    """These columns alone: a later perfdoctor may have more."""
+    """The row reduced to these columns: a later perfdoctor may have more."""
     whole = checked(row, columns)
     return {name: whole[name] for name in columns}
 

@@ -125,7 +125,7 @@ def _key(row: Row, *, joined: bool) -> Key:
 
 
 def _rows(db: Database, tag: str | None) -> list[Row]:
-    """Oldest first, each with its `parts`."""
+    """The stored runs, oldest first, each with its `parts`."""
     where = "where exists (select 1 from tags where run_id = runs.id and tag = :tag)" if tag is not None else ""
     rows = list(db.query(f"select * from runs {where} order by recorded_at, stored_at, id", {"tag": tag}))  # noqa: S608
     parts: dict[str, dict[str, int]] = {}
@@ -136,7 +136,7 @@ def _rows(db: Database, tag: str | None) -> list[Row]:
 
 
 def _latest(rows: Sequence[Row]) -> list[Row]:
-    """Of several analyses of one recording the last: they are one measurement, and no series."""
+    """The rows with only the last of several analyses of one recording, which are one measurement and no series."""
     last = {(row["recording"] or row["id"], row["part"]): row["id"] for row in sorted(rows, key=_stored)}
     kept = set(last.values())
     return [row for row in rows if row["id"] in kept]

@@ -67,7 +67,7 @@ def open_to_read(file: Path, *, in_place: bool = True) -> Database:
 
 
 def write(db: Database, work: Callable[[Database], Result]) -> Result:
-    """Do it in one transaction: all of it, or nothing. Another writer is waited for."""
+    """The result of `work`, done in one transaction: all of it, or nothing. Another writer is waited for."""
 
     def once() -> Result:
         db.conn.execute("BEGIN IMMEDIATE")
@@ -96,7 +96,7 @@ def written(file: Path) -> Iterator[Database]:
 
 @contextlib.contextmanager
 def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
-    """The same to read from."""
+    """The history to read from, closed afterwards. What SQLite says becomes a PerfdoctorError."""
     db = open_to_read(file, in_place=in_place)
     try:
         with _explained(file):
@@ -204,7 +204,7 @@ def _on_network(file: Path) -> bool:
 
 
 def _patiently(work: Callable[[], Result]) -> Result:
-    """Once more, and again, while another program has the lock."""
+    """The result of `work`, tried again while another program has the lock."""
     until = time.monotonic() + WAIT_S
     while True:
         try:

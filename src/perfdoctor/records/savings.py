@@ -50,7 +50,7 @@ class Saving(Struct, frozen=True):
         assert 0 <= self.low <= self.likely <= self.high, f"a saving must be ordered: {self}"
 
     def within(self, most_ns: int) -> Saving:
-        """The same, where nothing can save more than `most_ns`."""
+        """This saving with each value limited to `most_ns`."""
         return Saving(min(self.low, most_ns), min(self.likely, most_ns), min(self.high, most_ns))
 
     def scaled(self, share: float) -> Saving:

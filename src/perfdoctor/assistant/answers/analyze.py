@@ -35,7 +35,7 @@ def answer(asked: Analyze, desk: Desk) -> Answer:
 
 
 def _what(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What was recorded, and where its time went."""
+    """Fields that say what was recorded, and where its time went."""
     return {
         "verdict": wording.verdict(diagnosis),
         "recorded": list(wording.recorded(diagnosis)),
@@ -56,7 +56,7 @@ def _what(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _found(diagnosis: Diagnosis, shown: tuple[Advice, ...]) -> dict[str, Any]:
-    """What is to be said of it, and what could not be."""
+    """Fields with the first findings, and with what could not be checked."""
     return {
         "findings": [finding(advice) for advice in shown],
         "finding_count": len(diagnosis.findings),
@@ -70,7 +70,7 @@ def _found(diagnosis: Diagnosis, shown: tuple[Advice, ...]) -> dict[str, Any]:
 
 
 def finding(advice: Advice) -> dict[str, Any]:
-    """In short: `findings` has all of it."""
+    """The finding in a few fields; the tool `findings` gives all of them."""
     likely = advice.saving_ns_per_step
     return {
         "rank": advice.rank,

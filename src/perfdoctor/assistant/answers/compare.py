@@ -43,7 +43,7 @@ def _snapshot(text: str, desk: Desk) -> Snapshot:
 
 
 def _shortened(whole: dict[str, Any]) -> dict[str, Any]:
-    """Lists have an end, and say how long they are."""
+    """The comparison with its lists cut short, each with its whole length."""
     found: dict[str, Any] = {}
     for key in _KEPT:
         value = whole[key]

@@ -35,14 +35,14 @@ def answer(asked: Findings, desk: Desk) -> Answer:
 
 
 def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
-    """Causes before their symptoms."""
+    """Each finding with the rule of its cause (None for a cause), causes before their symptoms."""
     for advice in findings:
         yield advice, cause
         yield from _flat(advice.symptoms, advice.rule)
 
 
 def _whole(advice: Advice, cause: str | None, zero: int, *, is_alone: bool) -> dict[str, Any]:
-    """With the code of its fixes and the way of its saving where it is asked for alone."""
+    """All fields of a finding; with the code of its fixes and the derivation of its saving if asked for alone."""
     fixes = [
         {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics}
         | ({"how": fix.how} if is_alone else {})
@@ -70,7 +70,7 @@ def _line(line: CodeLine) -> dict[str, Any]:
 
 
 def _evidence(evidence: Evidence, zero: int) -> dict[str, Any]:
-    """Moments on the recording's clock, for `timeline_slice` and `query`. `zero`: where those of a span begin there."""
+    """The fields of one piece of evidence, times on the recording's clock. `zero`: that clock at a span's 0, in ns."""
     label = name(evidence.label)
     if isinstance(evidence, Measure):
         return {"label": label, "value": evidence.value, "unit": evidence.unit}

@@ -51,7 +51,7 @@ def answer(asked: TimelineSlice, desk: Desk) -> Answer:
 
 
 def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:
-    """From and to; the first analysed step where nothing is said, as long a time where no end is."""
+    """Begin and end in ns; by default those of the first analysed step, and without an end as long as that step."""
     first, last = _first_step(run, asked.rank)
     if first == last and asked.start_ns is None:
         what = "the recording has no timeline" if asked.rank is None else f"of rank {asked.rank} there is no timeline"
@@ -66,7 +66,7 @@ def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:
 
 
 def _first_step(run: Run, rank: int | None) -> tuple[int, int]:
-    """Of the first place that is asked for: its first step, or its window where no steps were found."""
+    """Begin and end of the first step of the first place asked for, or of its window if no steps were found."""
     place = next((each for each in run.places if rank in (None, each.rank)), None)
     if place is None or not place.window:
         return 0, 0

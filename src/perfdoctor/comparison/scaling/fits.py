@@ -29,7 +29,7 @@ class FittedLine(Struct, frozen=True):
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> FittedLine:
-    """Of two points or more, whose x are not all the same."""
+    """The least-squares line through two or more points whose x are not all equal."""
     across, up = np.asarray(x, np.float64), np.asarray(y, np.float64)
     middle = float(across.mean())
     spread = float(((across - middle) ** 2).sum())
@@ -54,7 +54,7 @@ def error_at(x: Sequence[float], y: Sequence[float], at: float) -> float:
 
 
 def through_origin(x: Sequence[float], y: Sequence[float]) -> FittedLine:
-    """Y = slope · x, of one point or more."""
+    """The least-squares line y = slope · x through one or more points."""
     across, up = np.asarray(x, np.float64), np.asarray(y, np.float64)
     size = float((across**2).sum())
     slope = float((across * up).sum()) / size

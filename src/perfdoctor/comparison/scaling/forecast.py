@@ -79,7 +79,7 @@ def _forecast(by: Way, known: KnownSteps, ranks: int, step_ns: _Range, throughpu
 
 
 def _fitted(known: KnownSteps, ranks: int) -> _Range | str:
-    """Of two numbers of ranks or more."""
+    """The step that the fitted law predicts, or why there is none; it needs two or more numbers of ranks."""
     if len(known.ranks) < 2 or not known.kind:
         return "a law needs three numbers of ranks, of which it predicts the largest from the others"
     across = [_across(known.kind, each / known.ranks[0]) for each in known.ranks]
@@ -95,7 +95,10 @@ def _across(kind: Kind, more: float) -> float:
 
 
 def _replayed(known: KnownSteps, ranks: int) -> _Range | str:
-    """Of the recording with most ranks. Links are taken to be as fast as they were there, or as the given network."""
+    """The step that a replay of the recording with most ranks predicts, or why there is none.
+
+    Links are taken to be as fast as they were there, or as the given network.
+    """
     if not known.kind:
         return "it is not known how the work of a rank changes"
     recorded = next((each for each in known.series[known.ranks[-1]] if each.run is not None), None)

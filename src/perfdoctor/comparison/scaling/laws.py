@@ -28,7 +28,7 @@ def karp_flatt(speedup: float, more: float) -> float | None:
 
 
 def serial(kind: Kind, ranks: Sequence[int], whole: CauseGrowth, causes: Sequence[CauseGrowth]) -> Serial | None:
-    """None where it is unknown how the work of a rank changes."""
+    """The serial share of the step and of each cause; None if it is unknown how the work of a rank changes."""
     more = [each / ranks[0] for each in ranks]
     if kind == "strong":
         return _amdahl(more, whole, causes)

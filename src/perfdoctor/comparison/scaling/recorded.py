@@ -35,7 +35,7 @@ def of_document(snapshot: Snapshot, document: Mapping[str, Any]) -> Recorded:
 
 
 def stated(recorded: Recorded, ranks: int) -> Recorded:
-    """The same, among so many ranks as the user says. Raises UsageError where the recording knows better."""
+    """The recording with the number of ranks that the user gave. Raises UsageError if it recorded another number."""
     if recorded.ranks > 1 and recorded.ranks != ranks:
         raise UsageError(
             f"{recorded.snapshot.name} was recorded among {recorded.ranks} ranks, not {ranks}",
@@ -45,6 +45,6 @@ def stated(recorded: Recorded, ranks: int) -> Recorded:
 
 
 def kept_for_replay(series: Sequence[Recorded]) -> list[Recorded]:
-    """The same, where all but those among most ranks give up what only a replay needs: it is large."""
+    """The series, in which only the recordings with most ranks keep the run that a replay needs: it is large."""
     most = sorted({each.ranks for each in series})[-_REPLAYED:]
     return [each if each.ranks in most else replace(each, run=None) for each in series]

@@ -28,7 +28,7 @@ STATED = "stated"
 
 
 def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0) -> ScalingResult:
-    """Raises PerfdoctorError where they are no series. `kind`: where it is known beforehand.
+    """The scaling of a series of recordings. `kind`: weak or strong, if known beforehand. Raises PerfdoctorError.
 
     `network`: bytes/s that a network gives each rank beyond the recorded ones; 0: links as they were recorded.
     """
@@ -46,7 +46,7 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
     steps_ns = tuple(each.after.mean_ns for each in steps)
 
     def throughput(ranks: int, step_ns: float) -> float:
-        """NaN where it is not known how much a step does."""
+        """Units of work a second among so many ranks; NaN if it is not known how much a step does."""
         known = bool(found) or counted == "items"
         return _in_a_step(counted, ranks, found, known_items) / step_ns * _NS if known else math.nan
 
@@ -77,7 +77,7 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
 
 
 def _of_one_clock(runs: Sequence[Snapshot]) -> list[Snapshot]:
-    """Unrecorded steps count only where all know them."""
+    """The runs with unrecorded steps only if all of them know theirs."""
     known = all(each.unrecorded_ns for each in runs)
     return list(runs) if known else [replace(each, unrecorded_ns=None) for each in runs]
 
@@ -144,7 +144,7 @@ def _settings(series: Sequence[Recorded], kind: Kind) -> Iterator[SettingOver]:
 
 
 def _new_findings(series: Sequence[Sequence[Snapshot]]) -> Iterator[FindingChange]:
-    """Those that the most ranks have and the fewest have not, the costliest first."""
+    """Findings of the recordings with most ranks that those with fewest lack, the costliest first."""
     for each in finding_changes(series[0], series[-1]):
         if each.fate == "new" and each.after_ns:
             yield each

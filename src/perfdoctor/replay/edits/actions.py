@@ -48,7 +48,7 @@ Edit = Callable[[Graph, float], Graph]
 
 
 def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
-    """What this action does to a graph, by a share of its work. That work is found once per place."""
+    """The edit that takes a share of the action's work out of a graph. That work is found once per place."""
     if finding.thread_time:
         return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
     if action == "host_pace":
@@ -121,7 +121,7 @@ def _kernel_by_kernel(finding: Finding) -> Edit:
 
     @once_per_place
     def of_work(place: Place, first: int) -> tuple[list[Floats], list[Floats]]:
-        """Of DeviceWork from this row on: a graph is mostly that of the last steps."""
+        """The share of time saved and the host ns added in each case, for the rows of DeviceWork from `first` on."""
         changes = finding.changes.get(place.rank_and_device)
         columns = (changes.shorter, changes.host_ns) if changes else ((), ())
         shorter, host_ns = ([spread(place, "kernels", case)[first:].copy() for case in column] for column in columns)
@@ -139,9 +139,9 @@ def _kernel_by_kernel(finding: Finding) -> Edit:
 
 
 def _between(levels: Sequence[float], cases: Sequence[Floats], share: float) -> Floats:
-    """What belongs to this share, where `cases` belong to `levels` (ascending); in proportion beyond them.
+    """The values at this share, interpolated between `cases` at `levels` (ascending); in proportion beyond them.
 
-    Nothing where nothing is likely saved.
+    Zeros if the likely saving is zero.
     """
     if not levels[1]:
         return 0 * cases[1]
@@ -157,7 +157,7 @@ def _between(levels: Sequence[float], cases: Sequence[Floats], share: float) -> 
 
 
 def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:
-    """Shorter collectives; and fewer where host threads send them, since each message has a cost of its own."""
+    """The graph with shorter collectives, and fewer if host threads send them, as each message has its own cost."""
     shorter = edits.with_shorter_work(graph, rows, share)
     if not isinstance(graph.place, HostPlace):
         return shorter
@@ -181,7 +181,7 @@ def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float)
 
 
 def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
-    """The late rank, whose work is the finding's, does no more than the others; these stay as they are."""
+    """An edit by which the late rank does no more than the others, which stay as they are."""
     matched = skew(run) if run else None
     late = [place for place in run.places if place.rank_and_device in finding.work] if run else []
     if run is None or matched is None or not late:
@@ -193,7 +193,7 @@ def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
 
 @once_per_place
 def _no_launching(place: Place) -> Intervals:
-    """When the host does something else than launch work: it loads, saves, collects, compiles, or waits for others."""
+    """The time in which the host does not launch work: it loads, saves, collects, compiles, or waits for others."""
     other = place.host.profiler | place.idle_causes["input_wait"]
     for stretches in place.host.explicit.values():
         other = other | stretches
@@ -202,12 +202,12 @@ def _no_launching(place: Place) -> Intervals:
 
 @once_per_place
 def _no_ops(place: Place) -> Intervals:
-    """The same, and work of its own that is no part of an operation."""
+    """The time in which the host does not launch work, and that of its own work outside of all operations."""
     return _no_launching(place) | place.idle_causes["host_work"]
 
 
 def _waits(place: Place, finding: Finding) -> Mask:
-    """Those that the finding names; else all behind which the device runs out of work."""
+    """One bool a row of `timeline.calls`: the waits that the finding names, else all after which the device idles."""
     return _idle_waits(place) if finding.waits is None else finding.waits
 
 
@@ -232,5 +232,5 @@ def _work_ns(place: Place, action: str, finding: Finding) -> int:
 
 
 def shares(saving_ns: Sequence[int], affected: int) -> list[float]:
-    """How far the action goes for each saving: never further than all the way."""
+    """The share of the affected time that the action takes away for each saving: at most 1."""
     return [min(ns / affected, 1.0) if affected > 0 else 0.0 for ns in saving_ns]

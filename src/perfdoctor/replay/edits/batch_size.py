@@ -44,7 +44,7 @@ _Numbers = npt.NDArray[Any]
 
 
 def with_batch(graph: Graph, factor: float, case: int = 1) -> Graph:
-    """Each rank's batch is so many times as large. `case`: 0 the least that it can win, 1 likely, 2 the most."""
+    """The graph with each rank's batch `factor` times as large. `case`: 0 the least gain, 1 the likely, 2 the most."""
     place = graph.place
     of_rows = work_factors(place, factor, case)
     work, durations, transfer = np.flatnonzero(graph.kind == WORK), graph.duration_ns.copy(), graph.transfer_ns
@@ -57,7 +57,7 @@ def with_batch(graph: Graph, factor: float, case: int = 1) -> Graph:
 
 
 def _with_loading(graph: Graph, factor: float) -> Graph:
-    """Loaders need so many times as long for a batch: in threads of their own or the training's, or beside it."""
+    """The graph with loading `factor` times as long: in the loader's own threads, in the training's, or beside it."""
     of_thread = loader_nodes(graph)
     paced = np.where((graph.loader_wait_ns > 0) & (graph.depends[1] != NOTHING), factor - 1, 0.0)
     # A pace is counted from one batch to the next: it has the call in it that the lag begins behind.
@@ -73,7 +73,7 @@ def _with_loading(graph: Graph, factor: float) -> Graph:
 
 
 def _longer(ns: Ints, more_ns: _Numbers | None, times: Floats | None = None) -> Ints:
-    """So many times as long, and so much more; the same array where neither changes anything, as in most graphs."""
+    """`ns` × `times` + `more_ns`; the same array if neither changes anything, as in most graphs."""
     if times is None and (more_ns is None or not more_ns.any()):
         return ns
     return _whole(ns * (1.0 if times is None else times) + (0.0 if more_ns is None else more_ns))
@@ -84,7 +84,7 @@ def _whole(ns: _Numbers) -> Ints:
 
 
 def _loading_ns(graph: Graph) -> Floats:
-    """What is left of the loading that the training's own threads do in front of each call, without its own pace."""
+    """Ns of loading that the training's own threads do in front of each call; 0 if the loader has its own pace."""
     loading = np.zeros(len(graph))
     if graph.awaited or not graph.place.host.explicit.get("input_wait"):
         return loading
@@ -96,7 +96,7 @@ def _loading_ns(graph: Graph) -> Floats:
 
 
 def work_factors(place: Place, factor: float, case: int) -> Floats:
-    """By what each row of DeviceWork takes longer."""
+    """The factor by which each row of DeviceWork takes longer."""
     factors = np.ones(len(place.work))
     rows = place.work.rows
     factors[rows["kernels"]] = _of_kernels(place, factor, case)
@@ -131,7 +131,7 @@ def _of_parameters(place: Place, signal: str) -> Mask:
 
 
 def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:
-    """By what each kernel takes longer if it takes as long as its waves; never more than in proportion."""
+    """The factor by which each kernel takes longer if its time is that of its waves; never more than `factor`."""
     blocks, threads = kernels["blocks"], kernels["threads_per_block"]
     capability, sms = place.info.compute_capability, place.info.sm_count
     most = _THREADS.get(capability, _MOST_THREADS) // np.maximum(threads, 1)

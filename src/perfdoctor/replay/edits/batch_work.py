@@ -41,7 +41,7 @@ def batch_copies(place: Place) -> Mask:
 
 
 def _of_parameters(place: Place, alike: Ints) -> Mask:
-    """One bool a copy: by the optimizer, or of parameters? Where no call is known: as most others of its size."""
+    """One bool a copy: is it the optimizer's, or of parameters? Without a known call it is as most of its size."""
     launched = recorded_launches(place, "copies")
     proven = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
     proven |= launched.while_open(torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")

@@ -32,7 +32,7 @@ def merged(graph: Graph, rows: Mask, share: float, but: Intervals) -> Graph:
 
 
 def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
-    """What is saved beside the rows' own time, in ns: the host's launches of them, and the gaps in front of them."""
+    """The most that is saved besides the rows' own time, in ns: the launches on the host, and the gaps in front."""
     return (_launching(graph, rows) - but).total_ns + int(_starting_ns(graph, rows).sum())
 
 
@@ -45,7 +45,7 @@ def _starting_ns(graph: Graph, rows: Mask) -> Ints:
 
 
 def _launching(graph: Graph, rows: Mask) -> Intervals:
-    """When the host launched these rows, and nothing else."""
+    """The time in which the host launched these rows and nothing else."""
     work = np.flatnonzero((graph.kind == WORK) & (graph.depends[1] != NOTHING))
     work = work[graph.kind[graph.depends[1][work]] == HOST]
     launches, stays = np.zeros(len(graph), dtype=bool), np.zeros(len(graph), dtype=bool)

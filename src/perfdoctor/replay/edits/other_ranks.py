@@ -58,7 +58,7 @@ def recorded_ranks(run: Run) -> int:
 
 
 def askable(run: Run) -> Askable:
-    """What this recording's collectives can answer."""
+    """The numbers of ranks about which this recording's collectives can be asked."""
     ranks, one = recorded_ranks(run), f"{_ONE} (no communication)"
     if not len(run.timeline.collectives):
         return Askable("", "it holds no communication, which alone shows how fast links are", ranks)
@@ -83,7 +83,7 @@ def askable(run: Run) -> Askable:
 
 
 def _unclear(run: Run, ranks: int) -> str:
-    """Why the model cannot have the collectives, as half a sentence; "" where it can."""
+    """Why the recorded collectives cannot be modelled among so many ranks, as half a sentence; "" if they can."""
     for place in run.job.places:
         frame = place.recorded_collectives
         known = frame.text("kind").equals(*MODELLED)
@@ -121,7 +121,7 @@ def with_ranks(
 
 
 def alone(graph: Graph) -> Graph:
-    """Without collectives, and without waiting for other ranks on the host."""
+    """The graph without collectives, and without waits for other ranks on the host."""
     place = graph.place
     talks = _collective_nodes(graph)
     peers = place.host.explicit.get("peer_wait", Intervals.empty()) | place.idle_causes["peer_wait"]
@@ -157,13 +157,13 @@ Grown = Mapping[tuple[str, int], tuple[Message, tuple[float, float, float]]]
 
 
 def _factors(run: Run, before: int, after: int, at_most: float) -> Grown:
-    """By kind and size: what one takes among the recorded ranks, and by which factor that changes."""
+    """For each kind and size of message: its time among the recorded ranks, and the factors by which that changes."""
     messages = list(measured(run))
     return {(each.kind, each.size_bytes): (each, grown(each, messages, before, after, at_most)) for each in messages}
 
 
 def measured(run: Run) -> Iterator[Message]:
-    """By kind and size the transfer: the usual one once all ranks had come, else the shortest of all recorded.
+    """Transfer time for each kind and size: the median once all ranks had come, else the shortest recorded.
 
     Of a rank that was recorded without the others, the shortest is the one for which it came last, or nearly so.
     """
@@ -189,7 +189,7 @@ def _keys(place: JobPlace, rows: Ints) -> Iterator[tuple[str, int]]:
 
 
 def _longer(graph: Graph, factors: Grown, case: int) -> Graph:
-    """Collectives take as much longer, or less long, as their transfer does."""
+    """The graph in which collectives get longer or shorter by as much as their transfer does."""
     place = graph.place
     frame = place.recorded_collectives
     own = [

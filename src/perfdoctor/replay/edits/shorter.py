@@ -18,7 +18,7 @@ from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 
 def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph:
-    """The host does not spend its time in these stretches: between calls, and in calls that do not wait.
+    """The graph without this share of the host's time in these stretches: between calls, and in calls that do not wait.
 
     Waits for a loader that has a pace of its own stay as they are: see `without_loader_waits`.
     """
@@ -34,7 +34,7 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
 
 
 def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
-    """What of these stretches can still be taken out, and which share of it."""
+    """The parts of these stretches that earlier edits left, each with the share of it that can still be taken out."""
     for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
         yield stretches & earlier, max(share - gone, 0.0)
         stretches = stretches - earlier
@@ -42,7 +42,7 @@ def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tu
 
 
 def _inside(graph: Graph, stretches: Intervals, begin: Ints, end: Ints) -> Ints:
-    """How much of these stretches lies between these moments of each HOST node; 0 for the others."""
+    """Ns of these stretches between `begin` and `end` of each HOST node; 0 for other nodes."""
     host = np.flatnonzero(graph.kind == HOST)
     inside = np.zeros(len(graph), np.int64)
     inside[host] = stretches.overlap_ns(begin[host], end[host])
@@ -50,7 +50,7 @@ def _inside(graph: Graph, stretches: Intervals, begin: Ints, end: Ints) -> Ints:
 
 
 def without_loader_waits(graph: Graph, share: float) -> Graph:
-    """The loader makes the training wait so much less: batches come sooner, or are always there."""
+    """The graph in which waits for the loader are shorter by `share`: batches come sooner, or are always there."""
     waits = graph.loader_wait_ns > 0
     lag = graph.lag_ns[1] - (share * graph.loader_wait_ns).astype(np.int64)
     depends = np.where(waits & (share >= 1), NOTHING, graph.depends[1])
@@ -62,7 +62,7 @@ def without_loader_waits(graph: Graph, share: float) -> Graph:
 
 
 def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
-    """Host time between and in calls is shorter by `share` (compiled code, CUDA graphs). Waits and `but` stay."""
+    """The graph with host time shorter by `share` (compiled code, CUDA graphs); waits and the stretches `but` stay."""
     host = graph.kind == HOST
     if not host.any():
         return graph
@@ -72,7 +72,7 @@ def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
 
 
 def without_waits(graph: Graph, calls: Mask) -> Graph:
-    """The host does not wait in these calls. `calls`: one bool a row of `timeline.calls`.
+    """The graph in which the host does not wait in these calls. `calls`: one bool a row of `timeline.calls`.
 
     Of calls one behind the other the first that waits drains the queue: if any of them waits, none else is won.
     """
@@ -86,12 +86,12 @@ def without_waits(graph: Graph, calls: Mask) -> Graph:
 
 
 def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
-    """These rows of DeviceWork are shorter by `share`."""
+    """The graph in which these rows of DeviceWork are shorter by `share`."""
     return with_changed_work(graph, np.where(rows, share, 0.0))
 
 
 def with_changed_work(graph: Graph, shorter: Floats, first: int = 0) -> Graph:
-    """Each row of DeviceWork, from `first` on, is shorter by its own share of its time, longer where below 0."""
+    """The graph in which each row of DeviceWork from `first` on is shorter by its own share (longer if below 0)."""
     share = np.where(graph.kind == WORK, shorter[np.maximum(graph.work_row - first, 0)], 0.0)
     durations = np.where(share != 0, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     transfer = graph.transfer_ns
@@ -101,7 +101,7 @@ def with_changed_work(graph: Graph, shorter: Floats, first: int = 0) -> Graph:
 
 
 def with_slower_launches(graph: Graph, added_ns: Floats, first: int = 0) -> Graph:
-    """The host does more in front of the launch of each row of DeviceWork, from `first` on, for so many ns."""
+    """The graph with `added_ns` more host time before the launch of each row of DeviceWork from `first` on."""
     added_ns = np.where(graph.kind == WORK, added_ns[np.maximum(graph.work_row - first, 0)], 0.0)
     launched = (graph.depends[1] != NOTHING) & (added_ns > 0)
     work = np.flatnonzero(launched)

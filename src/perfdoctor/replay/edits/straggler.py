@@ -19,7 +19,7 @@ _WORK = {"compute": "kernels", "copies": "copies"}
 
 
 def too_much(late: Place, places: Sequence[Place], matched: Skew) -> Mapping[str, float]:
-    """For each activity on which this rank spends more than the median of the others: which share of it is more."""
+    """The excess share of each activity on which this rank spends more than the median of the others."""
     own, excess = parts_ns(late, matched), excess_ns(places, matched)[late.rank]
     return {name: min(ns / own[name], 1.0) for name, ns in excess.items() if ns and own[name]}
 
@@ -38,7 +38,7 @@ def in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
 
 
 def _without_idle(graph: Graph, idle: Intervals, share: float) -> Graph:
-    """Host time in these stretches goes, and so does what device work waited there without a known reason."""
+    """The graph without host time in these stretches, and without unexplained waits of device work there."""
     shorter = edits.without_host_time(graph, idle, share)
     start = graph.recorded_start_ns
     waited = np.where(graph.kind == WORK, idle.overlap_ns(start - graph.extra_ns, start), 0)

@@ -23,7 +23,7 @@ from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
 def without_loading(graph: Graph, case: int = 1) -> Graph:
-    """The step on data that is there already. `case`: 0 the least that this can win, 1 likely, 2 the most."""
+    """The graph of steps whose data is already there. `case`: 0 the least gain, 1 the likely, 2 the most."""
     place = graph.place
     awaited = place.host.explicit.get("input_wait", Intervals.empty()) | place.idle_causes["input_wait"]
     rows = brings_batch(place)
@@ -35,7 +35,7 @@ def without_loading(graph: Graph, case: int = 1) -> Graph:
 
 
 def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
-    """Work does not start late, nor take longer, because of these rows of DeviceWork, which are gone."""
+    """The graph in which the removed `rows` of DeviceWork neither delay other work nor make it longer."""
     graph = replace(graph, extra_ns=graph.extra_ns - held_up_ns(graph, rows))
     busy = Intervals.of(graph.place.work.start_ns[rows], graph.place.work.end_ns[rows])
     stays = (graph.kind == WORK) & ~rows[np.maximum(graph.work_row, 0)]
@@ -48,7 +48,7 @@ def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
 
 
 def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Ints:
-    """For each node what the same piece of other steps usually took alone; its own where none was alone.
+    """Duration of each node if it ran alone: that of the same piece in other steps; its own if none was alone.
 
     `fastest`: the least that any of them took.
     """
@@ -66,7 +66,7 @@ def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) ->
 
 
 def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
-    """Nothing waits for this work any more; a wait for the whole stream waits for what is left there."""
+    """The graph in which nothing waits for this work; a wait for the whole stream waits for the work left there."""
     first, second, third = (each.copy() for each in graph.depends)
     lag_0, lag_1, lag_2 = (each.copy() for each in graph.lag_ns)
     before = graph.before[1].copy()
@@ -89,7 +89,7 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
 
 
 def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
-    """These threads do nothing more, and those that they woke go on behind their own calls."""
+    """The graph without the calls of these threads; the threads that they woke go on after their own calls."""
     if not of_loader.any():
         return graph
     depends = [np.where(_on(each, of_loader) | of_loader, NOTHING, each) for each in graph.depends]
@@ -115,7 +115,7 @@ def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
 
 
 def _on(depends: Ints, chosen: Mask) -> Mask:
-    """Which nodes depend on one of the chosen?"""
+    """One bool a node: does it depend on a chosen one?"""
     on: Mask = (depends != NOTHING) & chosen[np.maximum(depends, 0)]
     return on
 

@@ -60,7 +60,7 @@ def graph_of(
 
 
 def _calls(draft: Draft) -> None:
-    """Program order: a call comes after the last call of its thread, or of the thread that woke it."""
+    """Tie calls in program order: each comes after the last call of its thread, or of the thread that woke it."""
     host, nodes = draft.host, draft.host_nodes
     draft.start[nodes], draft.end[nodes] = host.start_ns, np.where(host.waits, host.start_ns, host.end_ns)
     draft.duration[nodes] = draft.end[nodes] - draft.start[nodes]
@@ -78,7 +78,7 @@ def _calls(draft: Draft) -> None:
 
 
 def _loader(draft: Draft) -> None:
-    """A batch that is waited for comes as long after the one before as it did, however fast the training is."""
+    """Tie awaited batches to the batch before, at the recorded distance, however fast the training is."""
     place, period, nodes = draft.place, draft.period, draft.host_nodes
     draft.awaited = place.host.explicit["input_wait"] | place.idle_causes["input_wait"]
     waited = draft.awaited.overlap_ns(draft.gap_start[nodes], draft.gap_end[nodes])
@@ -94,7 +94,7 @@ def _loader(draft: Draft) -> None:
 
 
 def _streams(draft: Draft) -> None:
-    """Work starts when what is before it on its stream has ended, or a little before where streams allow that."""
+    """Tie work to the work before it on its stream; it may start a little before that ends if streams allow it."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     draft.start[nodes], draft.end[nodes], draft.duration[nodes] = start, end, end - start
     for stream in occurring(draft.streams):
@@ -104,7 +104,7 @@ def _streams(draft: Draft) -> None:
 
 
 def _launches(draft: Draft) -> None:
-    """Work starts no sooner than its call began and the launch took."""
+    """Tie work to its call: it starts no sooner than the call began, plus the time that the launch took."""
     latency_ns = launch_latency_ns(draft.place.work, draft.place.timeline.calls)
     known = draft.launch >= 0
     nodes, call = draft.work_nodes[known], draft.launch[known]
@@ -113,7 +113,7 @@ def _launches(draft: Draft) -> None:
 
 
 def _other_streams(draft: Draft) -> None:
-    """Work that starts late for stream and launch, or behind a wait for an event, waits for another stream."""
+    """Tie work to other streams if it starts later than stream and launch explain, or after a wait for an event."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     explained = draft.explained(nodes)
     # Numbers wrap around: what nothing explains is not far behind it.
@@ -166,7 +166,7 @@ def _behind_event(draft: Draft) -> Mask:
 
 
 def _waits(draft: Draft) -> None:
-    """The end of a call that waits: the work that ended last before it, of what had been launched by then."""
+    """Tie the end of each waiting call to the work that ended last before it, among the work launched by then."""
     host, nodes = draft.host, draft.wait_nodes
     waits = np.flatnonzero(host.waits)
     begin, end = host.start_ns[waits], host.end_ns[waits]
@@ -192,7 +192,7 @@ def _waits(draft: Draft) -> None:
 
 
 def _own_copy(draft: Draft) -> Ints:
-    """For each call the last copy that it asked for itself; NOTHING where none. One that waits waits for that one."""
+    """The last copy that each call asked for itself, for which it waits if at all; NOTHING if it asked for none."""
     found = np.full(draft.hosts, NOTHING)
     copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
     found[draft.launch[copies]] = copies
@@ -200,7 +200,7 @@ def _own_copy(draft: Draft) -> Ints:
 
 
 def _all_streams(draft: Draft, waits: Ints, last: Ints) -> None:
-    """A wait for the whole device comes behind another stream, too, whose work would be `last` if that were sooner."""
+    """Tie waits for the whole device to a second stream as well, whose work is the last if `last` ends sooner."""
     host = draft.host
     whole = host.named(draft.place.timeline.calls, cuda_names.WAITS_FOR_DEVICE) | (host.rows == UNKNOWN)
     use = np.flatnonzero(whole[waits] & (last != NOTHING))

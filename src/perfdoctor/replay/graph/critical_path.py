@@ -51,7 +51,7 @@ def critical_path(graphs: Sequence[Graph], simulation: Simulation, most_pieces: 
 def _added_up(
     graphs: Sequence[Graph], links: Sequence[_Link], period_ns: float
 ) -> Mapping[tuple[str, str], tuple[float, float]]:
-    """Time and number of each kind and name; the last link counts as far as it lies in the period."""
+    """Time in ns and count of each kind and name; the last link counts as far as it lies in the period."""
     most = [
         each
         for number, graph in enumerate(graphs)
@@ -68,7 +68,7 @@ def _added_up(
 
 
 def _trace(graphs: Sequence[Graph], simulation: Simulation) -> Iterator[_Link]:
-    """Back from the last work of all, until a whole period has gone by."""
+    """The links of the path, from the last work back over one whole period."""
     bound = [_bound(graph, ends, simulation) for graph, ends in zip(graphs, simulation.end_ns, strict=True)]
     collectives = [{int(node): each for each, node in enumerate(graph.collectives)} for graph in graphs]
     works = [np.flatnonzero(graph.kind == WORK) for graph in graphs]
@@ -91,7 +91,7 @@ def _trace(graphs: Sequence[Graph], simulation: Simulation) -> Iterator[_Link]:
 
 
 def _bound(graph: Graph, ends: np.ndarray, simulation: Simulation) -> tuple[Ints, Mask, np.ndarray]:
-    """Which dependency of each node was over last, is it of the repetition before, and when the node could start."""
+    """For each node: the dependency that ended last, whether it is of the repetition before, and the earliest start."""
     period = simulation.step_ns * graph.units
     moments = np.stack(
         [
@@ -109,7 +109,7 @@ def _bound(graph: Graph, ends: np.ndarray, simulation: Simulation) -> tuple[Ints
 
 
 def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, float, float]]:
-    """What the nodes of one rank on the path took: kind, name, ns and how often."""
+    """Kind, name, ns and count of one rank's nodes on the path."""
     if not links:
         return
     nodes, by = np.array([link.node for link in links]), np.array([link.by for link in links])
@@ -147,7 +147,7 @@ def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float
 
 
 def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> Iterator[tuple[str, str, float, float]]:
-    """Host time on the path: calls, and what lies between them, by what was innermost then."""
+    """Kind, name, ns and count of host time on the path: calls, and the time between them by the innermost range."""
     end = graph.recorded_end_ns
     gaps = Intervals.of(graph.gap_start_ns[behind_host], graph.gap_start_ns[behind_host] + graph.lag_ns[0][behind_host])
     rest = gaps | Intervals.of((end - graph.duration_ns)[calls], end[calls])

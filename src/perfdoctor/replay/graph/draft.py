@@ -51,13 +51,13 @@ class Draft:
         self.streams = place.work.stream[rows]
 
     def tie(self, which: int, nodes: Ints, to: Ints, *, lag_ns: Ints | int = 0, before: Mask | bool = False) -> None:
-        """These nodes depend on those, of the repetition before where `before` says so."""
+        """Make the `nodes` depend on the nodes `to` (of the repetition before if `before` says so)."""
         self.depends[which][nodes] = to
         self.lag_ns[which][nodes] = lag_ns
         self.before[which][nodes] = before
 
     def explained(self, nodes: Ints) -> Ints:
-        """When what is known so far of this repetition would let these nodes start."""
+        """The earliest start in ns of these nodes by the dependencies within this repetition that are known so far."""
         latest = np.full(nodes.size, _NEVER)
         for depends, before, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
             known = (depends[nodes] >= 0) & ~before[nodes]
@@ -66,7 +66,7 @@ class Draft:
         return latest
 
     def graph(self) -> Graph:
-        """The draft is used up by it: each column goes as soon as it is in order, for there may be many nodes."""
+        """The finished graph. It uses the draft up: each column is freed once it is in order, to save memory."""
         del self.over, self.launch, self.work_start, self.work_end, self.streams
         order, extra = self._order(), self._unexplained()
         place = np.empty(self.size, np.int64)
@@ -94,7 +94,7 @@ class Draft:
         return np.repeat(np.array([HOST, WAIT_END, WORK], np.int8), [self.hosts, self.waiting, self.works])
 
     def _order(self) -> Ints:
-        """By start. At the same moment calls and their ends come in program order, and work after what launched it."""
+        """The nodes by start; at the same moment calls and their ends in program order, and work after its launch."""
         position = np.empty(self.size, np.int64)
         position[self.host_nodes] = 2 * self.host_nodes
         position[self.wait_nodes] = 2 * np.flatnonzero(self.host.waits) + 1
@@ -102,7 +102,7 @@ class Draft:
         return np.lexsort((position, self._kind() == WORK, self.start))
 
     def _unexplained(self) -> Ints:
-        """By how much each node began later than all that it depends on let it."""
+        """Ns by which each node began later than its dependencies explain."""
         latest = np.full(self.size, _NEVER)
         for each, flags, lags in zip(self.depends, self.before, self.lag_ns, strict=True):
             moment = self.end[np.maximum(each, 0)]
@@ -117,7 +117,7 @@ class Draft:
         return late
 
     def _sources(self) -> tuple[Ints, Ints]:
-        """Rows of `timeline.calls`, and of DeviceWork."""
+        """For each node its row of `timeline.calls`, and its row of DeviceWork."""
         call_row, work_row = np.full(self.size, UNKNOWN), np.full(self.size, UNKNOWN)
         call_row[self.host_nodes] = self.host.rows
         call_row[self.wait_nodes] = self.host.rows[self.host.waits]
@@ -126,7 +126,7 @@ class Draft:
 
 
 def _all_alike(column: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """The same column; where one number is all there is, it stands in memory once."""
+    """The column, held in memory as one number if all of its values are equal."""
     alike = column.size and bool((column == column[0]).all())
     return np.broadcast_to(column[:1].copy(), column.shape) if alike else column
 

@@ -64,7 +64,7 @@ class HostCalls(Struct, frozen=True):
 
 
 def host_calls(place: Place, period: Period) -> HostCalls:
-    """None where no launch of the period was recorded."""
+    """The calls of the driving threads in this period; None if none of its launches was recorded."""
     none = np.empty(0, np.int64)
     if not period.launch_begin_ns and not period.closed:
         nowhere = none.astype(bool)
@@ -84,7 +84,7 @@ def host_calls(place: Place, period: Period) -> HostCalls:
 
 
 def _closed(host: HostCalls, period: Period) -> HostCalls:
-    """With the wait that ends the period: from when the host is through, on the thread that called last."""
+    """The calls with the wait that ends the period added: from the end of host work, on the thread that called last."""
     last = int(np.argmax(host.end_ns))
     begin = max(int(host.end_ns[last]), period.launch_end_ns)
     end = max(begin, period.end_ns)

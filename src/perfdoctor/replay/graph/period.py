@@ -63,7 +63,7 @@ def period_of(place: Place, most_work: int, most_units: int) -> Period:
 
 
 def _on_host(place: Place, edges: Ints, on_host: Ints, most_work: int, most_units: int) -> Period:
-    """Steps as the host bounds them. The first one holds what was launched before for it."""
+    """The period of steps that the host bounds. The first one includes work that was launched for it before."""
     last = edges.size - 1
     first = _chosen(place, edges, on_host, most_work, most_units)
     begin, launch_begin = int(edges[first]), int(on_host[first])
@@ -76,7 +76,7 @@ def _on_host(place: Place, edges: Ints, on_host: Ints, most_work: int, most_unit
 
 
 def _returned(place: Place, moment: int) -> int:
-    """The moment; the end of a call that launches, or waits, in which a driving thread stood then."""
+    """The moment, moved to the end of the launching or waiting call that a driving thread was in."""
     calls = place.timeline.calls
     own = np.isin(calls["thread"], launching_threads(place.timeline, place.rank)) & (calls["rank"] == place.rank)
     open_then = own & (calls.start_ns < moment) & (calls.end_ns > moment)

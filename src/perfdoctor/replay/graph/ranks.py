@@ -38,7 +38,7 @@ def _graph(place: Place, most_work: int, *, paced: bool, most_units: int = ALL_U
 
 
 def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ...]:
-    """Of all places, or of none."""
+    """The graphs of all places; () if any place has none."""
     found = [graph(place) for place in run.places]
     known = tuple(each for each in found if each is not None)
     return known if len(known) == len(found) else ()

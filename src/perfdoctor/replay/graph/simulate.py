@@ -64,13 +64,13 @@ def simulate(
 
 
 def mean_of(values: Sequence[float], graphs: Sequence[Graph]) -> float:
-    """Of one number a graph, over all ranks that the graphs stand for."""
+    """The mean over all ranks that the graphs stand for. `values`: one number a graph."""
     weights = [graph.stands_for for graph in graphs]
     return float(np.average(values, weights=weights) if max(weights) > 1 else np.mean(values))
 
 
 def _together(ranks: Sequence[_SimulatedRank]) -> None:
-    """One repetition of all ranks. A collective ends on all of them once the last has come and the transfer is done."""
+    """Simulate one repetition. A collective ends on all ranks once the last has come and the transfer is done."""
     for rank in ranks:
         rank.begin()
     for number in range(ranks[0].collectives.size):
@@ -129,7 +129,7 @@ class _SimulatedRank:
         self.early = self.sums[self.collectives] - graph.duration_ns[graph.collectives]
 
     def _positions(self, graph: Graph, which: int) -> Positions:
-        """Where in `times` is what each node depends on, in the order of simulation?"""
+        """Positions in `times` of what each node depends on, in the order of simulation."""
         if graph.depends[which] is self.order.depends[which]:
             return self.order.on[which]
         return positions(graph.depends[which], graph.before[which], self.order.nodes, self.order.at)
@@ -205,7 +205,7 @@ class _SimulatedRank:
 
     @property
     def took(self) -> int:
-        """From the end of all work of the repetition before to the end of all work of this one."""
+        """Ns from the end of all work of the repetition before to the end of all work of this one."""
         return int(self._ends[self.works].max() - self.times[self.works].max())
 
     def is_steady(self) -> bool:
@@ -215,7 +215,7 @@ class _SimulatedRank:
 
     @property
     def first_gain(self) -> int:
-        """By how much the first node ends later than in the repetition before."""
+        """Ns by which the first node ends later than in the repetition before."""
         return int(self.times[self.size] - self.times[0])
 
     def gains_alike(self) -> bool:
@@ -225,10 +225,10 @@ class _SimulatedRank:
         return all(bool((now[of] - before[of] == self.first_gain).all()) for of in (few, slice(None)))
 
     def shift(self, repetitions: int) -> None:
-        """Go on by some repetitions that are like this one."""
+        """Advance by so many repetitions that are like this one."""
         self.times[:-1] += repetitions * self.first_gain
 
     def skip(self, repetitions: int) -> None:
-        """Each node goes on at its own pace for some repetitions."""
+        """Advance by so many repetitions in which each node keeps its own pace."""
         ends = self._ends
         ends += repetitions * (ends - self.times[: self.size])

@@ -31,7 +31,7 @@ _SLACK_NS = 50_000
 
 
 class _TrainingThread(Struct, frozen=True):
-    """What happens on the training thread, one behind the other: which kind, when, and of which row of its kind."""
+    """The events on the training thread in order: the kind of each, its time, and its row among those of its kind."""
 
     kind: Ints
     at_ns: Ints
@@ -39,7 +39,7 @@ class _TrainingThread(Struct, frozen=True):
 
 
 class _Steps(Struct, frozen=True):
-    """Those that are simulated: their edges, what the thread waited for in them, and what was sent in them."""
+    """The steps that are simulated: their edges, the waits of the thread in them, and the messages sent in them."""
 
     place: HostPlace
     edges_ns: Ints
@@ -71,7 +71,7 @@ def host_graph(place: HostPlace, *, paced: bool = True, most_units: int = ALL_UN
 
 
 def _waits(place: HostPlace) -> Intervals:
-    """When the thread stood still for a collective: asking for one is work of its own."""
+    """The time in which the thread waited for a collective; asking for one is its own work."""
     frame = place.recorded_collectives
     sending = Intervals.of(frame.start_ns, frame.end_ns) | place.handed_over
     return (waited_for(place) & sending) - place.own_communication
@@ -110,7 +110,7 @@ def _outside(moments: Ints, waits: Intervals, *, to_end: bool) -> Ints:
 
 
 def _asked_at(steps: _Steps) -> Ints:
-    """When the training thread had asked for each; where that is not known, when it began."""
+    """The moment by which the training thread had asked for each collective; its begin if that is not known."""
     place = steps.place
     begun = np.minimum(place.asks.end_ns, place.recorded_collectives.start_ns) if len(place.asks) else None
     asked: Ints = (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
@@ -118,7 +118,7 @@ def _asked_at(steps: _Steps) -> Ints:
 
 
 def with_fewer_collectives(graph: Graph, share: float) -> Graph:
-    """So many of a step's collectives are merged with its last one: ranks do not wait for each other there.
+    """The graph with this share of each step's collectives merged into its last one: ranks do not wait at those.
 
     The way from thread to thread and back goes, too. All ranks give up the same ones, counted from the last.
     """
@@ -174,7 +174,7 @@ class _Draft:
         return self._ordered()
 
     def _program_order(self) -> None:
-        """Each moment comes as long after the one before as it did; the first behind the last step's end."""
+        """Tie each moment to the one before at the recorded distance, and the first to the end of the last step."""
         at_ns = self.thread.at_ns
         since = np.append(self.steps.edges_ns[0], at_ns[:-1])
         goes_on = self.thread.kind == _GOES_ON
@@ -183,7 +183,7 @@ class _Draft:
         self.tie(0, self.hosts, np.roll(self.hosts, 1), lag, self.hosts == 0)
 
     def _loader(self) -> None:
-        """A batch that is waited for comes as long after the one before as it did, however fast the training is."""
+        """Tie awaited batches to the batch before, at the recorded distance, however fast the training is."""
         nodes = np.flatnonzero(self.thread.kind == _BATCH)
         if not nodes.size:
             return
@@ -195,7 +195,7 @@ class _Draft:
         self.loader_wait[nodes] = waited
 
     def _collectives(self) -> None:
-        """They start when the one before on their thread has ended, and when the training thread has asked."""
+        """Tie each collective to the one before on its thread, and to the training thread's request for it."""
         if not self.sent.size:
             return
         for stream in np.unique(self.frame["stream"]).tolist():
@@ -208,7 +208,7 @@ class _Draft:
         self.tie(1, self.sent, asked, np.minimum(since, int(np.median(since))))
 
     def _goes_on(self) -> None:
-        """A thread that waited goes on behind the collective that ended last until then."""
+        """Tie the end of each wait to the collective that ended last before it."""
         nodes = np.flatnonzero(self.thread.kind == _GOES_ON)
         if not nodes.size or not self.sent.size:
             return
@@ -224,7 +224,7 @@ class _Draft:
         return self.steps.waits.starts[self.thread.row[nodes]]
 
     def _unexplained(self) -> Ints:
-        """By how much each node began later than all that it depends on let it."""
+        """Ns by which each node began later than its dependencies explain."""
         latest = np.full(self.size, np.iinfo(np.int64).min)
         for on, flags, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
             moment = self.end[np.maximum(on, 0)] - np.where(flags, self.steps.period_ns, 0) + lag
@@ -233,7 +233,7 @@ class _Draft:
         return late
 
     def _ordered(self) -> Graph:
-        """By start; at the same moment the thread's nodes first, in their order."""
+        """The graph with nodes sorted by start; at the same moment the thread's nodes first, in their order."""
         order = np.lexsort((np.arange(self.size), self.start))
         place = np.empty(self.size, np.int64)
         place[order] = np.arange(self.size)

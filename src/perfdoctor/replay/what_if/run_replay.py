@@ -22,7 +22,7 @@ from perfdoctor.replay.graph.simulate import Simulation, mean_of, simulate
 from perfdoctor.replay.what_if.spread import range_of_later
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
-#: Edits one behind the other, and how far each goes.
+#: Edits in the order in which they are applied, each with the share it takes away.
 _Changes = tuple[tuple[Edit, float], ...]
 
 
@@ -43,7 +43,7 @@ class SimulatedFix(Struct, frozen=True):
     is_whole: bool = False
 
     def going(self, share: float, most_ns: int) -> SimulatedFix:
-        """The same fix, going just so far."""
+        """This fix, limited to one share and one saving in all cases. `most_ns`: the most it may save, in ns a step."""
         return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
 
 
@@ -166,7 +166,7 @@ class RunReplay(Struct, frozen=True):
         return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
 
     def saving(self, fix: SimulatedFix) -> Saving:
-        """What one fix wins, in ns a step: not less than nothing, and not more than it may."""
+        """The saving of one fix in ns a step: at least 0, and at most what it may save."""
         won = [max(round(self.base_ns - self.simulated_ns([fix], case)), 0) for case in range(3)]
         low, likely, high = (min(ns, most) for ns, most in zip(won, fix.most_ns, strict=True))
         return Saving(min(low, likely), likely, max(high, likely))
@@ -181,7 +181,7 @@ _LARGEST_ERROR = 0.05
 
 
 def replay_of(run: Run) -> RunReplay | None:
-    """None where the run cannot be replayed; `why_not_replayable` says why."""
+    """The replay of the run; None if it cannot be replayed (`why_not_replayable` says why)."""
     ready = _ready(run)
     return ready if isinstance(ready, RunReplay) else None
 

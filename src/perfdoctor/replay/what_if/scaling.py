@@ -38,14 +38,14 @@ _DEVIATIONS = 9.0
 
 
 def hops(kind: str, ranks: int, *, tree: bool) -> float:
-    """How often a message waits for the latency of a link, one behind the other."""
+    """The number of link latencies that one message waits for in sequence."""
     if ranks < 2:
         return 0.0
     return (2 if kind in _TWICE else 1) * (math.log2(ranks) if tree else ranks - 1)
 
 
 class LinkRates(Struct, frozen=True):
-    """What collectives say of the links. `latency_ns`: of one hop; bandwidth is infinite where none shows."""
+    """Link rates fitted to collectives. `latency_ns`: of one hop; bandwidth is infinite if none shows."""
 
     latency_ns: float
     bytes_per_second: float
@@ -55,7 +55,7 @@ class LinkRates(Struct, frozen=True):
         return hops(kind, ranks, tree=self.tree) * self.latency_ns
 
     def transfer_ns(self, kind: str, size_bytes: float, ranks: int) -> float:
-        """What a message takes among so many ranks once all are there."""
+        """Transfer time of a message in ns among so many ranks, once all have arrived."""
         carried = 0.0 if kind == "barrier" else bus_factor(kind, ranks) * size_bytes
         return self.latency_part_ns(kind, ranks) + carried / self.bytes_per_second * 1e9
 
@@ -91,7 +91,7 @@ def _alone(column: Floats) -> float:
 def grown(
     message: Message, messages: Sequence[Message], before: int, after: int, at_most: float = math.inf
 ) -> tuple[float, float, float]:
-    """By which factor its transfer changes: the smallest, the likely and the largest.
+    """The factor by which the message's transfer time changes: the smallest, the likely and the largest.
 
     `at_most`: what the links among `after` ranks give at most, in bytes/s.
 
