@@ -36,8 +36,7 @@ from perfdoctor.api.arguments import (
 )
 from perfdoctor.api.arguments import rules as chosen_rules
 from perfdoctor.api.comparison import Comparison
-from perfdoctor.api.diagnosis import Diagnosis
-from perfdoctor.api.prediction import Prediction
+from perfdoctor.api.diagnosis import Diagnosis, Prediction
 from perfdoctor.comparison.records import Contribution, FindingChange
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import Text

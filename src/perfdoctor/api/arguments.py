@@ -17,7 +17,7 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection, steps_named
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.patterns import regex
-from perfdoctor.system.local_paths import is_plain
+from perfdoctor.system.paths import is_plain
 from perfdoctor.system.progress import silent
 
 if TYPE_CHECKING:

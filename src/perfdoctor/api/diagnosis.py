@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfdoctor.api.arguments import AnyQuestions, in_words_of_python, questions
-from perfdoctor.api.prediction import Prediction
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Ints, Timeline
+from perfdoctor.records import predictions
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
@@ -204,3 +204,18 @@ def _each(findings: Sequence[Advice]) -> Iterator[Advice]:
     for advice in findings:
         yield advice
         yield from _each(advice.symptoms)
+
+
+class Prediction(predictions.Prediction, frozen=True, kw_only=True):
+    __doc__ = predictions.Prediction.__doc__
+
+    @classmethod
+    def of(cls, found: predictions.Prediction) -> Prediction:
+        """The same, as other programs see it."""
+        return cls(**{name: getattr(found, name) for name in found.__struct_fields__})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the step after each fix, and the range of the last. It loads nothing."""
+        from perfdoctor.report import notebook  # noqa: PLC0415
+
+        return notebook.render_prediction(self)

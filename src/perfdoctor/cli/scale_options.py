@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli.progress import progress
-from perfdoctor.system.local_paths import is_plain
+from perfdoctor.system.paths import is_plain
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
-from perfdoctor.metrics.host.host_ops import HostOps
+from perfdoctor.metrics.kernels.optimizer import HostOps
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints

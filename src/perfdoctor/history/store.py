@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.history import location, schema
-from perfdoctor.system.sqlite_database import database
+from perfdoctor.system.own_process import database
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database

@@ -16,9 +16,9 @@ from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.recording.plan import Machine
 from perfdoctor.system import tool_process
+from perfdoctor.system.paths import cache_folder
 from perfdoctor.system.processors import processor_name
 from perfdoctor.system.run_folder import RunFolder
-from perfdoctor.system.user_cache import cache_folder
 
 #: Beside a recording: the folder of the run, and what the first file is called there.
 FOLDER, PATTERN = "device", "measured*.json"

@@ -9,7 +9,7 @@ from jinja2 import FileSystemBytecodeCache, compiler
 from jinja2.bccache import Bucket
 
 from perfdoctor import __version__
-from perfdoctor.system.user_cache import cache_folder
+from perfdoctor.system.paths import cache_folder
 
 
 class CompiledPages(FileSystemBytecodeCache):

@@ -7,6 +7,12 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sqlite_utils.db import Database
 
 #: Objects made until Python looks for cycles that nobody holds. By default, after 700, that is 3 % of a long diagnosis.
 _COLLECTED_AFTER = 100_000
@@ -99,3 +105,10 @@ def without_pandas() -> Iterator[None]:
     finally:
         if hidden:
             del sys.modules["pandas"]
+
+
+def database(connection: sqlite3.Connection) -> Database:
+    """sqlite-utils on this connection. It loads pandas where that is installed, but not in a process of ours."""
+    with without_pandas():
+        from sqlite_utils.db import Database  # noqa: PLC0415
+    return Database(connection, recursive_triggers=False, execute_plugins=False)

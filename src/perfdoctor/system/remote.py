@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
+from perfdoctor.system.paths import cache_folder
 from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
-from perfdoctor.system.user_cache import cache_folder
 
 #: How many GB of fetched files are kept.
 CACHE_GB = "PERFDOCTOR_CACHE_GB"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor import __version__
-from perfdoctor.system.user_cache import cache_folder
+from perfdoctor.system.paths import cache_folder
 
 Table = dict[str, Any]
 

@@ -7,8 +7,8 @@ from builders import draw
 from machine_builders import beside, samples
 from msgspec.structs import replace
 
+from perfdoctor.hardware.links import pcie_bytes_per_second
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.machine.gpu_samples import free_clock_mhz, gpus, of_places, table
 from perfdoctor.model.timeline import Timeline, merge
 
@@ -81,4 +81,4 @@ def test_the_table_tells_what_is_known():
 
 @pytest.mark.parametrize(("generation", "gigabytes"), [(3, 15.754), (4, 31.508), (5, 63.015)])
 def test_sixteen_lanes_carry_what_the_standard_says(generation, gigabytes):
-    assert bytes_per_second(generation, 16) / 1e9 == pytest.approx(gigabytes, abs=0.001)
+    assert pcie_bytes_per_second(generation, 16) / 1e9 == pytest.approx(gigabytes, abs=0.001)

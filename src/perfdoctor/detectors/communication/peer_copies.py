@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.copies.peers import stood_ns
-from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns
+from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns, stood_ns
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.metrics.copies.transfers import asked_by, by_op, bytes_of, copies_of, exposed_ns
 from perfdoctor.metrics.finding_rows import kernels_and_copies
-from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.metrics.kernels.optimizer import filled_by_zero_grad
 from perfdoctor.metrics.units import ms
 from perfdoctor.metrics.work.device_peaks import attained
 from perfdoctor.model.launches import launches_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE, bytes_per_second
+from perfdoctor.hardware.links import PCIE_PAYLOAD_SHARE, pcie_bytes_per_second
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, sizes
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, gpus, of_places
 from perfdoctor.metrics.units import ms
@@ -27,8 +27,8 @@ class _Narrow(Struct, frozen=True):
     @property
     def share(self) -> float:
         """What the link gives, as a share of what it could."""
-        could = bytes_per_second(self.most_generation, self.most_width)
-        return bytes_per_second(self.generation, self.width) / could if could else 1.0
+        could = pcie_bytes_per_second(self.most_generation, self.most_width)
+        return pcie_bytes_per_second(self.generation, self.width) / could if could else 1.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -62,8 +62,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "most_ms": ms(most_ns),
         },
         evidence=(
-            Measure("what the link gives", bytes_per_second(worst.generation, worst.width), "bytes_per_second"),
-            Measure("what it could", bytes_per_second(worst.most_generation, worst.most_width), "bytes_per_second"),
+            Measure("what the link gives", pcie_bytes_per_second(worst.generation, worst.width), "bytes_per_second"),
+            Measure(
+                "what it could", pcie_bytes_per_second(worst.most_generation, worst.most_width), "bytes_per_second"
+            ),
         ),
     )
 
@@ -97,6 +99,6 @@ def _waits_ns(
     if at_most:
         return lost_ns
     took_ns = np.maximum(place.copies.duration_ns[rows], 1)
-    link = PAYLOAD_SHARE * bytes_per_second(own.generation, own.width)
+    link = PCIE_PAYLOAD_SHARE * pcie_bytes_per_second(own.generation, own.width)
     of_link = np.minimum(sizes(place)[rows] / link * 1e9, took_ns)
     return lost_ns * float(of_link.sum() / took_ns.sum())

@@ -8,7 +8,7 @@ from perfdoctor.detectors.affected import MOST_OF_IT, affected
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
 from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
-from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad
+from perfdoctor.metrics.kernels.optimizer import added_to_gradients, filled_by_zero_grad
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.export.tables.batches import Field, Texts, batches
 from perfdoctor.export.tables.contents import FORMAT, RecordingTables, is_missing
 from perfdoctor.model.columns import Text
-from perfdoctor.system.sqlite_database import database
+from perfdoctor.system.own_process import database
 from perfdoctor.vocabulary.tables import ExportedTable, tables, views
 
 if TYPE_CHECKING:

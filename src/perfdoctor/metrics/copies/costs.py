@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.hardware.links import link_of
+from perfdoctor.hardware.links import link_of, pcie_bytes_per_second
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.copies.transfers import asked_by
 from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
@@ -160,4 +159,4 @@ def _sampled_link(sampled: SampledGpu | None) -> float:
     generation, width = (
         np.nan_to_num(sampled.floats(name)).max(initial=0) for name in ("pcie_generation", "pcie_width")
     )
-    return bytes_per_second(float(generation), float(width))
+    return pcie_bytes_per_second(float(generation), float(width))

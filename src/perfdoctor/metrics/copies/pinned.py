@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.hardware.links import PCIE_PAYLOAD_SHARE
 from perfdoctor.metrics.copies.costs import links_of_places
-from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE
 from perfdoctor.metrics.copies.transfers import copies_of, host_memory, sharing_ns, sizes
 from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.place import Place
@@ -48,7 +48,7 @@ def pinned_rate(run: Run, place: Place, direction: str, size: float) -> PinnedRa
     if rates and "host_link" not in place.timeline.user_values.peaks and (one := rates.one(f"{direction}_pinned")):
         return PinnedRate(one, "measured")
     link = links_of_places(run)[place.rank_and_device]
-    return PinnedRate(PAYLOAD_SHARE * link, "link") if link else PinnedRate(0.0, "")
+    return PinnedRate(PCIE_PAYLOAD_SHARE * link, "link") if link else PinnedRate(0.0, "")
 
 
 def _recorded(place: Place, direction: str, size: float) -> float:

@@ -1,4 +1,4 @@
-"""What do copies have in common: their direction, size, stream and rate, and the op that asked for them?"""
+"""What do copies have in common: direction, size, stream, rate, the op that asked for them, and between which GPUs?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 from perfdoctor.records.findings import Measure, Rows
 
@@ -149,3 +150,21 @@ def bytes_of(place: Place, rows: Mask) -> int:
 
 def sizes(place: Place) -> Ints:
     return np.maximum(place.copies["bytes"], 0)
+
+
+def stood_ns(run: Run, place: Place) -> int:
+    """During its own copies to other GPUs, and while another device of its process made one, in ns of the window."""
+    return exposed_ns(place, copies_of(place, "p2p")) + _waiting_for(run, place).total_ns
+
+
+def _waiting_for(run: Run, place: Place) -> Intervals:
+    """When this device stood still while another one of its process copied to a GPU.
+
+    Such a copy is recorded on the device in whose stream it runs. The other one waits as well, and has no row of it.
+    """
+    copied = Intervals.empty()
+    for other in run.places:
+        if other.rank == place.rank and other.device != place.device:
+            rows = copies_of(other, "p2p")
+            copied = copied | Intervals.of(other.copies.start_ns[rows], other.copies.end_ns[rows])
+    return copied & place.idle

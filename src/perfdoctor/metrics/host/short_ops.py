@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.host.between_ops import between_ops
-from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.metrics.host.op_loops import op_loops, own_time, usual_ns
-from perfdoctor.metrics.kernels.optimizer import host_updates
+from perfdoctor.metrics.kernels.optimizer import HostOps, host_updates
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.vocabulary.names import torch as torch_names

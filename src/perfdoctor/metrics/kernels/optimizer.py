@@ -1,17 +1,26 @@
-"""What updates the parameters? Kernels launched inside the optimizer's step; on a run without a GPU, the ops in it."""
+"""What updates the parameters and sets gradients to zero? Kernels of the optimizer's step; without a GPU, its ops."""
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.host_rows import outermost
+from perfdoctor.model.host_rows import named, outermost
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launches_of
+from perfdoctor.model.launches import Launches, launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
+
+
+class HostOps(Struct, frozen=True):
+    """`count` outermost ops, which take `total_ns` by themselves; `time`: with the Python around or between them."""
+
+    count: int
+    total_ns: int
+    time: Intervals
 
 
 @once_per_place
@@ -48,3 +57,16 @@ def host_updates(place: HostPlace) -> HostOps:
     together = inner.take(others)
     updating = updating - together.intervals
     return HostOps(int((~others).sum()), updating.total_ns, updating)
+
+
+def filled_by_zero_grad(launched: Launches) -> Mask:
+    """One bool a launch: was it made inside a range or function of that name?"""
+    return launched.while_open(torch_names.ZERO_GRAD, "ranges", "ops", "functions")
+
+
+def added_to_gradients(place: Place) -> Mask:
+    """One bool a row of `place.kernels`: does it add a new gradient to the one that is stored?"""
+    kernels, names = launches_of(place, "kernels"), (torch_names.STORES_GRADIENT, torch_names.ADDS_IN_PLACE)
+    storing, adding = (kernels.inside_of("ops", named(place.timeline, "ops", name)) for name in names)
+    rows: Mask = storing & adding
+    return rows

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
-from perfdoctor.readers.ncu.unreadable import unreadable
+from perfdoctor.readers.ncu.report_file import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
 _GLOBAL = 2

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
-from perfdoctor.readers.ncu.unreadable import unreadable
 
 MAGIC = b"NVR\0"
 VERSION = 7
@@ -224,3 +223,9 @@ def _number(message: bytes, number: int) -> int:
 
 def _text(value: _Value) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else ""
+
+
+def unreadable(report: Path, why: str, *, otherwise: str) -> PerfdoctorError:
+    """The error. `otherwise`: what else than damage it may be, and what helps then."""
+    do = f"Open it in Nsight Compute to see whether it is damaged. {otherwise}"
+    return PerfdoctorError(f"`{report.name}` cannot be read: {why}", do=do)

@@ -19,7 +19,7 @@ from pathlib import Path
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
-from perfdoctor.system.user_cache import cache_folder
+from perfdoctor.system.paths import cache_folder
 
 Progress = Callable[[str], None]
 

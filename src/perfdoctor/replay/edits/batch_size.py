@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.metrics.kernels.optimizer import filled_by_zero_grad
 from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
