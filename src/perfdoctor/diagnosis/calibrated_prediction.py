@@ -12,7 +12,7 @@ from perfdoctor.records.savings import Range
 
 
 def in_calibrated_range(prediction: Prediction, savings: Sequence[PredictedSaving]) -> Prediction:
-    """The same step, in a range as wide as the savings' own ones: all fixes together by what each is likely to save."""
+    """The prediction with its range widened to that of `savings`, each weighted by what it is likely to save."""
     found = [saving.ns for saving in savings]
     likely_ns = sum(ns.likely for ns in found)
     if not likely_ns:

@@ -31,7 +31,7 @@ class SavingSpread(Struct, frozen=True):
     planted: int = 0
 
     def around(self, saving: Saving, most_ns: int) -> Saving:
-        """The range of this saving, at least so wide: never less than nothing, and never more than `most_ns`."""
+        """The saving with its range at least as wide as this spread; widening stops at 0 and at `most_ns`."""
         low, high = self.low * saving.likely, min(self.high * saving.likely, most_ns)
         return Saving(
             max(min(saving.low, round(low)), 0),
@@ -41,12 +41,12 @@ class SavingSpread(Struct, frozen=True):
 
 
 def spread_of(category: str) -> SavingSpread | None:
-    """That of this category, else the widest of any; None where nothing was measured."""
+    """The spread of this category, else the widest of any; None if nothing was measured."""
     return known().get(category) or known().get(OTHERS)
 
 
 @lru_cache(maxsize=1)
 def known() -> Mapping[str, SavingSpread]:
-    """By category, and for others."""
+    """The spread of each category, and that for all others."""
     document = shipped_table(Path(__file__).with_name("calibration.toml"))
     return {name: SavingSpread(**row) for name, row in document.get("spread", {}).items()}

@@ -36,7 +36,7 @@ class Certainty(Struct, frozen=True):
 
 
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
-    """At most "medium" where there are no or few steps, or not sure ones, or the profiler itself slowed the host."""
+    """The certainty of a finding, at most "medium" if steps are few, unsure or none, or profiling slowed the host."""
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
     if "cpu_samples" not in rule.needs:  # those that say it are not in doubt by it
         against += _of_busy_cores(run)
@@ -68,7 +68,7 @@ def _of_busy_cores(run: Run) -> Iterator[str]:
 
 
 def _of_recording(run: Run) -> Iterator[str]:
-    """The host was slower than without a recorder: by how much is known, or only that stacks cost time."""
+    """A sentence if recording slowed the host: by how much, or only that stacks cost time."""
     real = real_time(run)
     if real is not None:
         if real.is_notable:
@@ -78,7 +78,7 @@ def _of_recording(run: Run) -> Iterator[str]:
 
 
 def _of_missing_ranks(rule: Rule, run: Run) -> Iterator[str]:
-    """Among some of the ranks, waiting for one of the others cannot be separated from transfer."""
+    """A sentence if ranks are missing: waiting for one of them cannot be separated from transfer."""
     missing, recorded = ranks_missing(run), len(run.ranks)
     if rule.category == "communication" and "collectives" in rule.needs and recorded > 1 and missing:
         were = "was" if missing == 1 else "were"
@@ -97,7 +97,7 @@ def _amount(run: Run) -> str:
 
 
 def _signals(rule: Rule, run: Run) -> str:
-    """What of the rule's needs was recorded here (of everything, where it needs no signal): `kernels and ranges`."""
+    """The recorded signals that the rule needs (all of them if it needs none): `kernels and ranges`."""
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     needed = dict.fromkeys(each for need in needs for each in need.split("|"))
     named = [each for each in needed if each in SIGNALS] or SIGNALS

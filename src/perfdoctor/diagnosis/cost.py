@@ -22,7 +22,7 @@ _MILLION = 1e6
 
 
 def with_cost(examination: Examination, price: Price, run_seconds: float | None = None) -> Examination:
-    """The same, with `diagnosis.cost`, where there is a GPU to pay for."""
+    """The examination with `diagnosis.cost`, if there is a GPU to pay for."""
     found = cost(examination.diagnosis, price, run_seconds)
     return replace(examination, diagnosis=replace(examination.diagnosis, cost=found))
 
@@ -34,7 +34,7 @@ def listed(run: Run) -> Price | None:
 
 
 def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -> Cost | None:
-    """In money. `run_seconds`: how long the recorded program ran. None for a run without a GPU."""
+    """The cost of the run in money; None for a run without a GPU. `run_seconds`: how long the recorded program ran."""
     recorded = diagnosis.gpu_count
     if not recorded:
         return None
@@ -58,13 +58,13 @@ def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -
 
 
 def _items(diagnosis: Diagnosis) -> tuple[str, float]:
-    """What a step trains on, and how many of it on each GPU."""
+    """The kind of items that a step trains on, and their number on each GPU."""
     known = diagnosis.efficiency
     return (known.items, known.items_per_step or 0.0) if known else ("", 0.0)
 
 
 def _saved(diagnosis: Diagnosis, per_month: float) -> Range[float] | None:
-    """Of the same work: with more samples a step it is the speedup of samples. With other GPUs it is not known."""
+    """Money saved a month for the same work, by the speedup of samples; None if not predicted, or with other GPUs."""
     predicted = diagnosis.prediction
     if predicted is None or predicted.scaling is not None:
         return None

@@ -16,7 +16,7 @@ from perfdoctor.vocabulary.rulebook import SET_BY_CALLER, SET_BY_USER, Threshold
 
 
 def derivation(found: Found, run: Run) -> Derivation | None:
-    """Of a finding that may save time; None for one that only informs, and for a rule without formulas."""
+    """How the saving of a finding was computed; None if it only informs, or if its rule has no formulas."""
     if found.rule.derivation is None or not (found.saving.expected.high or found.saving.ns.high):
         return None
     how = found.rule.derivation.of(found.finding.formula or found.finding.situation)
@@ -47,7 +47,7 @@ def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
 
 
 def _origin(source: str, described: FormulaInput, run: Run) -> RateOrigin:
-    """Of a rate the document in which it stands, or how else it is known here; of a table the one that is named."""
+    """The origin of a source: for a rate its document or how else it is known here, for a table the one it names."""
     if not described.rate or source not in ("machine", "data-sheet") or not run.places:
         return RateOrigin(source, described.document if source == "table" else "")
     return origin(run.places[0], described.rate, attained=source == "machine")

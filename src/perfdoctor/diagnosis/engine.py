@@ -60,9 +60,9 @@ def diagnose(
 
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Examination:
-    """The same of a recording that was prepared before, for those who show findings on its timeline as well.
+    """Diagnose a recording that was prepared before, for callers that also show findings on its timeline.
 
-    What a finding of a rule that is not ours may still break costs its findings, and not the diagnosis.
+    An error that a finding of a user's rule still raises costs that rule's findings, and not the diagnosis.
     """
     try:
         return _examined(run, rules, what_if)
@@ -82,7 +82,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
 
 
 def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
-    """The same rules, of which these say why they were left out."""
+    """The rules, with the culprits replaced by ones that say why they were left out."""
 
     def broken(rule: Rule) -> Rule:
         return replace(rule, broken=rule.broken or f"its findings cannot be used: {_said(culprits[rule.id])}")
@@ -162,7 +162,7 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """What a diagnosis says of the run whatever the rules find: by the fields of `Diagnosis`."""
+    """The fields of `Diagnosis` that do not depend on what the rules find."""
     use = efficiency(run)
     return {
         "steps": step_stats(run.job),
@@ -177,7 +177,7 @@ def _numbers(run: Run) -> dict[str, Any]:
 
 
 class _Candidate(NamedTuple):
-    """What a rule found, and what it saves; None where that is not yet known."""
+    """A finding of a rule, and what it saves (None if that is not yet known)."""
 
     rule: Rule
     finding: Finding
@@ -185,7 +185,7 @@ class _Candidate(NamedTuple):
 
 
 def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candidate], dict[str, Any]]:
-    """What became of every rule that is about such a program, what they found, and the numbers of the run."""
+    """The outcome of every rule about such a program, what they found, and the numbers of the run."""
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
     done: list[Any] = run.several([*(partial(_checked, rule, run) for rule in longest_first), partial(_numbers, run)])
@@ -196,7 +196,7 @@ def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candida
 
 
 def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
-    """What became of the rule, and each of its findings with what it saves."""
+    """The outcome of the rule, and each of its findings with what it saves."""
     outcome, findings = _apply(rule, run)
     return outcome, [(each, _saving(rule, each, run)) for each in findings]
 
@@ -210,7 +210,7 @@ def _is_replayed(rule: Rule, finding: Finding) -> bool:
 
 
 def _without_savings_of_a_start(seen: Sequence[_Candidate]) -> list[_Candidate]:
-    """Where a finding is the verdict on the whole recording, what it explains comes once too: it saves nothing."""
+    """The candidates; those that a verdict on the whole recording explains happen once, and save nothing."""
     once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
     none = Saving(0, 0, 0)
     return [
@@ -242,7 +242,7 @@ def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
 
 
 def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
-    """Has the finding what the rule's sentence names? Raises RuleError, or what a sentence of ours raises."""
+    """Check that the finding has what the rule's sentence names. Raises RuleError for a sentence of a user's rule."""
     try:
         summary(rule, finding, run)
     except Exception as error:

@@ -25,7 +25,7 @@ _SHOWN = 3
 
 
 def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
-    """The lines with most samples first; none where no stacks are known, or the finding is not about the host."""
+    """The lines with most samples first; () if no stacks are known, or the finding is not about the host."""
     timeline = run.timeline
     if not sampled_lines.on_clock(timeline):
         return _functions(rule, finding, run) if len(timeline["functions"]) else ()
@@ -68,7 +68,7 @@ def _times(rule: Rule, finding: Finding, run: Run) -> Iterator[tuple[int, Interv
 
 
 def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
-    """When the finding's time passed on this place; None where no host's line stands for it."""
+    """The time on this place that the finding is about; None if no line of the host stands for it."""
     if finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, ((), ()))
         return Intervals.of(starts, ends)
@@ -82,5 +82,5 @@ def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
 
 
 def _cause(rule: Rule, finding: Finding, place: Place) -> str:
-    """The idle cause, or another part of the step, in which the lines are; of a late rank that which makes it late."""
+    """The idle cause or other part of the step in which the lines are; for a late rank the part that makes it late."""
     return dict(finding.lines_in).get(place.rank, "") if finding.lines_in else SHRINKS.get(rule.action, "")

@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.rulebook import Rule
 
 
 def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
-    """The moment as evidence; none where the finding shows one itself, or its place is unknown."""
+    """The moment as evidence; () if the finding shows one itself, or its place is unknown."""
     if any(isinstance(evidence, Span) for evidence in finding.evidence):
         return ()
     return tuple(_found(rule, finding, run))
@@ -61,7 +61,7 @@ def _of_others(place: Place, finding: Finding) -> Mask:
 
 
 def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
-    """The longest run, by what its kernels took, of those chosen, with no other between and no step's edge in it."""
+    """The run of chosen kernels that took longest, with no other kernel between and no step's edge in it."""
     frames = [place.own(signal) for signal in WORK_SIGNALS[action]]
     rows = chosen_of(place, WORK_SIGNALS[action], finding.work)
     if not finding.work or not rows.any():  # all the work there is: that is not a moment

@@ -44,14 +44,14 @@ def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
 
 
 def of_failed_rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Of rules that are not ours: who wrote them mends them. Reports list those of ours that failed by themselves."""
+    """Notes on the user's own rules that failed. Reports list built-in rules that failed separately."""
     for outcome in outcomes:
         if outcome.status == "failed" and outcome.origin:
             yield f"The rule {outcome.rule} of {outcome.origin} failed and was left out: {outcome.error}."
 
 
 def _of_processes(processes: Sequence[RecordedProcess]) -> Iterator[str]:
-    """Which of several trainings is this? They are not ranks: nobody waits for another, and none is compared."""
+    """Says which of several trainings this is: they are not ranks, as none waits for another, and are not compared."""
     shown = next((process for process in processes if process.diagnosed), None)
     if shown is None:
         return
@@ -118,7 +118,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
 
 
 def _of_phases(run: Run) -> Iterator[str]:
-    """Prefill is bound by arithmetic, decoding by memory bandwidth and launches: which of both counts more?"""
+    """Says whether prefill (bound by arithmetic) or decoding (by memory bandwidth and launches) counts more."""
     known = phases(run)
     if known:
         said = [
@@ -129,13 +129,13 @@ def _of_phases(run: Run) -> Iterator[str]:
 
 
 def _ms(ns: float) -> str:
-    """Three digits, and all that stand before the point."""
+    """Milliseconds with three significant digits, or with all digits before the point."""
     ms = ns / 1e6
     return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
 
 
 def _of_stretch(run: Run) -> Iterator[str]:
-    """By how much recording made the step longer, which parts of it, and which numbers are without that."""
+    """Says by how much recording made the step longer, which parts, and which numbers are without that."""
     real = real_time(run)
     if real is None or not real.is_notable:
         return
@@ -169,7 +169,7 @@ def _of_stacks(run: Run) -> Iterator[str]:
 
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
-    """What keeps savings below what detectors expect."""
+    """Says what keeps savings below what detectors expect."""
     if any("loader" in each.rule.hidden_by for each in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
@@ -189,7 +189,7 @@ def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
 
 
 def _of_rates(run: Run) -> Iterator[str]:
-    """Which rates the predicted savings rest on where the machine was measured: said once for each kind of GPU."""
+    """Says which measured rates the predicted savings rest on, once for each kind of GPU."""
     places = {rates.machine.device: (rates, place) for place in run.places if (rates := measured(place)) is not None}
     for rates, place in places.values():
         given = place.timeline.user_values.peaks

@@ -41,8 +41,9 @@ NOISE_SHARE = 0.001
 
 
 class PredictedSaving(Struct, frozen=True):
-    """Ns per step. `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
+    """The saving of one finding and its limits, in ns per step.
 
+    `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
     `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.
     Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
     the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
@@ -78,7 +79,7 @@ class PredictedSaving(Struct, frozen=True):
 
     @property
     def own(self) -> Saving:
-        """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
+        """The saving after all limits. Its high end is limited by physics alone: a loader can be made faster, too."""
         return list(self._limited(self.spread))[-1].left
 
     @property
@@ -87,19 +88,19 @@ class PredictedSaving(Struct, frozen=True):
         return self.calibrated(None)
 
     def calibrated(self, spread: SavingSpread | None) -> Saving:
-        """What a fix saves if measured savings are so far from likely ones."""
+        """The saving with its range widened by this spread of measured savings."""
         return list(self._all(spread))[-1].left
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """What limited or widened it, in the order in which it is applied, each with what it left; () for nothing."""
+        """What limited or widened the saving, in the order of application, each with what it left; () for nothing."""
         limited = list(self._all(self.spread))
         before = [self.expected, *(each.left for each in limited)]
         return tuple(each for each, left in zip(limited, before, strict=False) if each.left != left)
 
     @property
     def _most_ns(self) -> int:
-        """What physics allow: what leaves the remaining work what it needs, and no more than there is."""
+        """The most that physics allow, in ns: it leaves the remaining work what it needs, and exceeds no step."""
         share = max(self.real_share, self.most_real_share)
         bound_ns = [] if self.bound_ns is None else [round(self.bound_ns * share)]
         step_ns = [] if self.step_ns is None else [max(int(self.step_ns - self.noise_ns), 0)]
@@ -141,7 +142,7 @@ class PredictedSaving(Struct, frozen=True):
         yield Bound("noise", Saving(low, likely, high))
 
     def _left_by_host(self, left: Saving) -> Saving:
-        """The host has no more to spare, less what it does more; the most that it may be is not limited by it."""
+        """The saving limited by the host's spare time less its added work; the high end is not limited by it."""
         if self.host_spare_ns is None:
             return left
         at_most = [max(self.host_spare_ns - more_ns, 0) for more_ns in self.added_host_ns]
@@ -149,7 +150,7 @@ class PredictedSaving(Struct, frozen=True):
         return Saving(min(low, likely), likely, left.high)
 
     def longer_ns(self, case: int) -> int:
-        """By how much the host's pace makes the step longer."""
+        """Ns a step by which the host's pace makes the step longer."""
         return 0 if self.host_spare_ns is None else max(self.added_host_ns[case] - self.host_spare_ns, 0)
 
 
