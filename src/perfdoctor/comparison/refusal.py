@@ -1,15 +1,20 @@
-"""Which recordings cannot be compared, and why not?"""
+"""Which recordings cannot be compared, or are no series of one training on different numbers of GPUs, and why not?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from perfdoctor.comparison.records import Snapshot
+from perfdoctor.comparison.common_work import in_common
+from perfdoctor.comparison.records import LEAST_IN_COMMON, Snapshot
 from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.comparison.scaling.records import Recorded
 
 
 def refuse(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
-    """Raise PerfdoctorError where a difference of these would say nothing about a change of the program."""
+    """Raise PerfdoctorError if a difference of these would say nothing about a change of the program."""
     for each in (*before, *after):
         if not each.step_ns:
             raise PerfdoctorError(
@@ -21,6 +26,36 @@ def refuse(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
         before, after, lambda each: f"in {each.basis}s" if each.basis else "without steps",
         "Record both with steps: perfdoctor run marks them, or --range selects the same part of both.",
     )  # fmt: skip
+
+
+def refuse_series(series: Sequence[Recorded]) -> None:
+    """Raise PerfdoctorError if these are not recordings of one training on different numbers of ranks."""
+    snapshots = [each.snapshot for each in series]
+    for each in series:
+        if not each.ranks:
+            raise PerfdoctorError(
+                f"{each.snapshot.name} does not say among how many ranks it was recorded",
+                do=f"Write the number before it: 4={each.snapshot.name}",
+            )
+    refuse(snapshots[:1], snapshots[1:])
+    first = snapshots[0]
+    for other in snapshots[1:]:
+        ours, theirs = (each.settings.get("GPU", "") for each in (first, other))
+        if ours and theirs and ours != theirs:
+            raise PerfdoctorError(
+                f"{first.name} and {other.name} are no series: the one ran on {ours}, the other on {theirs}",
+                do="Record all on GPUs of one kind.",
+            )
+        if in_common(first, other) < LEAST_IN_COMMON:
+            raise PerfdoctorError(
+                f"{first.name} and {other.name} are no series: less than half of their compute time has the same names",
+                do="Give recordings of one model and one program, on different numbers of GPUs.",
+            )
+    if len({each.ranks for each in series}) < 2:
+        raise PerfdoctorError(
+            f"all of these were recorded among {series[0].ranks} ranks",
+            do="Give recordings among different numbers, or use perfdoctor compare without --scaling.",
+        )
 
 
 def _same(before: Sequence[Snapshot], after: Sequence[Snapshot], fact: Callable[[Snapshot], str], do: str) -> None:
