@@ -21,7 +21,7 @@ _FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 #: What recording is tried with each night (scripts/try-torch-versions).
 TRIED = "torch 2.4 to 2.15 and Python 3.10 to 3.14"
 _NOT_TRIED = f"The program ran without it. Recording is tried with {TRIED}: report this line, with your versions."
-#: How the agent's notes begin where it could not go on.
+#: How the agent's notes begin if it could not go on.
 _AGENT = "perfdoctor's agent "
 _OWN_PROFILER = (
     "Only one profiler can run: switch the program's own off, or let it write its trace (on_trace_ready="
@@ -30,7 +30,7 @@ _OWN_PROFILER = (
 
 
 class PassOutcome(Struct, frozen=True):
-    """`notes` for the user; `do` is what to do where no step was recorded, else ""."""
+    """`notes` are for the user; `do` is what to do if no step was recorded, else ""."""
 
     notes: tuple[str, ...] = ()
     do: str = ""
@@ -60,7 +60,7 @@ def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, end
 
 
 def _failures(report: ProcessReport) -> list[str]:
-    """Why the agent of this process ended early; nothing where it did not."""
+    """The notes that say why the agent of this process ended early; empty if it did not."""
     return [note for note in report.notes if note.startswith(_AGENT)]
 
 
@@ -108,7 +108,7 @@ def _killed(ended: Ended) -> str:
 
 
 def _of_profilers(report: ProcessReport) -> Iterator[str]:
-    """The agent's own notes; where the program's own trace is shown, what it is instead."""
+    """Yield the agent's notes, or which trace is diagnosed if the program recorded its own."""
     if report.trace.startswith("own-") and report.own_traces:
         several = f", the last of {len(report.own_traces)}" if len(report.own_traces) > 1 else ""
         yield (
@@ -151,7 +151,7 @@ def _do(report: ProcessReport, ended: Ended) -> str:
 
 
 def _names(reports: Sequence[ProcessReport]) -> list[str]:
-    """What to call each process: nothing where there is one, its rank in a job, its number among trainings."""
+    """Prefix that names each process: "" if it is the only one, else its number among trainings and its rank."""
     found = trainings(reports)
     if len(reports) == 1:
         return [""]

@@ -7,17 +7,17 @@ import os
 import sys
 from pathlib import Path
 
-#: Where the system does not say: what small machines have.
+#: Assumed if the system does not report its memory: what small machines have.
 UNKNOWN_BYTES = 4 << 30
 #: The limits of a container, of both versions of control groups.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def give_back() -> None:
-    """What was freed between things that stay goes back to the system now, where the C library is glibc.
+    """Return freed memory to the system now, if the C library is glibc.
 
-    By itself glibc gives back what is free at the end of its heap alone. Behind the reading of a long trace, which
-    makes and drops a million small things beside columns that grow, half of the heap is free, and little at its end.
+    By itself glibc returns only what is free at the end of its heap. After a long trace was read, which makes and
+    drops a million small objects between columns that grow, half of the heap is free, but little at its end.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -25,7 +25,7 @@ def give_back() -> None:
 
 
 def available_bytes() -> int:
-    """What is free of the machine's memory, or half of all where that is not known; no more than a container has."""
+    """Free bytes of the machine's memory, or half of all if that is unknown; at most the limit of the container."""
     return min([_of_machine(), *(limit for path in _LIMITS if (limit := _number(path)))])
 
 
@@ -42,7 +42,7 @@ def _of_machine() -> int:
 
 
 def _number(path: Path) -> int:
-    """0 where there is none, or no limit."""
+    """The number that a file holds; 0 if it is missing or holds no number."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """The folder, which may not exist yet. RuntimeError where neither XDG_CACHE_HOME nor a home is known."""
+    """The cache folder, which may not exist yet. Raises RuntimeError if XDG_CACHE_HOME and the home are unknown."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "perfdoctor"
 
 
 def is_plain(text: str) -> bool:
-    """Neither an address nor a pattern of names; what is there under a name with `*` or `[` is a path as well."""
+    """Whether `text` is neither an address nor a pattern of names; an existing name with `*` or `[` is a path too."""
     return "://" not in text and (not any(mark in text for mark in "*?[") or Path(text).exists())
