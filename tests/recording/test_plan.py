@@ -36,6 +36,28 @@ def test_without_nsys_it_is_one_torch_pass(tmp_path: Path) -> None:
     assert "not installed" in made.left_out["nsys"]
 
 
+def test_an_nsys_older_than_the_programs_cuda_leaves_the_gpu_to_torch(tmp_path: Path) -> None:
+    def planned(version: str, cuda: str, wanted: tuple[str, ...] | None = None) -> plan.Plan:
+        program = Program(("python", "t.py"), "/bin/python", torch="2.11", cuda=cuda, was_inspected=True)
+        return plan.make(machine(nsys=Nsys("/n/nsys", version, NSYS.options), program=program), wanted, tmp_path)
+
+    old = planned("2023.4.4.54", "13.0")
+    assert old.passes == ("torch",)
+    assert "older than CUDA 13.0" in old.left_out["nsys"]
+    assert "2025.3" in old.left_out["nsys"]
+    asked = planned("2023.4.4.54", "13.0", ("nsys",))
+    assert asked.passes == ("nsys",)
+    assert "may lose kernels" in asked.warnings[0]
+    for version, cuda in [
+        ("2025.3.2", "13.0"),
+        ("2023.4.4", "12.4"),
+        ("", "13.0"),
+        ("2023.4.4", ""),
+        ("2020.1", "6.3"),
+    ]:
+        assert planned(version, cuda).passes == ("nsys",)
+
+
 def test_without_a_gpu_it_is_one_torch_pass_and_a_line_on_how_to_add_nsys(tmp_path: Path) -> None:
     made = plan.make(machine(devices=NO_GPU), None, tmp_path)
     assert made.passes == ("torch",)

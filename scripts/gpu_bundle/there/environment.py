@@ -68,6 +68,9 @@ def make(work: Path, parts: list[str], python: str) -> Path:
     (folder / "pyvenv.cfg").write_text(
         f"home = {Path(facts['base']).parent}\ninclude-system-site-packages = false\n", "utf-8"
     )
+    for program in (work / "common").glob("*.data/scripts/*"):  # of wheels: py-spy
+        program.chmod(0o755)
+        (folder / "bin" / program.name).symlink_to(program)
     (site / "bundle.pth").write_text(f"{work / tag}\n{work / 'common'}\n", "utf-8")
     return folder / "bin" / "python"
 

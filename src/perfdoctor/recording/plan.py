@@ -2,8 +2,8 @@
 
 torch.profiler's CUDA activities and nsys's CUDA trace both need CUPTI, which serves one of them at a time. So the
 default with a GPU is one nsys pass in which the agent marks steps and records the CPU's ops: kernels and ops of one
-run, on one clock. Without nsys it is one torch pass. ncu, and a torch pass beside nsys, run the program again, and are
-not default.
+run, on one clock. Without nsys, or where it does not know the program's CUDA, it is one torch pass. ncu, and a torch
+pass beside nsys, run the program again, and are not default.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class Machine(Struct, frozen=True):
     @property
     def has_gpu(self) -> bool:
         return bool(self.devices.gpus)
+
+    @property
+    def wanted_nsys(self) -> str:
+        """The version that the program's CUDA needs, where the installed nsys is older; else ""."""
+        return nsys.wanted_for(self.nsys, self.program.cuda) if self.nsys else ""
 
 
 class Plan(Struct, frozen=True):
@@ -93,7 +98,8 @@ def make(machine: Machine, wanted: tuple[str, ...] | None, folder: Path) -> Plan
             do="Give only the training: perfdoctor run -- python train.py. To read a profile: perfdoctor analyze FILE",
         )
     trouble = {name: _trouble(name, machine, folder) for name in PASSES}
-    candidates = wanted or (("nsys",) if machine.has_gpu and not trouble["nsys"] else ("torch",))
+    by_nsys = machine.has_gpu and not trouble["nsys"] and not machine.wanted_nsys
+    candidates = wanted or (("nsys",) if by_nsys else ("torch",))
     passes = [name for name in candidates if not trouble[name]]
     if "ncu" in passes and not {"nsys", "torch"} & set(passes):
         passes.remove("ncu")
@@ -126,7 +132,14 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     )
 
 
+def _older(machine: Machine) -> str:
+    version = machine.nsys.version if machine.nsys else ""
+    return f"Nsight Systems {version} is older than CUDA {machine.program.cuda}"
+
+
 def _why_not_default(name: str, machine: Machine) -> str:
+    if name == "nsys" and machine.wanted_nsys:
+        return f"{_older(machine)}: update it to {machine.wanted_nsys}, or --passes nsys"
     if name == "nsys" and not machine.has_gpu:
         return f"there is no GPU to trace ({machine.devices.trouble}): --passes nsys records the rest"
     if name == "torch":
@@ -146,6 +159,8 @@ def _warnings(machine: Machine, passes: Sequence[str]) -> list[str]:
         found.append(f"{target.interpreter} has no torch: only other Pythons that it starts can be recorded.")
     elif passes and not target.interpreter:
         found.append(f"`{Path(target.command[0]).name}` is no Python: perfdoctor records every Python that it starts.")
+    if "nsys" in passes and machine.has_gpu and machine.wanted_nsys:
+        found.append(f"{_older(machine)} and may lose kernels: update it to {machine.wanted_nsys}, or --passes torch.")
     if "nsys" in passes and machine.nsys is not None and nsys.keeps_environment(machine.nsys):
         found.append(
             "This nsys writes all environment variables into its report, also secrets: check before you share it."

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from perfdoctor.recording import plan
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys, py_spy
 from perfdoctor.selftest import chain, memory, own_lines, promise, rates
@@ -251,8 +252,9 @@ class SelfTest(Struct):
         return chain.both(named, kept)
 
     def _best_pass(self) -> str:
-        usable = self.machine.nsys is not None and not self.machine.nsys.trouble
-        return "nsys" if usable and self.machine.has_gpu else "torch"
+        """What `perfdoctor run` takes by default."""
+        passes = plan.make(self.machine, None, self.runner.folder).passes
+        return passes[0] if passes else "torch"
 
     # --- programs ---
 

@@ -96,3 +96,18 @@ def test_a_report_is_found_and_a_raw_stream_is_explained(tmp_path: Path) -> None
 
 def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:
     assert "printed nothing" in nsys.explain(tmp_path / "none.log", None)
+
+
+def test_events_that_nsys_could_not_process_are_said_although_there_is_a_report(tmp_path: Path) -> None:
+    made, log = tmp_path / "t.nsys-rep", tmp_path / "nsys.log"
+    made.write_bytes(b"x")
+    log.write_text("Generating '/tmp/nsys.qdstrm'\nGenerated:\n    /tmp/t.nsys-rep\n")
+    assert nsys.explain(log, made) == ""
+    log.write_text(
+        "Importer error status: Importation succeeded with non-fatal errors.\n"
+        'Value: "std::exception::what: InvalidArgumentException\n'
+        '[tag_message*] = Unknown runtime API function index: 468\n"\n'
+        "**** Errors occurred while processing the raw events. ****\n"
+    )
+    assert "Unknown runtime API function index: 468" in nsys.explain(log, made)
+    assert "--passes torch" in nsys.explain(log, made)
