@@ -58,6 +58,7 @@ class Program:
     packages: tuple[str, ...]
     options: str
     steps: int
+    gpu: str = ""
     after: dict[str, str] = field(default_factory=dict)
 
 
@@ -75,6 +76,7 @@ def programs() -> dict[str, Program]:
                 tuple(each.get("packages", ())),
                 each.get("options", ""),
                 each.get("steps", 0),
+                each.get("gpu", ""),
             ),
         )
         assert program.before == each["before"], f"{name}: two programs of this name"
@@ -115,6 +117,12 @@ def _missing(python: str, packages: Sequence[str]) -> str:
     """The first of `packages` that this Python does not have."""
     code = "import sys, importlib.util as u; print(next((p for p in sys.argv[1:] if u.find_spec(p) is None), ''))"
     return _run([python, "-c", code, "torch", *packages], _ROOT).strip()
+
+
+def _gpu(python: str) -> str:
+    """Name of the GPU that this Python's torch trains on; "" without one."""
+    code = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+    return _run([python, "-c", code], _ROOT).strip()
 
 
 def _machine(python: str) -> str:
@@ -239,6 +247,10 @@ def main() -> int:
         if missing := _missing(python, program.packages):
             _say(f"{program.name}: left out, {missing} is not installed")
             chosen.remove(program)
+    gpu = _gpu(python) if any(program.gpu for program in chosen) else ""
+    for program in [each for each in chosen if each.gpu not in ("", gpu)]:
+        _say(f"{program.name}: left out, it trains on {program.gpu}")
+        chosen.remove(program)
     if not given.no_recordings:
         _record_all(python, chosen)
     if given.only_recordings:

@@ -102,7 +102,7 @@ def _profiler(machine: Machine) -> Iterator[_Line]:
         yield _Line("torch pass", "worthwhile: ops of the CPU, and where the host's time goes")
     elif machine.nsys is None or machine.nsys.trouble:
         yield _Line("torch pass", "worthwhile: kernels, CUDA calls and ops")
-    elif machine.wanted_nsys:
+    elif machine.nsys_doubt:
         yield _Line("torch pass", "what run records by default: kernels, CUDA calls and ops")
     else:
         yield _Line("torch pass", "seldom needed: nsys records the same and more; --passes torch")
@@ -141,9 +141,10 @@ def _nsys(machine: Machine, *, verbose: bool) -> _Line:
         broken = "Install it again, or set PERFDOCTOR_NSYS to another one."
         return _Line("nsys", f"installed, but not usable: {nsys.trouble}", broken)
     named = _named("Nsight Systems", nsys.version, nsys.path, verbose=verbose)
-    if machine.has_gpu and machine.wanted_nsys:
-        update = f"Update it to {machine.wanted_nsys} or newer; until then torch.profiler records the GPU."
-        return _Line("nsys", f"installed, {named}; older than CUDA {machine.program.cuda}, it may lose kernels", update)
+    if machine.nsys_doubt:
+        why, do = machine.nsys_doubt
+        advice = f"{do[0].upper()}{do[1:]}; until then torch.profiler records the GPU."
+        return _Line("nsys", f"installed, {named}; {why}", advice)
     worth = "worthwhile: what run records by default" if machine.has_gpu else f"{adds}: --passes nsys"
     return _Line("nsys", f"installed, {named}; {worth}")
 

@@ -40,9 +40,15 @@ class Machine(Struct, frozen=True):
         return bool(self.devices.gpus)
 
     @property
-    def wanted_nsys(self) -> str:
-        """The version that the program's CUDA needs, where the installed nsys is older; else ""."""
-        return nsys.wanted_for(self.nsys, self.program.cuda) if self.nsys else ""
+    def nsys_doubt(self) -> tuple[str, str] | None:
+        """Why the installed nsys may lose what the program does on a GPU, and what to do; None where it should not."""
+        if self.nsys is None or not self.has_gpu:
+            return None
+        if self.nsys.no_report:
+            return self.nsys.no_report, "install what it lacks, or the whole of Nsight Systems"
+        wanted = nsys.wanted_for(self.nsys, self.program.cuda)
+        why = f"{self.nsys.version} is older than CUDA {self.program.cuda} and may lose kernels"
+        return (why, f"update it to {wanted} or newer") if wanted else None
 
 
 class Plan(Struct, frozen=True):
@@ -98,7 +104,7 @@ def make(machine: Machine, wanted: tuple[str, ...] | None, folder: Path) -> Plan
             do="Give only the training: perfdoctor run -- python train.py. To read a profile: perfdoctor analyze FILE",
         )
     trouble = {name: _trouble(name, machine, folder) for name in PASSES}
-    by_nsys = machine.has_gpu and not trouble["nsys"] and not machine.wanted_nsys
+    by_nsys = machine.has_gpu and not trouble["nsys"] and not machine.nsys_doubt
     candidates = wanted or (("nsys",) if by_nsys else ("torch",))
     passes = [name for name in candidates if not trouble[name]]
     if "ncu" in passes and not {"nsys", "torch"} & set(passes):
@@ -132,14 +138,9 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     )
 
 
-def _older(machine: Machine) -> str:
-    version = machine.nsys.version if machine.nsys else ""
-    return f"Nsight Systems {version} is older than CUDA {machine.program.cuda}"
-
-
 def _why_not_default(name: str, machine: Machine) -> str:
-    if name == "nsys" and machine.wanted_nsys:
-        return f"{_older(machine)}: update it to {machine.wanted_nsys}, or --passes nsys"
+    if name == "nsys" and machine.nsys_doubt:
+        return "{}: {}, or --passes nsys".format(*machine.nsys_doubt)
     if name == "nsys" and not machine.has_gpu:
         return f"there is no GPU to trace ({machine.devices.trouble}): --passes nsys records the rest"
     if name == "torch":
@@ -159,8 +160,8 @@ def _warnings(machine: Machine, passes: Sequence[str]) -> list[str]:
         found.append(f"{target.interpreter} has no torch: only other Pythons that it starts can be recorded.")
     elif passes and not target.interpreter:
         found.append(f"`{Path(target.command[0]).name}` is no Python: perfdoctor records every Python that it starts.")
-    if "nsys" in passes and machine.has_gpu and machine.wanted_nsys:
-        found.append(f"{_older(machine)} and may lose kernels: update it to {machine.wanted_nsys}, or --passes torch.")
+    if "nsys" in passes and machine.nsys_doubt:
+        found.append("nsys: {}: {}, or --passes torch.".format(*machine.nsys_doubt))
     if "nsys" in passes and machine.nsys is not None and nsys.keeps_environment(machine.nsys):
         found.append(
             "This nsys writes all environment variables into its report, also secrets: check before you share it."

@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.real_time import MOST_EVENT_NS, SHORTEST_OP_NS, real_step_ns, real_time
+from perfdoctor.metrics.accounting.real_time import (
+    MOST_EVENT_NS,
+    MOST_EVENT_NS_WITH_DEVICE,
+    SHORTEST_OP_NS,
+    real_step_ns,
+    real_time,
+)
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
@@ -124,12 +130,14 @@ def with_an_op_a_launch() -> Timeline:
     return replace(drawn, frames={**drawn.frames, "ops": beside.ops}, recorded=drawn.recorded | {"ops"})
 
 
-def test_on_a_gpu_kernels_take_as_long_as_ever_and_idle_time_is_what_shrinks() -> None:
-    run = prepare(timed(with_an_op_a_launch(), 280_000))
-    found = real_time(run)
+@pytest.mark.parametrize("unrecorded_ns", [280_000, 240_000, 205_000])  # the last: more than rows can have cost
+def test_on_a_gpu_kernels_take_as_long_as_ever_and_idle_time_is_what_shrinks(unrecorded_ns: int) -> None:
+    found = real_time(prepare(timed(with_an_op_a_launch(), unrecorded_ns)))
     assert found is not None
-    assert (found.recorded_ns, found.unrecorded_ns) == (300_000, 280_000)
+    assert (found.recorded_ns, found.unrecorded_ns) == (300_000, unrecorded_ns)
     assert found.stretch_by_part["compute"] == 1.0
+    assert 0 < found.event_ns <= MOST_EVENT_NS_WITH_DEVICE
+    assert found.stretch_by_part["launch_bound"] == pytest.approx(100_000 / (unrecorded_ns - 200_000), rel=0.01)
 
 
 def test_savings_the_prediction_and_their_base_are_without_the_recorder() -> None:

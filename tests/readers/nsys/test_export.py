@@ -19,6 +19,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.nsys.export import export, is_report, writer_version
+from perfdoctor.system import nsys_importer
 
 NEW_HEAD = b"NVIDIA Tegra Profiler Report 2026@2@1@210-262137639646v0.\n\x0bLocal (CLI)"
 OLD_HEAD = b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)"
@@ -290,7 +291,7 @@ def test_a_damaged_report_is_refused_with_nsyss_own_message(real_nsys, recorded,
 
 @pytest.mark.nsys
 def test_a_raw_stream_is_imported_and_stays_as_it_is(real_nsys, tmp_path):
-    importer = nsys_export._importer_of(real_nsys)
+    importer = nsys_importer.find(real_nsys)
     assert importer is not None
     folder = tmp_path / "session"
     folder.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -50,6 +51,44 @@ def test_a_disturbed_step_does_not_count():
 )
 def test_steps_that_do_something_else_besides_are_counted_with_their_time(behind, expected):
     assert unrecorded(ends([]), ends(behind)).get("unwatched_long") == expected
+
+
+class DeviceClock:
+    """Events of a GPU whose steps take so many ms each, behind a first one of 50 ms."""
+
+    def __init__(self, steps_ms: list[int]) -> None:
+        self.moments_ms = list(itertools.accumulate([0, 50, *steps_ms]))
+        self.cuda = SimpleNamespace(
+            is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=lambda **_: self.event()
+        )
+
+    def event(self) -> SimpleNamespace:
+        at_ms = self.moments_ms.pop(0)
+        return SimpleNamespace(
+            at_ms=at_ms, record=lambda: None, synchronize=lambda: None, elapsed_time=lambda later: later.at_ms - at_ms
+        )
+
+
+def device_ends(steps_ms: list[int]) -> StepEnds:
+    found = StepEnds(DeviceClock(steps_ms))
+    for _ in range(len(steps_ms) + 2):
+        found.add(0)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "expected_ms"),
+    [
+        ([10] * 4, [16] * 30, 10),  # launches cost more since CUPTI is in the process
+        ([20, 18, 17], [16] * 30, 16),  # the program still warmed up
+        ([10] * 2, [16] * 30, 16),  # two steps prove little
+        ([10] * 4, [16] * 12, 10),
+        ([10] * 2, [16] * 2, 13),
+    ],
+)
+def test_on_a_gpu_the_faster_side_of_the_window_counts(before: list[int], behind: list[int], expected_ms: int):
+    found = unrecorded(device_ends(before), device_ends(behind))
+    assert (found["unwatched_step_ns"], found["unwatched_clock"]) == (expected_ms * MS, "device")
 
 
 @pytest.mark.parametrize(("behind", "expected_ms"), [([12] * 4, 14), ([12] * 30, 12)])

@@ -111,3 +111,20 @@ def test_events_that_nsys_could_not_process_are_said_although_there_is_a_report(
     )
     assert "Unknown runtime API function index: 468" in nsys.explain(log, made)
     assert "--passes torch" in nsys.explain(log, made)
+
+
+@pytest.mark.parametrize(("script", "expected"), [
+    ("exit 0", ""),
+    ("echo 'libdw.so.1: cannot open shared object file' >&2; exit 127", "libdw.so.1"),
+])  # fmt: skip
+def test_an_importer_that_does_not_start_is_known_before_anything_is_recorded(
+    tmp_path: Path, script: str, expected: str
+) -> None:
+    tool, importer = tmp_path / "target-linux-x64" / "nsys", tmp_path / "host-linux-x64" / "QdstrmImporter"
+    for file, text in ((tool, "echo version 2025.3.1.0; echo '  --trace'; echo '  --output'"), (importer, script)):
+        file.parent.mkdir()
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+    found = nsys._probed(str(tool))
+    assert not found.trouble
+    assert (expected in found.no_report) if expected else found.no_report == ""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.system import tool_process
+from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import cache_folder
 
 Progress = Callable[[str], None]
@@ -214,7 +214,7 @@ def _run_export(tool: str, report: Path, scratch: Path, *, whole: bool) -> Path:
 
 def _imported(tool: str, stream: Path, scratch: Path) -> Path:
     """The report made of a .qdstrm, which nsys leaves if its importer fails. The importer changes its input: a copy."""
-    importer = _importer_of(tool)
+    importer = nsys_importer.find(tool)
     if importer is None:
         raise PerfdoctorError(
             f"`{stream.name}` is a raw stream that was never imported, and nsys's QdstrmImporter was not found here",
@@ -226,32 +226,6 @@ def _imported(tool: str, stream: Path, scratch: Path) -> Path:
     if code == 0 and report.exists():
         return report
     raise _failed("nsys's QdstrmImporter could not import", stream, code, printed, scratch)
-
-
-def _importer_of(tool: str) -> Path | None:
-    """QdstrmImporter of an nsys: `…/host-linux-x64/QdstrmImporter` for `…/target-linux-x64/nsys`."""
-    on_path = shutil.which("QdstrmImporter")
-    if on_path:
-        return Path(on_path)
-    program = Path(tool).resolve()
-    for start in (program, *_started_by(program)):
-        for parent in start.parents[:4]:
-            for place in ("host-linux-*", "nsight-systems/host-linux-*"):
-                if found := next(parent.glob(f"{place}/QdstrmImporter"), None):
-                    return found
-    return None
-
-
-def _started_by(program: Path) -> list[Path]:
-    """The programs named nsys that a wrapper script starts."""
-    try:
-        head = program.read_bytes()[:4_096]
-    except OSError:
-        return []
-    if not head.startswith(b"#!"):
-        return []
-    named = re.findall(rb"(/[^\s\"']*/nsys)\b", head)
-    return [Path(os.fsdecode(name)).resolve() for name in named]
 
 
 def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:

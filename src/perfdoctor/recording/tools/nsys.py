@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system import nsys_importer
 
 _OPTION = regex(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 _VERSION = regex(r"version (\d{4}(?:\.\d+)+)")
@@ -34,12 +35,13 @@ _EVENTS_LOST = regex(r"Errors occurred while processing the raw events|Importati
 
 
 class Nsys(Struct, frozen=True):
-    """An installed nsys. `trouble` says why it cannot be used, "" if it can."""
+    """An installed nsys. `trouble` says why it cannot be used, `no_report` why it makes no report; "" if it does."""
 
     path: str
     version: str = ""
     options: frozenset[str] = frozenset()
     trouble: str = ""
+    no_report: str = ""
 
     def has(self, option: str) -> bool:
         return option in self.options
@@ -62,7 +64,17 @@ def _probed(path: str) -> Nsys:
     if "trace" not in options or "output" not in options:
         said = next((line.strip() for line in help_text.splitlines() if line.strip()), "it printed nothing")
         return Nsys(path, trouble=f"{path} profile --help lists no --trace and --output: {said[:200]}")
-    return Nsys(path, version[1] if version else "", options)
+    return Nsys(path, version[1] if version else "", options, no_report=_importer_trouble(path))
+
+
+def _importer_trouble(path: str) -> str:
+    """Why nsys would make no report but a raw stream; "" if it does, or its importer was not found.
+
+    Two trainings did not go on when their recording ended, under a 2025.3.1 whose importer lacked a library.
+    """
+    importer = nsys_importer.find(path)
+    why = nsys_importer.trouble(importer) if importer else ""
+    return f"its importer does not start: {why}" if why else ""
 
 
 def _output_of(path: str, *arguments: str) -> str:

@@ -1,0 +1,49 @@
+"""Where is the importer of an nsys, which makes its report, and does it start?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+_PROBE_TIMEOUT_S = 30
+
+
+def find(tool: str) -> Path | None:
+    """QdstrmImporter of an nsys: `…/host-linux-x64/QdstrmImporter` for `…/target-linux-x64/nsys`."""
+    on_path = shutil.which("QdstrmImporter")
+    if on_path:
+        return Path(on_path)
+    program = Path(tool).resolve()
+    for start in (program, *_started_by(program)):
+        for parent in start.parents[:4]:
+            for place in ("host-linux-*", "nsight-systems/host-linux-*"):
+                if found := next(parent.glob(f"{place}/QdstrmImporter"), None):
+                    return found
+    return None
+
+
+def _started_by(program: Path) -> list[Path]:
+    """The programs named nsys that a wrapper script starts."""
+    try:
+        head = program.read_bytes()[:4_096]
+    except OSError:
+        return []
+    if not head.startswith(b"#!"):
+        return []
+    named = re.findall(rb"(/[^\s\"']*/nsys)\b", head)
+    return [Path(os.fsdecode(name)).resolve() for name in named]
+
+
+def trouble(importer: Path) -> str:
+    """Why this importer does not start, in the words of the system; "" if it does."""
+    try:
+        done = subprocess.run(
+            [importer, "--version"], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return (done.stderr.strip() or f"it ended with {done.returncode}")[:200] if done.returncode else ""
