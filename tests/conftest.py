@@ -27,6 +27,8 @@ os.environ["PERFDOCTOR_HISTORY"] = "off"
 # A shell starts what runs in the background with these ignored, and so would be all programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if hasattr(signal, "SIGHUP"):  # nohup: not on Windows
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_xdist_auto_num_workers() -> int:
