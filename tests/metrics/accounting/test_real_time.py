@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.real_time import (
+    LEAST_EVENT_NS_WITH_DEVICE,
     MOST_EVENT_NS,
     MOST_EVENT_NS_WITH_DEVICE,
     SHORTEST_OP_NS,
+    hidden_cost_ns,
     real_step_ns,
     real_time,
 )
@@ -155,3 +157,17 @@ def test_savings_the_prediction_and_their_base_are_without_the_recorder() -> Non
     assert real.prediction.step_ns[1] == 20_000_000 - after.saving_ns_per_step.likely
     assert any("2.0 times as long" in note for note in real.notes)
     assert not any("times as long" in note for note in recorded.notes)
+
+
+def test_a_host_that_is_ahead_loses_what_its_rows_cost_where_the_step_does_not_show_it() -> None:
+    """Kernels one behind the other, launched as they come; and kernels that wait for their launches."""
+    ahead, behind = (
+        prepare(replace(drawn, recorded=drawn.recorded | {"ops"})).places[0]
+        for drawn in (draw(kernels="##++##++##++", host="l l l l l l ", repeat=6, unit_us=10), with_an_op_a_launch())
+    )
+    starts, ends = ahead.window.starts, ahead.window.ends
+    calls = ahead.timeline.calls
+    inside = int(ahead.window.overlap_ns(calls.start_ns, calls.end_ns).astype(bool).sum())
+    cost_ns = hidden_cost_ns(ahead, starts, ends).sum()
+    assert inside * LEAST_EVENT_NS_WITH_DEVICE <= cost_ns <= (inside + 6) * LEAST_EVENT_NS_WITH_DEVICE
+    assert hidden_cost_ns(behind, behind.window.starts, behind.window.ends).sum() == 0

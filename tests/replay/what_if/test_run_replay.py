@@ -17,6 +17,7 @@ from recorded import parameter, recording
 from tables import one_of_each
 
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.accounting.real_time import MOST_IDLE_OF_DEVICE_PACED
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
 from perfdoctor.readers.open import read
@@ -128,7 +129,13 @@ PATHS = [
 def test_the_replay_of_a_real_recording_is_true_to_it(path, most):
     run = recording(path).run
     if graphs := graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ():
-        assert abs(error(graphs)) <= most
+        assert -(most + most_hidden_share(run)) <= error(graphs) <= most
+
+
+def most_hidden_share(run):
+    """Of the step: without what recording cost a host that is ahead, its device is idle for less time, down to none."""
+    idle = max((place.idle.total_ns / place.window.total_ns for place in run.places), default=1.0)
+    return idle if idle <= MOST_IDLE_OF_DEVICE_PACED else 0.0
 
 
 @pytest.mark.parametrize("rule", ["host-syncs", "item-syncs", "optimizer-syncs"])

@@ -44,7 +44,9 @@ OP_NS = 700
 MOST_EVENT_NS = 3 * OP_NS
 #: The same where a device is recorded: CUPTI adds to what torch.profiler takes. 2.3, 3.0 and 4.2 µs a row were seen in
 #: trainings on an H100 that their hosts paced (torch 2.11, CUDA 13.0).
-MOST_EVENT_NS_WITH_DEVICE = 4_200
+LEAST_EVENT_NS_WITH_DEVICE, MOST_EVENT_NS_WITH_DEVICE = 2_300, 4_200
+#: A device that is idle for less than this share of its steps sets their pace: a slower host would not show.
+MOST_IDLE_OF_DEVICE_PACED = 0.1
 #: What the shortest of torch's ops take on a CPU, called from Python: 735 ns `select`, 789 `view`, 865 `eq` of two
 #: numbers, 910 `add` of four (PyTorch 2.13, one thread, the least of 5 times 20,000 calls).
 SHORTEST_OP_NS = 700
@@ -123,6 +125,19 @@ def most_real_share(rule: Rule, finding: Finding, run: Run) -> float:
     if model is None or share == 1 or run.places[0].device is not None:
         return share
     return max(share, model.unrecorded_ns / run.step_ns)
+
+
+def hidden_cost_ns(place: Place, starts: Ints, ends: Ints) -> Ints:
+    """What recording cost the host at least between these moments where the step does not show it, in ns.
+
+    A host that is ahead of its device is slowed by a recorder as well, while the step stays as long. Each row is taken
+    to cost what the cheapest ones did where it showed. Zero where the host may have set the pace, or without a device.
+    """
+    if place.device is None or place.idle.total_ns > MOST_IDLE_OF_DEVICE_PACED * place.window.total_ns:
+        return np.zeros(starts.size, np.int64)
+    points, before = _edges(place)
+    rows = before[np.searchsorted(points, ends)] - before[np.searchsorted(points, starts)]
+    return (rows * LEAST_EVENT_NS_WITH_DEVICE).astype(np.int64)
 
 
 # --- what recording cost ---------------------------------------------------------------------------------------------

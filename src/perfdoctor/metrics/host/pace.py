@@ -19,6 +19,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS, blocking_rows
+from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.cache import kept_in_summaries, once_per_place
@@ -64,8 +65,9 @@ def _has_pace(place: Place) -> bool:
 
 
 def busy_ns(place: Place) -> int:
-    """How long the host worked while it launched the window's work."""
-    return (_busy(place) & launching(place)).total_ns
+    """How long the host worked while it launched the window's work, in ns, without what recording cost it unseen."""
+    busy = _busy(place) & launching(place)
+    return max(busy.total_ns - int(hidden_cost_ns(place, busy.starts, busy.ends).sum()), 0)
 
 
 def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:

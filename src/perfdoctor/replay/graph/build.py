@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
+from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
 from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -73,6 +74,11 @@ def _calls(draft: Draft) -> None:
     # In a closed period nothing is known behind its end: what lies in front of the first call does in front of it.
     draft.gap_end[nodes] = np.where(first & draft.period.closed, host.start_ns, host.end_ns[behind] + lag)
     draft.gap_start[nodes] = draft.gap_end[nodes] - lag
+    if (hidden := hidden_cost_ns(draft.place, draft.gap_start[nodes], draft.gap_end[nodes])).any():
+        lag = np.maximum(lag - hidden, 0)
+        inside = hidden_cost_ns(draft.place, draft.start[nodes], draft.end[nodes])
+        draft.duration[nodes] = np.maximum(draft.duration[nodes] - inside, 0)
+        draft.free[nodes] = True
     draft.tie(0, nodes, draft.over[behind], lag_ns=lag, before=first)
     draft.inferred += woken
 
