@@ -12,9 +12,13 @@ from math import prod
 
 from generate import LAUNCH_NS, US, Rank
 
+from perfdoctor.metrics.accounting.real_time import LEAST_EVENT_NS_WITH_DEVICE
+
 #: FLOP/s of large sgemms on an A100 (peak 19.5e12), and bytes/s of its memory (peak 2.039e12).
 SGEMM_RATE, MEMORY_RATE = 17e12, 1.75e12
 START_NS = 2_000
+#: An op and its launch are recorded.
+ROWS_OF_OP = 2
 BATCH, VOCABULARY = 4, 10_000
 SIZES = {"small": (12, 768, 12), "medium": (24, 1024, 16), "large": (36, 1280, 20), "xl": (48, 1600, 25)}
 NATIVE = "void at::native::"
@@ -120,13 +124,14 @@ def forward(size: str, context: int) -> list[Op]:
 def recorded(ops: list[Op], step_ns: float, host_ns: float, steps: int = 5) -> Rank:
     """Steps that each end with a wait for the device, and take about `step_ns`.
 
-    The host takes `host_ns` for an op where the device is slower than it; else as long as makes the step what it is.
+    The host takes `host_ns` for an op where the device is slower than it, and what the recorder adds for the op and its
+    launch; else as long as makes the step what it is.
     """
     products = sum(op.ns for op in ops if op.flop)
     others = sum(op.ns for op in ops if not op.flop)
     of_device = len(ops) * host_ns < step_ns
     stretch = max((step_ns - products) / others, 0.3) if of_device else 1.0
-    each = host_ns if of_device else step_ns / len(ops)
+    each = host_ns + ROWS_OF_OP * LEAST_EVENT_NS_WITH_DEVICE if of_device else step_ns / len(ops)
     rank = Rank()
     for number in range(steps):
         begin = rank.begin_step()
