@@ -442,7 +442,9 @@ class Timeline(Keeps, frozen=True):
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
-    assert set(frame.columns) == set(declared), f"{signal}: columns {set(frame.columns) ^ set(declared)}"
+    lacking, unknown = sorted(set(declared) - set(frame.columns)), sorted(set(frame.columns) - set(declared))
+    assert not lacking, f"{signal}: its reader must give {', '.join(lacking)}: UNKNOWN, NaN or '' where it is not known"
+    assert not unknown, f"{signal}: vocabulary/signals.toml has no column {', '.join(unknown)}"
     for name, kind in declared.items():
         column = frame.columns[name]
         assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"
