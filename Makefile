@@ -45,11 +45,12 @@ test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longe
 	$(BIN)/python -m pip install --quiet $(BUCKETS)
 	$(PYTEST) -m "" --hypothesis-profile thorough
 
-lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts
+lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts, docstrings of the public API
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/public_docstrings.py
 
 truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 	$(BIN)/python benchmarks/truth.py

@@ -25,6 +25,7 @@ from perfdoctor.vocabulary.rulebook import Rule, load_rules
 from perfdoctor.vocabulary.signals import NEEDS, SIGNALS, need_label
 
 sys.path.insert(0, str(Path(__file__).parent))
+from docstring_sections import marked
 from public_api import ALIASES, Member, is_class, members, names, signature
 
 if TYPE_CHECKING:
@@ -143,7 +144,6 @@ def _commands() -> str:
 
 # --- the API ---------------------------------------------------------------------------------------------------------
 
-_OPTIONAL_DOCTEST = re.compile(r"(?:^>>>.*\n(?:^(?!>>>|$).*\n?)*)+", re.MULTILINE)
 #: Where JSON has the fields of a class, which docs/json.md describes.
 _IN_JSON = {
     "Advice": "findings[].",
@@ -181,7 +181,7 @@ def _api() -> str:
     """Every public name, from its docstring."""
     parts = [
         "# API\n",
-        _marked(inspect.getdoc(api) or ""),
+        marked(inspect.getdoc(api) or ""),
         _BESIDE_THE_API,
     ]
     for name in names():
@@ -195,7 +195,7 @@ def _rule_api() -> str:
     """What a rule of one's own, and its test, may import."""
     parts = [
         "# What rules may import\n",
-        _marked(inspect.getdoc(rule_api) or ""),
+        marked(inspect.getdoc(rule_api) or ""),
         "[Rules of your own](own-rules.md) shows how it is used; columns and names of types: [API](api.md#types).\n",
     ]
     known = [name for name in rule_api.__all__ if name in api.__all__]
@@ -215,12 +215,12 @@ def _rule_api() -> str:
 
 def _api_function(name: str, function: object) -> Iterator[str]:
     yield f"```python\n{name}{_wrapped(signature(function))}\n```\n"
-    yield _marked(inspect.getdoc(function) or "")
+    yield marked(inspect.getdoc(function) or "")
 
 
 def _api_class(cls: type) -> Iterator[str]:
     """What it is, then its fields in a table, then its properties and methods, each with what it says."""
-    yield _marked(inspect.getdoc(cls) or "")
+    yield marked(inspect.getdoc(cls) or "")
     every = list(members(cls))
     fields = [each for each in every if not each.about]
     if fields:
@@ -234,7 +234,7 @@ def _api_class(cls: type) -> Iterator[str]:
         if each.about:
             yield f"### `{cls.__name__}.{each.name}`\n"
             yield f"```python\n{_called(each)}\n```\n"
-            yield _marked(each.about)
+            yield marked(each.about)
 
 
 def field_meaning(cls: str, field: str) -> str:
@@ -279,11 +279,6 @@ def _wrapped(declared: str) -> str:
 
 
 _LONGEST_LINE = 100
-
-
-def _marked(text: str) -> str:
-    """A docstring as Markdown: examples become blocks of code, single line breaks stay in the paragraph."""
-    return _OPTIONAL_DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text) + "\n"
 
 
 def _types() -> Iterator[str]:

@@ -85,6 +85,11 @@ NOT_PLANTED = {
     "small-batch": "planted trainings use a GPU",
 }
 
+PLANT_IT = (
+    'plant it in the module of fixtures/planted/ whose first line fits: @fault("{}"); or draw it in tests/rule_trainings.py'
+    " (_DRAWN), and give the reason in NOT_PLANTED of tests/test_contract.py"
+)
+
 #: What speaks to users of torch.compile, DDP and FSDP alone.
 COMPILES = re.compile(r"torch\.compile\b")
 OF_DDP = re.compile(r"DistributedDataParallel|register_comm_hook|bucket_cap_mb|no_sync\(")
@@ -250,14 +255,24 @@ def test_an_id_is_that_of_one_document():
 
 
 def test_every_rule_has_a_detector_and_every_detector_a_rule():
-    assert {module(rule_id) for rule_id in DOCUMENTS} == {
-        path for path in DETECTORS.glob("*/*.py") if path.name != "__init__.py"
-    }
+    asked = {module(rule_id) for rule_id in DOCUMENTS}
+    there = {path for path in DETECTORS.glob("*/*.py") if path.name != "__init__.py"}
+    assert relative(asked - there) == [], "write this detector, or put the document's `category` right"
+    assert relative(there - asked) == [], "write its document: rules/<category>/<name with hyphens>.toml"
+
+
+def relative(paths):
+    return sorted(path.relative_to(ROOT).as_posix() for path in paths)
 
 
 @pytest.mark.parametrize("rule_id", DOCUMENTS)
 def test_every_rule_fires_on_a_training_with_its_fault(rule_id):
-    assert status(with_its_fault(rule_id), rule_id) == "found"
+    if rule_id not in {*planted(), *NOT_PLANTED}:
+        pytest.fail(PLANT_IT.format(rule_id), pytrace=False)
+    assert status(with_its_fault(rule_id), rule_id) == "found", (
+        f"a training with its fault has no such finding: python fixtures/plant.py {rule_id}=0.3 -o DIR, then "
+        "perfdoctor analyze DIR/nsys --all"
+    )
 
 
 @every_rule
@@ -265,7 +280,8 @@ def test_every_rule_looks_at_a_healthy_training_and_finds_nothing(rule_id):
     """Skipped is not silent: in one of them all that the rule needs was recorded."""
     statuses = {name: status(examination, rule_id) for name, examination in healthy().items()}
     assert "clear" in statuses.values(), "draw a healthy training in tests/rule_trainings.py that has what it needs"
-    assert {name for name, each in statuses.items() if each not in ("clear", "skipped")} == set()
+    found = {name: each for name, each in statuses.items() if each not in ("clear", "skipped")}
+    assert found == {}, "healthy trainings of tests/rule_trainings.py in which it is found, or fails"
 
 
 def test_every_planted_fault_is_that_of_a_rule():
@@ -273,9 +289,8 @@ def test_every_planted_fault_is_that_of_a_rule():
 
 
 def test_every_rule_has_a_planted_fault_or_a_reason_to_have_none():
-    assert sorted(set(DOCUMENTS) - planted() - set(NOT_PLANTED)) == [], (
-        'plant it in fixtures/planted/<subject>.py (@fault("my-rule")), or give the reason in NOT_PLANTED'
-    )
+    lacking = sorted(set(DOCUMENTS) - planted() - set(NOT_PLANTED))
+    assert lacking == [], PLANT_IT.format(lacking[0])
     assert sorted(planted() & set(NOT_PLANTED)) == [], "is planted: take it out of NOT_PLANTED"
 
 
@@ -286,7 +301,7 @@ def test_the_id_is_the_name_of_the_file_and_of_the_findings(rule_id):
 
 
 def test_ids_that_users_rely_on_stay():
-    assert set(DOCUMENTS) >= PROMISED
+    assert sorted(PROMISED - set(DOCUMENTS)) == [], "users rely on these ids: bring them back"
 
 
 @every_rule
@@ -302,7 +317,7 @@ def test_a_finding_that_names_its_work_is_replayed(rule_id):
     names_work = any(isinstance(node, ast.keyword) and node.arg == "work" for node in ast.walk(tree(rule_id))) or any(
         isinstance(node, ast.Attribute) and node.attr == "finding" for node in ast.walk(tree(rule_id))
     )
-    assert "action" in DOCUMENTS[rule_id] or not names_work
+    assert "action" in DOCUMENTS[rule_id] or not names_work, "write `action`, a key of SHRINKS in vocabulary/parts.py"
 
 
 def test_the_program_loads_the_rules_of_this_checkout():
@@ -313,18 +328,20 @@ def test_the_program_loads_the_rules_of_this_checkout():
 @every_rule
 def test_a_detector_that_is_not_always_sure_says_why(rule_id):
     levels = {node.value for node in ast.walk(tree(rule_id)) if isinstance(node, ast.Constant)} & {"low", "medium"}
-    assert bool(levels) == ("doubt" in DOCUMENTS[rule_id])
+    assert bool(levels) == ("doubt" in DOCUMENTS[rule_id]), "`doubt` says why the confidence is not high, and only then"
     doubts = DOCUMENTS[rule_id].get("doubts", {})
-    assert set(doubts) <= set(DOCUMENTS[rule_id].get("summaries", {}))
+    assert set(doubts) <= set(DOCUMENTS[rule_id].get("summaries", {})), (
+        "[doubts] has situations that [summaries] has not"
+    )
     for doubt in (DOCUMENTS[rule_id].get("doubt", "half a sentence"), *doubts.values()):
-        assert doubt[0].islower()
-        assert not doubt.endswith(".")
+        assert doubt[0].islower(), f"half a sentence begins with a small letter: {doubt}"
+        assert not doubt.endswith("."), f"half a sentence has no full stop: {doubt}"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_of_the_report_is_filled_and_drawn(page):
     """By `view(run, diagnosis)` of views/pages/<page>.py, from one of the trainings at least."""
-    assert [shown.failed for shown, _ in pages()] == [()] * len(pages())
+    assert [failed for shown, _ in pages() for failed in shown.failed] == [], "this page raised an error"
     filled = [(titles, report) for shown, report in pages() if (titles := content_of(shown, page))]
     assert filled, "add a training to tests/rule_trainings.py in which something of what it shows was recorded"
     for titles, report in filled:
@@ -341,7 +358,8 @@ def test_every_threshold_is_used_and_every_one_used_is_declared(rule_id):
     declared, read = set(DOCUMENTS[rule_id]["thresholds"]), thresholds_read(rule_id)
     unused = {name for name in declared if not any(pattern.fullmatch(name) for pattern in read)}
     undeclared = {pattern.pattern for pattern in read if not any(pattern.fullmatch(name) for name in declared)}
-    assert (unused, undeclared) == (set(), set())
+    assert undeclared == set(), "the detector reads at[…] of these: write them under [thresholds] in the document"
+    assert unused == set(), "the detector reads at[…] of none of these: use them, or take them out of the document"
 
 
 @every_rule
@@ -354,17 +372,17 @@ def test_numbers_that_judge_stand_in_the_document(rule_id):
         for side in node.comparators
         if isinstance(side, ast.Constant) and isinstance(side.value, (int, float)) and side.value not in (0, 1, 2)
     ]
-    assert hidden == []
+    assert hidden == [], "write the number under [thresholds] in the document, and compare with at[…]"
 
 
 @of_each("name,entry", THRESHOLDS)
 def test_a_threshold_has_value_unit_and_reason(name, entry):
-    assert set(entry) == {"value", "unit", "why"}
-    assert isinstance(entry["value"], (int, float))
-    assert not isinstance(entry["value"], bool)
-    assert entry["unit"].strip()
-    assert entry["why"].strip()
-    assert "share" not in name or 0 < entry["value"] <= 1
+    assert set(entry) == {"value", "unit", "why"}, "a threshold has value, unit and why"
+    assert isinstance(entry["value"], (int, float)), "value is a number"
+    assert not isinstance(entry["value"], bool), "value is a number"
+    assert entry["unit"].strip(), "write the unit"
+    assert entry["why"].strip(), "write the reason"
+    assert "share" not in name or 0 < entry["value"] <= 1, "a share lies between 0 and 1"
 
 
 def test_a_threshold_that_rules_have_in_common_is_written_once():
@@ -447,23 +465,23 @@ def test_every_placeholder_is_delivered_and_every_value_used(rule_id):
     wanted += [set(re.findall(r"\{(\w+)\|", fix["how"])) for fix in DOCUMENTS[rule_id]["fix"]]
     wanted.append(inputs_of(rule_id))
     for values in delivered:
-        assert set().union(*wanted) - values == set(), "placeholders that nothing delivers"
-        assert values - set().union(*wanted) == set(), "values that no summary uses"
+        assert set().union(*wanted) - values == set(), "the document names these, and the Finding has no such `values`"
+        assert values - set().union(*wanted) == set(), "`values` of the Finding that no sentence and no formula names"
 
 
 @every_rule
 def test_a_summary_has_the_two_numbers_that_convince(rule_id):
     for text in summaries(rule_id):
-        assert len(placeholders(text)) >= 2
+        assert len(placeholders(text)) >= 2, f"name two {{values}} of the finding: {text}"
 
 
 @every_rule
 def test_only_words_and_situations_that_exist_are_named(rule_id):
     document = DOCUMENTS[rule_id]
     named = situations_named(rule_id) | {""}
-    assert set(document.get("summaries", {})) <= named
+    assert set(document.get("summaries", {})) - named == set(), "situations of [summaries] that no detector names"
     for fix in document["fix"]:
-        assert set(fix.get("situations", [])) <= named, fix["title"]
+        assert set(fix.get("situations", [])) - named == set(), f"situations that no detector names: {fix['title']}"
 
 
 @every_rule
@@ -479,7 +497,9 @@ def test_every_situation_has_a_fix(rule_id):
     fixes = load_rules()[rule_id].fixes
     rule = load_rules()[rule_id]
     for situation, facts in itertools.product(situations, filter(rule.applies, every_program())):
-        assert any(fix.fits(situation, facts) for fix in fixes), (situation, facts)
+        assert any(fix.fits(situation, facts) for fix in fixes), (
+            f"no fix is left in situation {situation!r} for a program with {sorted(facts) or 'none of FACTS'}"
+        )
 
 
 def every_program():
@@ -511,8 +531,11 @@ def test_nothing_is_said_of_torch_where_there_is_none(rule_id):
         said += [
             fix.title + fix.how for fix in rule.fixes if any(fix.fits(each, facts) for each in ("", *rule.summaries))
         ]
-        assert [text for text in said if OF_TORCH.search(text)] == [], facts
-        assert rule.references
+        assert [text for text in said if OF_TORCH.search(text)] == [], (
+            f'said to a program without PyTorch ({sorted(facts)}): write when = ["torch"] at the rule or the fix, or '
+            "other words under [without_torch]"
+        )
+        assert rule.references, "every reference is PyTorch's: add one for other programs"
 
 
 @of_each("document,fix", FIXES)
@@ -520,9 +543,11 @@ def test_advice_of_a_framework_is_for_programs_that_have_it(document, fix):
     """Who compiles is not asked to compile; what DDP's and FSDP's own classes do is no help without them."""
     text, when = fix["title"] + fix["how"], fix.get("when", [])
     adopts_ddp = document["id"] in ("data-parallel", "uneven-gpus")
-    assert not COMPILES.search(text) or "not compiled" in when
-    assert not OF_DDP.search(text) or "ddp" in when or adopts_ddp or document["id"] == "broadcast-buffers"
-    assert not OF_FSDP.search(text) or "fsdp" in when
+    assert not COMPILES.search(text) or "not compiled" in when, 'it names torch.compile: when = ["not compiled"]'
+    assert not OF_DDP.search(text) or "ddp" in when or adopts_ddp or document["id"] == "broadcast-buffers", (
+        'it names what DDP has: when = ["ddp"]'
+    )
+    assert not OF_FSDP.search(text) or "fsdp" in when, 'it names what FSDP has: when = ["fsdp"]'
 
 
 @every_rule
@@ -532,23 +557,31 @@ def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     assert sorted(KNOWN_FIELDS - MAY_BE_LEFT_OUT - set(document)) == [], "fields that no rule leaves out"
     assert document["category"] in CATEGORIES
     assert document["status"] in ("stable", "preview")
-    assert re.fullmatch(r"\d+\.\d+\.\d+", document["since"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", document["since"]), "`since` is a version: 0.1.0"
     assert document["why"].strip()
     assert document["not_a_problem_when"].strip()
     assert document["references"]
-    assert all(reference.startswith("https://") for reference in document["references"])
-    assert not document["title"].endswith(".")
-    assert document["thresholds"]
-    assert set(document.get("hidden_by", [])) <= {"loader", "host"}
-    assert set(document.get("verdict", [])) <= set(document.get("summaries", {}))
-    assert set(document.get("symptom_of", [])) <= set(DOCUMENTS) - {rule_id}
+    assert all(reference.startswith("https://") for reference in document["references"]), (
+        "a reference is an https:// link"
+    )
+    assert not document["title"].endswith("."), "a title has no full stop"
+    assert document["thresholds"], "a rule has one threshold at least"
+    assert set(document.get("hidden_by", [])) <= {"loader", "host"}, "`hidden_by` names loader and host alone"
+    unknown = set(document.get("verdict", [])) - set(document.get("summaries", {}))
+    assert unknown == set(), "`verdict` names situations that [summaries] has not"
+    assert set(document.get("symptom_of", [])) - (set(DOCUMENTS) - {rule_id}) == set(), (
+        "`symptom_of` names no other rule"
+    )
 
 
 @every_rule
 def test_needs_are_signals_steps_places_or_ranks(rule_id):
     needs, without_gpu = DOCUMENTS[rule_id]["needs"], DOCUMENTS[rule_id].get("needs_without_gpu", [])
     assert needs
-    assert {choice for need in (*needs, *without_gpu) for choice in need.split("|")} <= NEEDS.keys()
+    unknown = {choice for need in (*needs, *without_gpu) for choice in need.split("|")} - NEEDS.keys()
+    assert unknown == set(), (
+        f"not among steps, places, ranks and the signals of vocabulary/signals.toml: {sorted(NEEDS)}"
+    )
 
 
 def test_no_symptom_is_the_cause_of_its_cause():
@@ -569,19 +602,20 @@ def test_a_rule_has_a_fix(rule_id):
 
 @of_each("document,fix", FIXES)
 def test_a_fix_says_what_to_do_how_and_at_what_price(document, fix):
-    assert set(fix) <= {"title", "how", "effort", "changes_numerics", "situations", "when"}
+    unknown = set(fix) - {"title", "how", "effort", "changes_numerics", "situations", "when"}
+    assert unknown == set(), "no fields of Fix in records/findings.py"
     assert fix["effort"] in ("minutes", "hours", "days")
-    assert isinstance(fix["changes_numerics"], bool)
-    assert fix["how"].strip()
-    assert fix["title"] != document["title"]
+    assert isinstance(fix["changes_numerics"], bool), "`changes_numerics` is true or false"
+    assert fix["how"].strip(), "`how` is code to paste"
+    assert fix["title"] != document["title"], "the title says what to do, that of the rule what is wrong"
 
 
 @of_each("document,fix", FIXES)
 def test_the_title_of_a_fix_is_an_imperative(document, fix):
     first, *_ = fix["title"].split()
-    assert first[0].isupper()
+    assert first[0].isupper(), "a title begins with a capital letter"
     assert not re.search(r"(ing|ed|s)$", first), "a verb, and in its plain form"
-    assert not fix["title"].endswith(".")
+    assert not fix["title"].endswith("."), "a title has no full stop"
 
 
 def is_python(fix):
@@ -638,13 +672,14 @@ def test_a_formula_has_inputs_that_the_finding_or_the_rule_has(rule_id):
 @every_rule
 def test_a_formula_is_one_line_of_plain_arithmetic(rule_id):
     for formula in formulas(rule_id):
-        assert "\n" not in formula
+        assert "\n" not in formula, f"one line: {formula}"
         assert is_of_each(formula) or names_in(plain(formula)) == placeholders(formula), formula
 
 
 @every_rule
 def test_a_formula_of_a_situation_is_of_one_that_the_detector_names(rule_id):
-    assert set(DOCUMENTS[rule_id].get("derivation", {}).get("situations", {})) <= situations_named(rule_id)
+    of_formulas = set(DOCUMENTS[rule_id].get("derivation", {}).get("situations", {}))
+    assert of_formulas - situations_named(rule_id) == set(), "[derivation.situations] that no detector names"
 
 
 @every_rule

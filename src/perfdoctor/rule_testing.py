@@ -20,10 +20,21 @@ __all__ = ["draw", "draw_steps", "findings", "recorded", "together"]
 
 
 def findings(rule: str | os.PathLike[str], recording: Timeline | Run, **thresholds: float) -> list[Finding]:
-    """What the rule in this .toml finds in the recording, with its own thresholds but those given.
+    """What a rule finds in a recording.
 
-    Every sentence was filled with the finding's numbers, the finding was checked, and a diagnosis made with it. Raises
-    what is wrong with the rule, with its file and line, and where the recording lacks what the rule `needs`.
+    Every sentence is filled with the finding's numbers, the finding is checked, and a diagnosis is made with it.
+
+    Args:
+        rule: The path of the rule's .toml.
+        recording: What the rule looks at.
+        **thresholds: Thresholds by name, which replace those of the rule's document.
+
+    Returns:
+        The findings.
+
+    Raises:
+        PerfdoctorError: Something is wrong with the rule, which is named with its file and line, or the recording lacks
+            what the rule `needs`.
     """
     found = tried(rule_at(Path(rule)), recording, thresholds)
     if found.lacking:
@@ -38,12 +49,26 @@ def findings(rule: str | os.PathLike[str], recording: Timeline | Run, **threshol
 
 
 def recorded(*paths: str | os.PathLike[str]) -> Timeline:
-    """The recording in these files, or this folder, for `findings`."""
+    """A recording from files, for `findings`.
+
+    Args:
+        *paths: Files, or one folder.
+
+    Returns:
+        The recording.
+    """
     from perfdoctor.readers.open import read  # noqa: PLC0415 most tests draw theirs
 
     return read([Path(path) for path in paths])
 
 
 def together(ranks: Sequence[Timeline]) -> Timeline:
-    """One recording of several ranks, each drawn with a `rank` of its own."""
+    """One recording of several ranks.
+
+    Args:
+        ranks: The recordings, each drawn with a `rank` of its own.
+
+    Returns:
+        The recording of all of them.
+    """
     return merge(list(ranks))

@@ -198,13 +198,20 @@ def test_recorded_and_empty_is_not_the_same_as_not_recorded():
         ("kernels", {"name": np.array([1])}, r"kernels\.name is not text"),
         ("kernels", {"stream": Text.of(["7"])}, r"kernels\.stream is text"),
         ("kernels", {"stream": np.array([1, 2])}, r"kernels\.stream: 2 rows of 1"),
-        ("kernels", {"unheard_of": np.array([1])}, "kernels: columns {'unheard_of'}"),
+        ("kernels", {"unheard_of": np.array([1])}, "kernels: vocabulary/signals.toml has no column unheard_of"),
     ],
 )
 def test_a_frame_that_breaks_its_declaration_is_refused(signal, change, message):
     broken = frame(signal, [row(0, 1, name="k")]).with_columns(**change)
     with pytest.raises(AssertionError, match=message):
         Timeline.build({signal: broken}, [signal])
+
+
+def test_a_column_that_a_reader_leaves_out_is_named():
+    columns = dict(frame("kernels", [row(0, 1, name="k")]).columns)
+    del columns["blocks"]
+    with pytest.raises(AssertionError, match="kernels: its reader must give blocks"):
+        Timeline.build({"kernels": Frame(columns)}, ["kernels"])
 
 
 def test_an_unknown_signal_is_refused():

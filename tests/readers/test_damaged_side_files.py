@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.readers import formats
+from perfdoctor.readers import formats, side_files
 from perfdoctor.system.progress import silent, unheard
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -52,6 +52,8 @@ PMON = "# gpu pid type sm mem fb command\n# Idx # C/G % % MB name\n" + " 0 7 C 9
 FORMATS = {
     "nvml": (QUERY, DMON, DCGM, PROMETHEUS), "processes": (APPS, PMON), "topology": (TOPOLOGY,), "nccl": (NCCL,), "nccl-tests": (TESTS,),
 }  # fmt: skip
+#: Rows of the program's own recorder, and JSON: their own tests damage them.
+OTHERWISE = {"cpu", "flight-recorder"}
 CASES = [pytest.param(kind, text, id=f"{kind}{n}") for kind, texts in FORMATS.items() for n, text in enumerate(texts)]
 
 WORDS = ["", "9" * 18, "9" * 30, "-1", "-9e99", "1e999", "nan", "inf", "0x" + "f" * 40, "²", "٣", "N/A", "[N/A]", ",", ";", "{0}",
@@ -62,6 +64,11 @@ def _read(file: Path, row: formats.Format) -> Timeline:
     assert row.read
     found: Timeline = row.read(file, silent, unheard)
     return found
+
+
+def test_every_text_that_joins_a_recording_is_damaged_here():
+    joining = {row.kind for row in formats.FORMATS if row.join is side_files.joined}
+    assert joining - OTHERWISE == set(FORMATS), "write a text of each such format in FORMATS"
 
 
 @pytest.mark.parametrize(("kind", "text"), CASES)

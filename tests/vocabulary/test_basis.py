@@ -85,7 +85,9 @@ def test_no_text_of_a_rule_speaks_of_a_step_that_was_not_found(rule: Rule, basis
     texts = [rule.title, rule.why, rule.not_a_problem_when, rule.doubt]
     texts += [text for fix in rule.fixes for text in (fix.title, fix.how)]
     said = [*map(basis.numbers, templates), *map(basis.prose, texts)]
-    assert [text for text in said if A_STEP.search(text) or (not basis.noun and SEEN_IN.search(text))] == []
+    assert [text for text in said if A_STEP.search(text) or (not basis.noun and SEEN_IN.search(text))] == [], (
+        f"said where there is no step, but {basis.noun or 'a recording'}: write it as vocabulary/basis.py can reword it"
+    )
 
 
 #: Words of a training, which a program that answers requests has nothing of.
@@ -113,7 +115,9 @@ def test_no_text_of_a_rule_speaks_of_training_where_requests_are_answered(rule: 
         *worded.summaries.values(),
     ]
     texts += [text for fix in fixes for text in (fix.title, fix.how)]
-    assert [found[0] for text in map(SERVING.prose, texts) for found in OF_TRAINING.finditer(text)] == []
+    assert [found[0] for text in map(SERVING.prose, texts) for found in OF_TRAINING.finditer(text)] == [], (
+        'said to a server: write when = ["not inference"] at the rule or the fix, or other words under [inference]'
+    )
 
 
 def test_a_program_that_answers_requests_is_no_training():
@@ -140,4 +144,6 @@ WITHOUT_GPU += (
 def test_the_words_of_a_run_without_a_gpu_speak_of_none(name: str):
     rule = load_rules()[name].in_words_of(frozenset(), without_gpu=True)
     texts = [rule.title, rule.why, rule.doubt, rule.summary, *rule.summaries.values()]
-    assert [found[0] for text in texts for found in OF_A_GPU.finditer(text)] == []
+    assert [found[0] for text in texts for found in OF_A_GPU.finditer(text)] == [], (
+        "said of a run without a GPU: write {the_device}, or other words under [without_gpu]"
+    )

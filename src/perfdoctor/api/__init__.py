@@ -123,24 +123,31 @@ def analyze(
     >>> perfdoctor.analyze("run/", rules=["input-*", "host-syncs"]).outcomes[0].rule
     'host-syncs'
 
-    * `paths`: a run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
-    * `rules`, `ignore`: ids of rules, or patterns of them (`"*-copies"`); all rules, if not given.
-    * `what_if`: what `prediction` is about, as in `Diagnosis.what_if`.
-    * `range`: only the executions of this user range. `steps`: only these steady steps, counted from 1: `(3, 5)`.
-    * `process`: which training of a command that ran several, counted from 1.
-    * `gpu`, `peaks`: the GPU where the recording does not say: `"H100 SXM"`, `{"bf16": 989e12, "memory": 3.35e12}` in
-      FLOP/s and bytes/s.
-    * `tokens_per_step`: tokens or samples that one GPU trains on in a step; with `parameters`, those of the model, the
-      model FLOP of a step follow, and MFU.
-    * `cluster`: a Dask scheduler's address, which reads the files of many ranks.
-    * `own_rules`: also the rules in these folders: they are code, which is run.
-    * `config`: a `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds. If not given, thresholds are
-      taken from the one in the working directory, as the command does, and no rules.
-    * `thresholds`: these before those of any file, by rule and name: `{"input-wait": {"min_share_of_step": 0.1}}`;
-      `perfdoctor explain RULE` lists them.
-    * `progress`: called with what is done now.
+    Args:
+        paths: A run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
+        rules: Ids of the rules that are applied, or patterns of them (`"*-copies"`); all rules, if not given.
+        ignore: Ids or patterns of rules that are not applied.
+        what_if: What `Diagnosis.prediction` is about, as in `Diagnosis.what_if`.
+        range: Only the executions of the user range with this name are analysed.
+        steps: Only these steady steps are analysed, counted from 1: `(3, 5)` is three steps.
+        process: Which training of a command that ran several is analysed, counted from 1.
+        gpu: The GPU's name, where the recording does not say it: `"H100 SXM"`.
+        peaks: The GPU's peaks, where they are not known, in FLOP/s and bytes/s: `{"bf16": 989e12, "memory": 3.35e12}`.
+        tokens_per_step: How many tokens or samples one GPU trains on in a step.
+        parameters: How many parameters the model has; with `tokens_per_step` the model FLOP of a step follow, and MFU.
+        cluster: The address of a Dask scheduler, whose workers read the files of many ranks.
+        own_rules: Folders whose rules are applied as well. These rules are code, which is run.
+        config: A `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds. If not given, thresholds are
+            taken from the one in the working directory, as the command does, and no rules.
+        thresholds: Thresholds by rule and name, which replace those of any file:
+            `{"input-wait": {"min_share_of_step": 0.1}}`. `perfdoctor explain RULE` lists them.
+        progress: A function that is called with a line of text when another part of the work begins.
 
-    Raises PerfdoctorError where something cannot be read, or an argument is wrong.
+    Returns:
+        The diagnosis: findings with their predicted savings, the time of a step by parts, and what became of each rule.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, or an argument is wrong.
     """
     progress = changes_only(progress)
     with in_words_of_python():
@@ -172,10 +179,25 @@ def compare(
     >>> perfdoctor.compare("run/", "run/").verdict
     'no change'
 
-    Each side is one run, or a sequence of several runs of the same version, from which the noise is then known. A run
-    is what `analyze` returned, what it takes, or a `diagnosis.json`. The other arguments are those of `analyze`.
+    A run is what `analyze` returned, what it takes, or a `diagnosis.json`.
 
-    Raises PerfdoctorError as `analyze` does, and where the two cannot be compared.
+    Args:
+        before: The run of the old version, or a sequence of several, from which the noise is then known.
+        after: The run of the new version, or a sequence of several.
+        range: Only the executions of the user range with this name are compared.
+        steps: Only these steady steps are compared, counted from 1, as in `analyze`.
+        gpu: The GPU's name, where a recording does not say it.
+        peaks: The GPU's peaks, where they are not known, in FLOP/s and bytes/s, as in `analyze`.
+        own_rules: Folders whose rules are applied as well. These rules are code, which is run.
+        config: A `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds, as in `analyze`.
+        thresholds: Thresholds by rule and name, which replace those of any file, as in `analyze`.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        The comparison: the verdict, the causes of the difference in ns, and which findings are fixed, new or remaining.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, an argument is wrong, or the two sides cannot be compared.
     """
     from perfdoctor.comparison.compare import compare as compared  # noqa: PLC0415
 
@@ -198,8 +220,18 @@ def read(
     >>> int(kernels.duration_ns.sum()) > 0, len(kernels) == len(kernels.name)
     (True, True)
 
-    Arguments and errors are those of `analyze`. All ranks are read in full: a gigabyte of JSON takes about two of
-    memory. Columns cannot be written to: copy one first.
+    All ranks are read in full: a gigabyte of JSON takes about two of memory.
+
+    Args:
+        paths: A run folder, a folder of traces (one a rank), or files, as in `analyze`.
+        process: Which training of a command that ran several is read, counted from 1.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        The timeline. Its columns cannot be written to: copy one first.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, or an argument is wrong.
     """
     from perfdoctor.readers.open import read as read_all  # noqa: PLC0415
 

@@ -67,31 +67,51 @@ class Comparison:
         return self._comparison.notes
 
     def to_json(self) -> str:
-        """What `perfdoctor compare --json` writes (docs/json.md): keys are added, never renamed."""
+        """What `perfdoctor compare --json` writes (docs/json.md).
+
+        Returns:
+            JSON text. Keys are added in later versions, and never renamed.
+        """
         from perfdoctor.report.comparison import json_report  # noqa: PLC0415
 
         return json_report.render(self._comparison)
 
     def to_markdown(self) -> str:
-        """GitHub Markdown, for a pull request."""
+        """The report for a pull request.
+
+        Returns:
+            GitHub Markdown.
+        """
         from perfdoctor.report.comparison import markdown  # noqa: PLC0415
 
         return markdown.render(self._comparison)
 
     def to_brief(self) -> str:
-        """Less than 60 lines of plain text, to be pasted where people ask for help: what `--format brief` prints."""
+        """The report to be pasted where people ask for help: what `--format brief` prints.
+
+        Returns:
+            Less than 60 lines of plain text.
+        """
         from perfdoctor.report.comparison import brief  # noqa: PLC0415
 
         return brief.render(self._comparison)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict and where the difference comes from. It loads nothing."""
+        """What a notebook shows: the verdict and where the difference comes from.
+
+        Returns:
+            HTML that loads nothing and runs no script.
+        """
         from perfdoctor.report import notebook  # noqa: PLC0415
 
         return notebook.render_comparison(self._comparison)
 
     def to_html(self) -> str:
-        """One page that loads nothing; without the two timelines that `perfdoctor compare --html` has."""
+        """The report as a page, without the two timelines that `perfdoctor compare --html` has.
+
+        Returns:
+            One HTML page that loads nothing.
+        """
         from perfdoctor.report.comparison import html  # noqa: PLC0415
 
         return html.render(self._comparison, {})

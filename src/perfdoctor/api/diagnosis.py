@@ -64,7 +64,14 @@ class Diagnosis:
         return self._examination.diagnosis.findings
 
     def find(self, rule: str) -> Advice | None:
-        """The first finding of this rule, also among symptoms; None where it found nothing."""
+        """The first finding of a rule, also among symptoms.
+
+        Args:
+            rule: The id of the rule, as `"input-wait"`.
+
+        Returns:
+            The finding; None where the rule found nothing.
+        """
         return next((advice for advice in _each(self.findings) if advice.rule == rule), None)
 
     @property
@@ -88,14 +95,21 @@ class Diagnosis:
         return self._examination.diagnosis.steps
 
     def step_spans_ns(self, rank: int | None = None, device: int | None = None) -> Ints:
-        """When each analysed step of one device began and ended, on the timeline's clock: int64, (steps, 2).
+        """When each analysed step of one device began and ended, on the timeline's clock.
 
         >>> spans = perfdoctor.analyze("run/").step_spans_ns()
         >>> spans.shape, bool((spans[:, 1] > spans[:, 0]).all())
         ((7, 2), True)
 
-        Of the first rank and device, if not given. No rows where no steps were found. Raises PerfdoctorError where
-        nothing of that rank and device was analysed, as of ranks that were not read in full.
+        Args:
+            rank: The rank; the first one that was analysed, if not given.
+            device: The index of the GPU; the first one of that rank, if not given.
+
+        Returns:
+            Start and end in ns: int64, of shape (steps, 2). No rows where no steps were found.
+
+        Raises:
+            PerfdoctorError: Nothing of that rank and device was analysed, as of ranks that were not read in full.
         """
         places = self._examination.run.places
         wanted = (each for each in places if rank in (None, each.rank) and device in (None, each.device))
@@ -158,9 +172,16 @@ class Diagnosis:
         >>> prediction.step_ns[1] < prediction.now_ns
         True
 
-        Fixes of what was found (`"input-wait"`, `"launch-bound=50%"`, `"fp32-matmuls=bf16"`), or another size of the
-        run: `"batch=2x"`, `"ranks=8"`, `"synthetic-data"`; several in a list, or `{"launch-bound": "50%"}`.
-        Raises PerfdoctorError where that cannot be simulated.
+        Args:
+            asked: Fixes of what was found (`"input-wait"`, `"launch-bound=50%"`, `"fp32-matmuls=bf16"`), or another
+                size of the run (`"batch=2x"`, `"ranks=8"`, `"synthetic-data"`). Several are a list, or a mapping:
+                `{"launch-bound": "50%"}`.
+
+        Returns:
+            The predicted step, in ns.
+
+        Raises:
+            PerfdoctorError: That cannot be simulated.
         """
         from perfdoctor.diagnosis.engine import predicted  # noqa: PLC0415
 
@@ -168,31 +189,51 @@ class Diagnosis:
             return Prediction.of(predicted(self._examination, questions(asked, self._known)))
 
     def to_json(self) -> str:
-        """What `--json` writes (docs/json.md): keys are added, never renamed."""
+        """What `--json` writes (docs/json.md).
+
+        Returns:
+            JSON text. Keys are added in later versions, and never renamed.
+        """
         from perfdoctor.report import json_report  # noqa: PLC0415
 
         return json_report.render(self._examination.diagnosis)
 
     def to_markdown(self) -> str:
-        """GitHub Markdown, for an issue or a pull request."""
+        """The report for an issue or a pull request.
+
+        Returns:
+            GitHub Markdown.
+        """
         from perfdoctor.report import markdown  # noqa: PLC0415
 
         return markdown.render(self._examination.diagnosis)
 
     def to_brief(self) -> str:
-        """Less than 60 lines of plain text, to be pasted where people ask for help: what `--format brief` prints."""
+        """The report to be pasted where people ask for help: what `--format brief` prints.
+
+        Returns:
+            Less than 60 lines of plain text.
+        """
         from perfdoctor.report import brief  # noqa: PLC0415
 
         return brief.render(self._examination.diagnosis)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the findings and the parts of the step. It loads nothing and runs no script."""
+        """What a notebook shows: the findings and the parts of the step.
+
+        Returns:
+            HTML that loads nothing and runs no script.
+        """
         from perfdoctor.report import notebook  # noqa: PLC0415
 
         return notebook.render(self._examination.diagnosis)
 
     def to_html(self) -> str:
-        """The whole report with its timeline and tables: one page that loads nothing."""
+        """The whole report with its timeline and tables.
+
+        Returns:
+            One HTML page that loads nothing.
+        """
         from perfdoctor.report import html  # noqa: PLC0415
         from perfdoctor.views.build import views  # noqa: PLC0415
 
@@ -215,7 +256,11 @@ class Prediction(predictions.Prediction, frozen=True, kw_only=True):
         return cls(**{name: getattr(found, name) for name in found.__struct_fields__})
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the step after each fix, and the range of the last. It loads nothing."""
+        """What a notebook shows: the step after each fix, and the range of the last.
+
+        Returns:
+            HTML that loads nothing and runs no script.
+        """
         from perfdoctor.report import notebook  # noqa: PLC0415
 
         return notebook.render_prediction(self)

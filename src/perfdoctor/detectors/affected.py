@@ -27,17 +27,31 @@ class Affected(Struct, frozen=True):
     worst: Place
 
     def time_values(self, of: str) -> dict[str, Value]:
-        """What most rules say: this time, the step's and the share; of "lost" lost_ms, step_ms, lost_percent."""
+        """The values that most rules show: this time, the step's, and the share.
+
+        Args:
+            of: What the names of the values begin with: of `"lost"` they are lost_ms, step_ms and lost_percent.
+
+        Returns:
+            The three values by name, in ms and percent.
+        """
         return {f"{of}_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), f"{of}_percent": percent(self.share)}
 
 
 def affected(
     run: Run, of_place: Callable[[Place], float], least_share: float, *, of_job: bool = False
 ) -> Affected | None:
-    """The time that `of_place` gives for each place's window; None where it is less than this share of the step.
+    """The time of a step that a finding is about.
 
-    `of_place` is called once for each place. `of_job`: it asks for parts of the step alone, which are known of all
-    ranks, also of those that were not read in full.
+    Args:
+        run: The run.
+        of_place: The time in ns of one place's window. It is called once for each place.
+        least_share: The least share of the step that counts, from 0 to 1.
+        of_job: Does `of_place` ask for parts of the step alone? These are known of all ranks, also of those that were
+            not read in full, and then all ranks are asked.
+
+    Returns:
+        The mean time over all places; None where it is less than `least_share` of the step.
     """
     if of_job:
         return affected_in_job(run, cast("Callable[[JobPlace], float]", of_place), least_share)

@@ -98,11 +98,26 @@ class Idle(Affected, frozen=True, dict=True):
         )
 
     def innermost(self, *signals: str) -> list[Culprit]:
-        """What ran on the host meanwhile, by name, the largest share of this idle time first."""
+        """What ran on the host meanwhile, by name.
+
+        Args:
+            *signals: The signals that are looked through: `"ops"`, `"ranges"`, `"calls"`, …
+
+        Returns:
+            What was innermost, the largest share of this idle time first.
+        """
         return culprits(self.pieces, host_rows(self.worst, signals))
 
     def table(self, label: str, named: Sequence[Culprit]) -> tuple[Rows, ...]:
-        """Those names as evidence; none where nothing is known of them."""
+        """Names as evidence of a finding.
+
+        Args:
+            label: What the table is called.
+            named: What ran meanwhile, as `innermost` returns it.
+
+        Returns:
+            One table; none where `named` is empty.
+        """
         return (table(label, self.worst, named),) if named else ()
 
 
@@ -111,7 +126,16 @@ def _in_steps(losing: int, seen: int) -> tuple[Measure, Measure]:
 
 
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
-    """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
+    """Idle time of one cause.
+
+    Args:
+        run: The run.
+        cause: The cause, a key of `Place.idle_causes`.
+        least_share: The least share of the step that counts, from 0 to 1.
+
+    Returns:
+        The idle time; None where it takes less than `least_share` of the step.
+    """
     time = affected_in_job(run, lambda place: place.idle_ns(cause), least_share)
     return Idle(run, time.ns, time.share, time.worst, time.worst.idle_causes[cause]) if time else None
 
@@ -124,9 +148,16 @@ def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], leas
 
 
 def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals], *, of_job: bool = False) -> Idle | None:
-    """Those pieces of each place's idle time; None where they take less than this share of the step.
+    """Idle time that the detector chooses itself.
 
-    `of_job`: as in `affected`.
+    Args:
+        run: The run.
+        least_share: The least share of the step that counts, from 0 to 1.
+        pieces: Which pieces of a place's idle time count. It is called once for each place.
+        of_job: Does `pieces` ask for parts of the step alone? As in `affected`.
+
+    Returns:
+        The idle time; None where it takes less than `least_share` of the step.
     """
     chosen = once_per_place(pieces)
     time = affected(run, lambda place: chosen(place).total_ns, least_share, of_job=of_job)

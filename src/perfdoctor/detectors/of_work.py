@@ -45,19 +45,38 @@ class Work(Affected, frozen=True):
         return float(np.count_nonzero(self.worst_rows)) / self.worst.units
 
     def kernel_values(self) -> dict[str, Value]:
-        """What most rules about kernels say: kernels_per_step, kernels_ms, step_ms, kernels_percent."""
+        """The values that most rules about kernels show.
+
+        Returns:
+            kernels_per_step, kernels_ms, step_ms and kernels_percent.
+        """
         return {"kernels_per_step": self.per_step, **self.time_values("kernels")}
 
     def megabytes(self) -> float:
-        """What these copies move a step, on the worst place."""
+        """What these copies move in a step, on the worst place.
+
+        Returns:
+            Megabytes of 1,000,000 bytes.
+        """
         return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
 
     def copy_values(self) -> dict[str, Value]:
-        """What most rules about copies say: copies_per_step, megabytes, exposed_ms, step_ms, exposed_percent."""
+        """The values that most rules about copies show.
+
+        Returns:
+            copies_per_step, megabytes, exposed_ms, step_ms and exposed_percent.
+        """
         return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time_values("exposed")}
 
     def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:
-        """How many kernels, how long they take, and the largest of them."""
+        """How many kernels there are, how long they take, and the largest of them.
+
+        Args:
+            counted: The label of the count.
+
+        Returns:
+            Two measures and a table.
+        """
         return (
             Measure(counted, self.per_step, "count"),
             Measure("their time", self.ns, "ns"),
@@ -80,7 +99,25 @@ class Work(Affected, frozen=True):
         formula: str = "",
         sources: Mapping[str, str] | None = None,
     ) -> Finding:
-        """A finding about this work. `acts_on`: the rows on which the rule's action acts, where it counts them so."""
+        """A finding about this work, which names the rows for the replay.
+
+        Args:
+            rule: The id of the rule.
+            saving: What a fix saves of a step, in ns.
+            confidence: How sure the detector is.
+            values: The values that the rule's sentences and formulas name.
+            evidence: What the report shows beside the sentence.
+            situation: The key of the rule's `[summaries]` whose sentence fits; "" for `summary`.
+            symptom_of: The ids of rules of which this finding is a symptom.
+            explains: The ids of rules whose findings are symptoms of this one.
+            acts_on: The rows on which the rule's action acts; those of this work, if not given.
+            bound_ns: What a fix can save at most of a step, in ns, where that is known.
+            formula: The key of `[derivation.situations]` whose formulas hold, where it is not that of the situation.
+            sources: From which source an input of the formula comes, by its name, where that depends on the recording.
+
+        Returns:
+            The finding.
+        """
         return Finding(
             rule=rule,
             saving_ns_per_step=saving,
@@ -99,21 +136,47 @@ class Work(Affected, frozen=True):
 
 
 def of_kernels(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:
-    """These rows of `place.kernels`; None where they take less than this share of the step."""
+    """Kernels that the detector chooses, and the time in which no other kernel runs.
+
+    Args:
+        run: The run.
+        rows: One bool a row of `place.kernels`: is it one of them?
+        least_share: The least share of the step that counts, from 0 to 1.
+
+    Returns:
+        The work; None where it takes less than `least_share` of the step.
+    """
     return _of_work(run, rows, lambda place, chosen: place.alone_ns(chosen), least_share)
 
 
 def of_copies(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:
-    """These rows of `place.copies`; None where they are exposed for less than this share of the step."""
+    """Copies that the detector chooses, and the time in which they are exposed.
+
+    Args:
+        run: The run.
+        rows: One bool a row of `place.copies`: is it one of them?
+        least_share: The least share of the step that counts, from 0 to 1.
+
+    Returns:
+        The work; None where it is exposed for less than `least_share` of the step.
+    """
     return _of_work(run, rows, exposed_ns, least_share)
 
 
 def of_collectives(
     run: Run, rows: RowsOf, transfer_share: float, least_share: float = 0.0, *, of_job: bool = False
 ) -> Work | None:
-    """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting.
+    """Collectives that the detector chooses, and the time in which they are exposed.
 
-    `of_job`: as in `affected`, where `rows` is kept with a rank's summary.
+    Args:
+        run: The run.
+        rows: One bool a row of `place.collectives`: is it one of them?
+        transfer_share: The share of their exposed time that counts, from 0 to 1: the rest is waiting for other ranks.
+        least_share: The least share of the step that counts, from 0 to 1.
+        of_job: Is `rows` kept with a rank's summary? Then all ranks are asked, as in `affected`.
+
+    Returns:
+        The work; None where that time is less than `least_share` of the step.
     """
     if of_job:
         return of_collectives_in_job(run, cast("Callable[[JobPlace], Mask]", rows), transfer_share, least_share)

@@ -20,22 +20,53 @@ class Shares(Struct, frozen=True):
     high: float = 1.0
 
     def of(self, affected_ns: float) -> Saving:
-        """The saving, in ns."""
+        """The saving of a fix that takes these shares away.
+
+        Args:
+            affected_ns: The affected time of a step, in ns.
+
+        Returns:
+            The saving of a step, in ns.
+        """
         return Saving(int(affected_ns * self.low), int(affected_ns * self.likely), int(affected_ns * self.high))
 
 
 def shares(at: Mapping[str, float], name: str) -> Shares:
-    """What the rule's document assumes: `<name>_low`, `_likely` and, where not all of it may be won, `_high`."""
+    """The shares that the rule's document assumes.
+
+    Args:
+        at: The thresholds of the rule.
+        name: What the names of the thresholds begin with: `<name>_low`, `<name>_likely` and, where not all of the time
+            can be saved, `<name>_high`.
+
+    Returns:
+        The shares, from 0 to 1.
+    """
     return Shares(at[f"{name}_low"], at[f"{name}_likely"], at.get(f"{name}_high", 1.0))
 
 
 def half_certain(likely_ns: int, high_ns: int) -> Saving:
-    """A likely saving of which half is certain; `high_ns` where that is more."""
+    """A likely saving of which half is certain.
+
+    Args:
+        likely_ns: The likely saving of a step, in ns.
+        high_ns: The highest saving of a step, in ns; the likely one, where that is more.
+
+    Returns:
+        The saving of a step, in ns.
+    """
     return Saving(int(likely_ns * CERTAIN_SHARE), likely_ns, max(likely_ns, high_ns))
 
 
 def at_most(high_ns: int) -> Saving:
-    """What is only bounded: how much of it a fix takes away, the recording does not show."""
+    """A saving that is only bounded: how much of it a fix brings, the recording does not show.
+
+    Args:
+        high_ns: The highest saving of a step, in ns.
+
+    Returns:
+        The saving of a step, in ns: from 0, and likely 0.
+    """
     return Saving(0, 0, high_ns)
 
 

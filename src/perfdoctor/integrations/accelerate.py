@@ -18,8 +18,21 @@ def record(
     """Record a window, into `perfdoctor-runs` of the accelerator's `project_dir`; else in the working directory.
 
     Steps are updates, as accelerate's optimizers make them, with gradient accumulation as well; or what
-    `perfdoctor.step()` marks. `at_step` is the first recorded one, from 1, at least 3. The others are as
-    `perfdoctor.record` takes them.
+    `perfdoctor.step()` marks.
+
+    Args:
+        accelerator: The `Accelerator` of the program.
+        at_step: The first recorded step, counted from 1; at least 3.
+        steps: How many steps are recorded.
+        output: The run folder, new or empty, instead of a new one in `perfdoctor-runs`.
+        report: Are `report.html` and `diagnosis.json` written into it, on rank 0, in a process of its own?
+        log: The trackers that get the report: "mlflow" (into the run that is active), "wandb", "tensorboard=FOLDER".
+        stacks: Are Python's stacks recorded with each op? That slows the recorded steps down.
+        modules: Are the forwards of modules marked?
+        time_limit_s: How many seconds the report may take, and the program's end may wait for it.
+
+    Returns:
+        The recording, a context around the training loop.
 
     Example:
         with record(accelerator, at_step=50, steps=10):

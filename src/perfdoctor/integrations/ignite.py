@@ -18,7 +18,12 @@ class PerfdoctorHandler(WindowCallback):
     """
 
     def attach(self, engine: Any, folder: str | os.PathLike[str] | None = None) -> None:
-        """Record this engine. `folder`: where it writes; else runs lie in the working directory."""
+        """Record an engine.
+
+        Args:
+            engine: The engine of PyTorch-Ignite whose iterations are recorded.
+            folder: Where `perfdoctor-runs` is made; the working directory, if not given.
+        """
         engine.add_event_handler(Events.STARTED, lambda: self._begin(folder))
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._step_ended)
         # Not EXCEPTION_RAISED: an engine that has a handler for it raises no exceptions.

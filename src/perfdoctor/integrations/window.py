@@ -15,17 +15,17 @@ from perfdoctor.system.run_folder import RUNS
 class WindowCallback:
     """What callbacks and handlers have in common. Each records once, however often its trainer trains.
 
-    Args:
-        at_step: the first recorded step, counted from 1 since this process began to train; at least 3.
-        steps: how many steps are recorded.
-        output: the run folder, new or empty; by default a new one in `perfdoctor-runs` of the trainer's output folder.
-        report: write `report.html` and `diagnosis.json` into it, on rank 0, in a process of its own.
-        log: trackers that get the report: "mlflow" (into the run that is active), "wandb", "tensorboard=FOLDER".
-        stacks: record Python's stacks with each op, which slows the recorded steps down.
-        modules: mark the forwards of modules.
-        time_limit_s: how many seconds the report may take, and the program's end may wait for it.
-
     `recording` is the `perfdoctor.Recording`, once the training has begun.
+
+    Args:
+        at_step: The first recorded step, counted from 1 since this process began to train; at least 3.
+        steps: How many steps are recorded.
+        output: The run folder, new or empty; by default a new one in `perfdoctor-runs` of the trainer's output folder.
+        report: Are `report.html` and `diagnosis.json` written into it, on rank 0, in a process of its own?
+        log: The trackers that get the report: "mlflow" (into the run that is active), "wandb", "tensorboard=FOLDER".
+        stacks: Are Python's stacks recorded with each op? That slows the recorded steps down.
+        modules: Are the forwards of modules marked?
+        time_limit_s: How many seconds the report may take, and the program's end may wait for it.
     """
 
     recording: Recording | None
@@ -59,7 +59,14 @@ class WindowCallback:
 
 
 def runs_in(folder: object) -> Path | None:
-    """Where new run folders are made in a trainer's output folder. None where that is not a folder of this machine."""
+    """Where new run folders are made.
+
+    Args:
+        folder: The trainer's output folder, a path or anything else.
+
+    Returns:
+        `perfdoctor-runs` in it; None where it is no folder of this machine.
+    """
     if not isinstance(folder, (str, os.PathLike)) or "://" in str(folder):
         return None
     return Path(folder) / RUNS

@@ -101,7 +101,14 @@ def _restored(kind: type[_Subject], fields: tuple[object, ...], kept: Kept) -> _
 def once_per_place(
     function: Callable[Concatenate[_Place, _Arguments], _Result],
 ) -> Callable[Concatenate[_Place, _Arguments], _Result]:
-    """The function, computed once for each place and further arguments."""
+    """A decorator: the function is computed once for each place and further arguments.
+
+    Args:
+        function: A function of a place, and of further arguments that can be hashed. It lies in a module's top level.
+
+    Returns:
+        The function that remembers. Its results are shared: do not change them.
+    """
     return _once(function)
 
 
@@ -113,7 +120,14 @@ def kept_in_summaries(function: Callable[[Place], _Result]) -> Callable[[JobPlac
 def once_per_run(
     function: Callable[Concatenate[Run, _Arguments], _Result],
 ) -> Callable[Concatenate[Run, _Arguments], _Result]:
-    """The function, computed once for each run and further arguments."""
+    """A decorator: the function is computed once for each run and further arguments.
+
+    Args:
+        function: A function of a run, and of further arguments that can be hashed. It lies in a module's top level.
+
+    Returns:
+        The function that remembers. Its results are shared: do not change them.
+    """
     return _once(function)
 
 

@@ -82,6 +82,11 @@ class Text:
         return cls(np.zeros(length, dtype=np.int32), [value])
 
     def __len__(self) -> int:
+        """How many rows there are.
+
+        Returns:
+            The number of rows, not that of different values.
+        """
         return int(self.codes.size)
 
     def __repr__(self) -> str:
@@ -98,21 +103,49 @@ class Text:
     __hash__ = object.__hash__
 
     def __getitem__(self, row: int) -> str:
+        """The text of one row.
+
+        Args:
+            row: The number of the row, from 0.
+
+        Returns:
+            The text.
+        """
         return self.values[int(self.codes[row])]
 
     def __iter__(self) -> Iterator[str]:
+        """The texts, row by row.
+
+        Returns:
+            One text a row.
+        """
         values = self.values
         return (values[code] for code in self.codes.tolist())
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """One str object a row: `numpy.asarray(text)`. Rows of one value share it."""
+        """What `numpy.asarray(text)` gives.
+
+        Args:
+            dtype: Another type of the array's elements.
+            copy: It makes no difference: the array is a new one.
+
+        Returns:
+            One str object a row. Rows of one value share it.
+        """
         values = np.empty(len(self.values), dtype=object)
         values[:] = self.values
         rows = values[self.codes]
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
-        """The rows that a mask or an array of indices names. `values` stays as it is, with those of no row any more."""
+        """Some of the rows.
+
+        Args:
+            rows: One bool a row, or indices of rows.
+
+        Returns:
+            These rows. `values` stays as it is, with those of no row any more.
+        """
         return Text(self.codes[rows], self.values, self._known)
 
     def trimmed(self) -> Text:
@@ -121,21 +154,42 @@ class Text:
         return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
     def matches(self, pattern: re.Pattern[str] | str) -> Mask:
-        """One bool a row: does the pattern occur in it?"""
+        """In which rows does a pattern occur?
+
+        Args:
+            pattern: A regular expression, which may occur anywhere in the text.
+
+        Returns:
+            One bool a row.
+        """
         pattern = _expression(pattern) if isinstance(pattern, str) else pattern
         if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
             return bare.matches(pattern)
         return self._answers(pattern, lambda values: [found is not None for found in map(pattern.search, values)])
 
     def equals(self, *strings: str) -> Mask:
-        """One bool a row: is it one of these?"""
+        """Which rows are one of these texts?
+
+        Args:
+            *strings: The texts.
+
+        Returns:
+            One bool a row.
+        """
         wanted = set(strings)
         if len(self.values) > len(self):
             return np.array([value in wanted for value in self], dtype=np.bool_)
         return np.array([value in wanted for value in self.values], dtype=np.bool_).take(self.codes)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
-        """One bool a row."""
+        """For which rows does a test hold?
+
+        Args:
+            test: A function of a text. It is called once for each different value.
+
+        Returns:
+            One bool a row.
+        """
         return self._answers(test, lambda values: [bool(test(value)) for value in values])
 
     def classified(self, classify: Callable[[str], Class]) -> list[Class]:

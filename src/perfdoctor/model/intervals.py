@@ -38,17 +38,37 @@ class Intervals:
 
     @classmethod
     def empty(cls) -> Intervals:
-        """No instant."""
+        """The set without any instant.
+
+        Returns:
+            The empty set.
+        """
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @classmethod
     def single(cls, start: int, end: int) -> Intervals:
-        """The instants of `[start, end)`, in ns."""
+        """The set of one piece.
+
+        Args:
+            start: The first instant, in ns.
+            end: The instant behind the last one, in ns.
+
+        Returns:
+            The instants of `[start, end)`.
+        """
         return cls.of([start], [end])
 
     @classmethod
     def of(cls, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Intervals:
-        """The union of pieces in any order, overlapping or not. What ends where or before it starts is empty."""
+        """The union of pieces, in any order, overlapping or not.
+
+        Args:
+            starts: The start of each piece, in ns.
+            ends: The end of each piece, in ns. What ends where or before it starts is empty.
+
+        Returns:
+            The set of their instants.
+        """
         first, last = _as_ns(starts), _as_ns(ends)
         keep = last > first
         if not keep.all():
@@ -74,15 +94,27 @@ class Intervals:
         return found
 
     def __len__(self) -> int:
-        """How many pieces there are."""
+        """How many pieces there are.
+
+        Returns:
+            The number of pieces.
+        """
         return int(self.starts.size)
 
     def __bool__(self) -> bool:
-        """Is any instant in it?"""
+        """Is any instant in the set?
+
+        Returns:
+            False for the empty set.
+        """
         return self.starts.size > 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each piece, in ns, as Python numbers."""
+        """The pieces, one after the other.
+
+        Returns:
+            Start and end of each piece, in ns, as Python numbers.
+        """
         return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +139,14 @@ class Intervals:
         return self.ends - self.starts
 
     def __or__(self, other: Intervals) -> Intervals:
-        """Instants in either."""
+        """The instants in either set.
+
+        Args:
+            other: The other set.
+
+        Returns:
+            The union.
+        """
         if not self:
             return other
         if not other:
@@ -115,7 +154,16 @@ class Intervals:
         return Intervals.of(np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends)))
 
     def __and__(self, other: Intervals) -> Intervals:
-        """Instants in both. Each piece meets a run of consecutive pieces of the other: two binary searches find it."""
+        """The instants in both sets.
+
+        Each piece meets a run of consecutive pieces of the other set: two binary searches find it.
+
+        Args:
+            other: The other set.
+
+        Returns:
+            The intersection.
+        """
         if not self or not other:
             return Intervals.empty()
         few, many = (self, other) if len(self) <= len(other) else (other, self)
@@ -132,13 +180,28 @@ class Intervals:
         )
 
     def __sub__(self, other: Intervals) -> Intervals:
-        """Instants in this and not in the other."""
+        """The instants in this set and not in the other.
+
+        Args:
+            other: The other set.
+
+        Returns:
+            The difference.
+        """
         if not self or not other:
             return self
         return self & other.complement(int(self.starts[0]), int(self.ends[-1]))
 
     def complement(self, start_ns: int, end_ns: int) -> Intervals:
-        """The instants of `[start_ns, end_ns)` that are not in this set."""
+        """The instants of a stretch of time that are not in this set.
+
+        Args:
+            start_ns: Where the stretch begins, in ns.
+            end_ns: Where it ends, in ns.
+
+        Returns:
+            The instants of `[start_ns, end_ns)` that are not in this set.
+        """
         inside = self.within(start_ns, end_ns)
         starts = np.concatenate((_as_ns([start_ns]), inside.ends))
         ends = np.concatenate((inside.starts, _as_ns([end_ns])))
@@ -146,7 +209,15 @@ class Intervals:
         return Intervals(starts[keep], ends[keep])
 
     def within(self, start_ns: int, end_ns: int) -> Intervals:
-        """The part of this set that lies in `[start_ns, end_ns)`."""
+        """The part of this set that lies in a stretch of time.
+
+        Args:
+            start_ns: Where the stretch begins, in ns.
+            end_ns: Where it ends, in ns.
+
+        Returns:
+            The instants of this set in `[start_ns, end_ns)`.
+        """
         first, last = self.ends.searchsorted(start_ns, "right"), self.starts.searchsorted(end_ns, "left")
         if first >= last or start_ns >= end_ns:
             return Intervals.empty()
@@ -155,7 +226,15 @@ class Intervals:
         return Intervals(starts, ends)
 
     def overlap_ns(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Nanoseconds:
-        """Time of each piece `[starts[i], ends[i])` that lies in this set; pieces may have any order and overlap."""
+        """How much of each of these pieces lies in this set.
+
+        Args:
+            starts: The start of each piece, in ns. Pieces may have any order and overlap.
+            ends: The end of each piece, in ns.
+
+        Returns:
+            The time in ns: int64, one a piece.
+        """
         if len(self) <= _FEW:
             first, last = _as_ns(starts), _as_ns(ends)
             found = np.zeros(first.shape, np.int64)
@@ -165,7 +244,14 @@ class Intervals:
         return self._covered_until(_as_ns(ends)) - self._covered_until(_as_ns(starts))
 
     def covers(self, instants: Nanoseconds) -> npt.NDArray[np.bool_]:
-        """One bool for each of the `instants`, an array of any shape: does it lie inside?"""
+        """Which of these instants lie in this set?
+
+        Args:
+            instants: Instants in ns, an array of any shape.
+
+        Returns:
+            One bool an instant, in the same shape.
+        """
         if not self:
             return np.zeros(instants.shape, dtype=bool)
         before = np.searchsorted(self.starts, instants, side="right") - 1

@@ -120,18 +120,34 @@ def recorded_launches(place: Place, signal: str) -> Launches:
 
 
 def launched_in(place: Place, *names: str, signal: str = "ops", of: str = "kernels") -> Mask:
-    """One bool a row of `place.kernels`: was it launched inside a row of this signal with one of these names?
+    """Which kernels were launched inside an op, or a range, with one of these names?
 
-    At any depth, on the thread that launched it: a kernel of `aten::copy_` inside `aten::to` is in both. `signal`: ops
-    or ranges; `of`: kernels, copies or collectives. False where the launch was not recorded, see `launch_known`.
+    At any depth, on the thread that launched it: a kernel of `aten::copy_` inside `aten::to` is in both.
+
+    Args:
+        place: The place.
+        *names: The names.
+        signal: What has these names: `"ops"` or `"ranges"`.
+        of: What was launched: `"kernels"`, `"copies"` or `"collectives"`.
+
+    Returns:
+        One bool a row of `place.kernels` (or copies, collectives). False where the launch was not recorded: see
+        `launch_known`.
     """
     return launches_of(place, of).inside_of(signal, place.timeline[signal].name.equals(*names))
 
 
 def launch_known(place: Place, of: str = "kernels") -> Mask:
-    """One bool a row of `place.kernels` (or copies, collectives): was recorded which call launched it?
+    """Of which kernels was the call recorded that launched them?
 
     Of the others nobody knows the op: launched before the recording began, by a CUDA graph, or calls were not recorded.
+
+    Args:
+        place: The place.
+        of: What was launched: `"kernels"`, `"copies"` or `"collectives"`.
+
+    Returns:
+        One bool a row of `place.kernels` (or copies, collectives).
     """
     return launches_of(place, of).known
 

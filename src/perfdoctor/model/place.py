@@ -66,11 +66,25 @@ class JobPlace(Keeps, frozen=True):
         return max(self.steps.used, 1)
 
     def per_step(self, quantity: float) -> int:
-        """A quantity of the whole window, for one step."""
+        """A quantity of the whole window, for one step.
+
+        Args:
+            quantity: The quantity, in any unit.
+
+        Returns:
+            The quantity of one step, rounded; of the window, where no steps were found.
+        """
         return round(quantity / self.units)
 
     def share(self, part_ns: float) -> float:
-        """A time of the whole window, in ns, as a share of it, from 0 to 1."""
+        """A time as a share of the window.
+
+        Args:
+            part_ns: A time of the whole window, in ns.
+
+        Returns:
+            The share, from 0 to 1.
+        """
         return part_ns / self.window_ns if self.window_ns else 0.0
 
     @property
@@ -129,7 +143,14 @@ class JobPlace(Keeps, frozen=True):
         }
 
     def idle_ns(self, cause: str) -> int:
-        """How long it was idle for this cause in the window, in ns."""
+        """How long the device was idle for one cause in the window.
+
+        Args:
+            cause: The cause, a key of `idle_causes`.
+
+        Returns:
+            The time in ns.
+        """
         return self.idle_causes[cause].total_ns
 
 
@@ -223,7 +244,14 @@ class Place(JobPlace, frozen=True):
         return self.window.overlap_ns(self.kernels.start_ns, self.kernels.end_ns)
 
     def alone_ns(self, rows: Mask) -> int:
-        """How long these rows of `kernels`, and no other kernel, kept the device computing inside the window, in ns."""
+        """How long these kernels, and no other, kept the device computing inside the window.
+
+        Args:
+            rows: One bool a row of `kernels`.
+
+        Returns:
+            The time in ns.
+        """
         start, end, touching = self.kernels.start_ns, self.kernels.end_ns, self._touching
         own, other = touching[rows[touching]], touching[~rows[touching]]
         beside_none = rows.copy()
@@ -242,5 +270,12 @@ class Place(JobPlace, frozen=True):
         return np.flatnonzero(found)
 
     def kernel_rows(self, *families: str) -> Mask:
-        """One bool a row of `kernels`: is it of one of these families?"""
+        """Which kernels are of one of these families?
+
+        Args:
+            *families: The families: `"gemm"`, `"attention"`, `"optimizer"`, …
+
+        Returns:
+            One bool a row of `kernels`.
+        """
         return self.kernels.name.has(kernel_names.family, *families)

@@ -77,7 +77,14 @@ class Job(Keeps, Generic[Asked_co], frozen=True):
         return self.mean(attrgetter("window_ns"))
 
     def mean(self, quantity_ns: Callable[[Asked_co], float]) -> int:
-        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
+        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more.
+
+        Args:
+            quantity_ns: The quantity of one place's whole window, in ns.
+
+        Returns:
+            The mean of a step, in ns; 0 without places.
+        """
         if not self.places:
             return 0
         return round(self.average([quantity_ns(place) / place.units for place in self.places]))
@@ -87,11 +94,25 @@ class Job(Keeps, Generic[Asked_co], frozen=True):
         return float(np.average(each, weights=self.stands_for or None))
 
     def share(self, quantity_ns: Callable[[Asked_co], float]) -> float:
-        """The same as a share of the step."""
+        """A quantity as a share of the step, averaged over all places.
+
+        Args:
+            quantity_ns: The quantity of one place's whole window, in ns.
+
+        Returns:
+            The share, from 0 to 1.
+        """
         return self.mean(quantity_ns) / self.step_ns if self.step_ns else 0.0
 
     def worst(self, quantity_ns: Callable[[Asked_co], float]) -> Asked_co:
-        """The place where the quantity takes the largest share."""
+        """The place where a quantity takes the largest share.
+
+        Args:
+            quantity_ns: The quantity of one place's whole window, in ns.
+
+        Returns:
+            The place.
+        """
         return self.places[int(np.argmax([place.share(quantity_ns(place)) for place in self.places]))]
 
 

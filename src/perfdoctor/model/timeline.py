@@ -49,21 +49,53 @@ class Frame(Struct, frozen=True):
         return cls({name: Text.of(()) if kind is str else np.empty(0, DTYPES[kind]) for name, kind in declared})
 
     def __len__(self) -> int:
+        """How many rows there are.
+
+        Returns:
+            The number of rows.
+        """
         return len(self.columns["start_ns"])
 
     def __getitem__(self, column: str) -> Ints:
-        """A column of numbers, by its name: int64, float64, or bool for flags. Columns of text: `text`."""
+        """A column of numbers. Columns of text: `text`.
+
+        Args:
+            column: The column's name.
+
+        Returns:
+            One element a row: int64, float64, or bool for flags.
+
+        Raises:
+            PerfdoctorError: There is no such column, or it is text.
+        """
         values = self._column(column)
         if isinstance(values, Text):
             raise PerfdoctorError(f"the column {column!r} is text", do=f"Use frame.text({column!r}).")
         return values  # type: ignore[return-value]
 
     def floats(self, column: str) -> Floats:
-        """A column of measured numbers; NaN is unknown."""
+        """A column of measured numbers.
+
+        Args:
+            column: The column's name.
+
+        Returns:
+            float64, one element a row. NaN is unknown.
+        """
         return self[column].astype(np.float64, copy=False)
 
     def text(self, column: str) -> Text:
-        """A text column: each different value once, and a code for each row."""
+        """A column of text.
+
+        Args:
+            column: The column's name.
+
+        Returns:
+            Each different value once, and a code for each row.
+
+        Raises:
+            PerfdoctorError: There is no such column, or it holds numbers.
+        """
         values = self._column(column)
         if not isinstance(values, Text):
             raise PerfdoctorError(f"the column {column!r} is not text", do=f"Use frame[{column!r}].")
@@ -108,7 +140,17 @@ class Frame(Struct, frozen=True):
             (column.codes if isinstance(column, Text) else column).setflags(write=False)
 
     def take(self, rows: npt.NDArray[np.generic] | Sequence[int] | slice) -> Frame:
-        """The rows that a mask, indices or a slice names. Raises PerfdoctorError where they name none of this frame."""
+        """Some of the rows.
+
+        Args:
+            rows: One bool a row, indices of rows, or a slice.
+
+        Returns:
+            A frame of these rows.
+
+        Raises:
+            PerfdoctorError: `rows` names none of this frame.
+        """
         if isinstance(rows, slice):
             rows = np.arange(len(self))[rows]
         if not isinstance(rows, np.ndarray):
@@ -134,7 +176,14 @@ class Frame(Struct, frozen=True):
             raise PerfdoctorError(what, do="Give one bool for each row of this frame, indices of rows, or a slice.")
 
     def of(self, **equal: int | str) -> Frame:
-        """The rows in which each named column has the given value: `kernels.of(rank=0, device=3)`."""
+        """The rows in which each named column has the given value: `kernels.of(rank=0, device=3)`.
+
+        Args:
+            **equal: The value by the column's name.
+
+        Returns:
+            A frame of these rows.
+        """
         mask = np.ones(len(self), dtype=bool)
         for name, value in equal.items():
             column = self._column(name)
@@ -164,25 +213,36 @@ class Frame(Struct, frozen=True):
         return Frame(columns).sorted()
 
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
-        """Every column as an array, by name: int64, float64, bool, and texts as arrays of str objects."""
+        """Every column as an array.
+
+        Returns:
+            The arrays by the column's name: int64, float64, bool, and texts as arrays of str objects.
+        """
         return {
             name: np.asarray(column) if isinstance(column, Text) else column for name, column in self.columns.items()
         }
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as an Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
+        """The rows for whoever reads Arrow: `polars.DataFrame(frame)`, `pyarrow.table(frame)`, DuckDB's `FROM frame`.
 
-        `requested_schema`: whoever wants another one converts what comes, as the protocol says.
-        This is how `polars.DataFrame(frame)`, `pyarrow.table(frame)` and DuckDB's `FROM frame` read it.
+        Args:
+            requested_schema: It changes nothing: whoever wants another one converts what comes, as the protocol says.
+
+        Returns:
+            An Arrow stream of one batch, without a copy of numbers; texts are dictionaries.
         """
         from perfdoctor.model import arrow  # noqa: PLC0415 nanoarrow is loaded only where somebody asks for it
 
         return arrow.stream(self.columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a DataFrame, for notebooks; text columns become categories.
+        """The rows for a notebook.
 
-        Raises PerfdoctorError where pandas is not installed: it is an extra, `perfdoctor[pandas]`.
+        Returns:
+            A DataFrame; text columns become categories.
+
+        Raises:
+            PerfdoctorError: pandas is not installed: it is an extra, `perfdoctor[pandas]`.
         """
         try:
             import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
@@ -357,7 +417,17 @@ class Timeline(Keeps, frozen=True):
         return timeline
 
     def __getitem__(self, signal: str) -> Frame:
-        """The frame of a signal: `timeline["kernels"]`."""
+        """The frame of a signal: `timeline["kernels"]`.
+
+        Args:
+            signal: The signal's name.
+
+        Returns:
+            The frame, without rows where nothing was found.
+
+        Raises:
+            PerfdoctorError: There is no such signal.
+        """
         try:
             return self.frames[signal]
         except KeyError:
@@ -415,7 +485,15 @@ class Timeline(Keeps, frozen=True):
         return tuple(sorted(found))
 
     def device_of(self, rank: int, device: int) -> Device:
-        """Facts about this GPU of this rank; a Device without a name if nothing is known."""
+        """Facts about one GPU of one rank.
+
+        Args:
+            rank: The rank.
+            device: The index of the GPU.
+
+        Returns:
+            The facts; a Device without a name where nothing is known.
+        """
         for known in self.devices:
             if (known.rank, known.device) == (rank, device):
                 return known
@@ -442,7 +520,9 @@ class Timeline(Keeps, frozen=True):
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
-    assert set(frame.columns) == set(declared), f"{signal}: columns {set(frame.columns) ^ set(declared)}"
+    lacking, unknown = sorted(set(declared) - set(frame.columns)), sorted(set(frame.columns) - set(declared))
+    assert not lacking, f"{signal}: its reader must give {', '.join(lacking)}: UNKNOWN, NaN or '' where it is not known"
+    assert not unknown, f"{signal}: vocabulary/signals.toml has no column {', '.join(unknown)}"
     for name, kind in declared.items():
         column = frame.columns[name]
         assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"

@@ -151,11 +151,35 @@ def draw(
     kernel_names: Mapping[str, str] | None = None,
     recorded: Iterable[str] | None = None,
 ) -> Timeline:
-    """The picture as a Timeline.
+    """A recording that is drawn as text: a character is a unit of time, a run of one character is one row.
 
-    `mark` names the range around each repetition (if there are several), None for none. `host_ahead` moves the host
-    that many units to the left. `launched_us_before` gives each work that no drawn call launches a call of its own,
-    that long before it started. A signal counts as recorded if it is drawn; those of the device always do.
+    A signal counts as recorded if it is drawn; those of the device all count if one of them is.
+
+    Args:
+        kernels: The kernels of one stream, or of several, a text each.
+        nccl: The collectives, in the same way.
+        copies: The copies, in the same way.
+        host: The rows of one thread (a text, or several that nest), or a mapping of threads to rows.
+        unit_us: How many µs a character is.
+        repeat: How often the picture is drawn, a step each.
+        mark: The name of the range around each repetition, if there are several; None for no range.
+        host_ahead: By how many characters the host is moved to the left.
+        launched_us_before: How many µs before its start each work is launched that no drawn call launches; None for no
+            such calls.
+        rank: The rank of all rows.
+        device: The index of the GPU.
+        gpu: The GPU's name; "" for unknown.
+        sm_count: How many multiprocessors the GPU has; 0 for unknown.
+        blocks: How many blocks each kernel has.
+        gigabytes_per_second: How fast each copy is, in units of 1,000,000,000 bytes a second.
+        group: The group of ranks of each collective.
+        world_size: How many ranks the job has; 0 for unknown.
+        legend: More characters of the host: of each the signal and the name, `{"~": ("ranges", "swap_in")}`.
+        kernel_names: More characters of kernels, each with the kernel's name.
+        recorded: The signals that count as recorded, where these are others than the drawn ones.
+
+    Returns:
+        The recording, as `perfdoctor.read` would return it.
     """
     unit_ns = round(unit_us * 1000)
     of_threads = host if isinstance(host, Mapping) else {1: host}
@@ -228,9 +252,15 @@ def draw(
 
 
 def draw_steps(**picture: Any) -> Timeline:
-    """Six steps, a character a millisecond, each row of work launched 50 µs before it starts; or as `draw` has it.
+    """A recording of six steps, a character a millisecond, each work launched 50 µs before it starts.
 
     This is what most tests of a rule want: steps are known, and what launched what.
+
+    Args:
+        **picture: The arguments of `draw`, which replace these.
+
+    Returns:
+        The recording.
     """
     return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
 

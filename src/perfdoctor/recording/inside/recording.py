@@ -72,14 +72,27 @@ class Recording:
     # --- the three forms ---
 
     def __enter__(self) -> Recording:  # noqa: PYI034 Self is younger than our oldest Python
+        """Begin, as `start` does.
+
+        Returns:
+            This recording.
+        """
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End, as `finish` does."""
         self.finish()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, whose first call is recorded."""
+        """A decorator.
+
+        Args:
+            function: The function whose first call is recorded.
+
+        Returns:
+            The function, which does and returns the same.
+        """
 
         @functools.wraps(function)
         def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -109,11 +122,10 @@ class Recording:
                 warn("nothing is recorded: another tool (Nsight Systems?) records this process already")
                 return
             _running[:] = [self]
-        try:
+        with contextlib.ExitStack() as undoing:
+            undoing.callback(self._drop)
             self._stop_waiting = _agent_module("imports").when_imported("torch", self._begin)
-        except BaseException:
-            self._drop()
-            raise
+            undoing.pop_all()
 
     @_harmless
     def finish(self) -> None:
@@ -133,7 +145,14 @@ class Recording:
         return self._process.page if self._process is not None else None
 
     def wait(self, timeout_s: float | None = None) -> Path | None:
-        """Wait for the report, at most so long. None where there is none: on other ranks, or as it failed."""
+        """Wait for the report.
+
+        Args:
+            timeout_s: The most seconds to wait; None for as long as the report may take.
+
+        Returns:
+            The report's path. None where there is none: on other ranks, where it failed, or is not there in time.
+        """
         if self._process is None:
             return None
         page = self._process.wait(timeout_s)
@@ -252,16 +271,18 @@ def record(
     line of warning. Under `perfdoctor run`, which records already, nothing more is recorded.
 
     Args:
-        steps: how many steps are recorded.
-        skip: how many steps pass before, at least 2: the first ones compile, tune and fill caches.
-        output: the run folder, new or empty. All ranks write into one.
-        runs: where else a new run folder `<time>-<program>` is made: `perfdoctor-runs`.
-        report: write `report.html` and `diagnosis.json` into the folder; else `perfdoctor analyze` makes them later.
-        log: trackers that get the report, as `perfdoctor analyze --log` names them: "mlflow" (into the run that is
+        steps: How many steps are recorded.
+        skip: How many steps pass before, at least 2: the first ones compile, tune and fill caches.
+        output: The run folder, new or empty. All ranks write into one.
+        runs: The folder in which a new run folder `<time>-<program>` is made, if `output` is not given:
+            `perfdoctor-runs`, if not given.
+        report: Are `report.html` and `diagnosis.json` written into the folder? Else `perfdoctor analyze` makes them
+            later.
+        log: The trackers that get the report, as `perfdoctor analyze --log` names them: "mlflow" (into the run that is
             active, if any), "wandb", "tensorboard=FOLDER".
-        stacks: record Python's stacks with each op, which slows the recorded steps down.
-        modules: mark the forwards of modules.
-        time_limit_s: how many seconds the report may take, and the program's end may wait for it.
+        stacks: Are Python's stacks recorded with each op? That slows the recorded steps down.
+        modules: Are the forwards of modules marked?
+        time_limit_s: How many seconds the report may take, and the program's end may wait for it.
 
     Returns:
         A `Recording`: a context, a decorator (the function's first call is recorded), or `start()` and `finish()`.
