@@ -33,11 +33,7 @@ class SavingSpread(Struct, frozen=True):
     def around(self, saving: Saving, most_ns: int) -> Saving:
         """The saving with its range at least as wide as this spread; widening stops at 0 and at `most_ns`."""
         low, high = self.low * saving.likely, min(self.high * saving.likely, most_ns)
-        return Saving(
-            max(min(saving.low, round(low)), 0),
-            saving.likely,
-            max(saving.high, round(high)),
-        )
+        return Saving(max(min(saving.low, round(low)), 0), saving.likely, max(saving.high, round(high)))
 
 
 def spread_of(category: str) -> SavingSpread | None:

@@ -56,8 +56,7 @@ def _of_thread(place: Place, finding: Finding) -> list[Moment]:
 def _of_others(place: Place, finding: Finding) -> Mask:
     """The collectives of a place that is not the late one."""
     is_late = place.rank_and_device in finding.work
-    rows: Mask = np.full(len(place.collectives), not is_late)
-    return rows
+    return np.full(len(place.collectives), not is_late)
 
 
 def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:

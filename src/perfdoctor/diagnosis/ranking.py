@@ -152,8 +152,7 @@ def _fix(fix: RuleFix, finding: Finding, basis: Basis) -> Fix:
 
 def _plain(value: Value) -> Value:
     """Of numpy's numbers, which print as `np.float64(7.0)`, those of Python."""
-    plain: Value = value.item() if isinstance(value, np.generic) else value
-    return plain
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _labelled(evidence: Evidence, basis: Basis) -> Evidence:

@@ -20,8 +20,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 def _recorded(place: Place) -> Mask:
     """One bool a recorded collective: a broadcast launched by DDP's forward. Parameters are sent once, at the start."""
     inside = recorded_launches(place, "collectives").while_open(torch_names.DDP_FORWARD, "ranges", "ops")
-    rows: Mask = place.recorded_collectives.text("kind").equals("broadcast") & inside
-    return rows
+    return place.recorded_collectives.text("kind").equals("broadcast") & inside
 
 
 def _of_buffers(place: Place) -> Mask:

@@ -8,11 +8,7 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import Shares
-from perfdoctor.metrics.communication.collectives import (
-    is_full_precision,
-    sizes_can_be_judged,
-    transfer_share,
-)
+from perfdoctor.metrics.communication.collectives import is_full_precision, sizes_can_be_judged, transfer_share
 from perfdoctor.metrics.communication.half_width import conversions_ns
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
@@ -32,8 +28,7 @@ def _gradients(place: Place, at: Mapping[str, float]) -> Mask:
     size = frame["bytes"]
     is_long = frame.duration_ns >= at["large_message_us"] * 1000
     large = np.where(size == UNKNOWN, is_long, size >= at["large_message_bytes"])
-    rows: Mask = large & frame.text("kind").where(lambda kind: kind in _REDUCING) & is_full_precision(frame)
-    return rows
+    return large & frame.text("kind").where(lambda kind: kind in _REDUCING) & is_full_precision(frame)
 
 
 def _half_share(place: Place) -> float:

@@ -9,11 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain
-from perfdoctor.metrics.communication.collectives import (
-    exposed_rows_ns,
-    sizes_can_be_judged,
-    transfer_share,
-)
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns, sizes_can_be_judged, transfer_share
 from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns
 from perfdoctor.metrics.communication.taken_share import taken
 from perfdoctor.metrics.units import ms, percent
@@ -32,8 +28,7 @@ def _gradients(place: Place) -> Mask:
     """
     frame = place.collectives
     inside = launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
-    rows: Mask = frame.text("kind").equals("all_reduce") & inside
-    return rows
+    return frame.text("kind").equals("all_reduce") & inside
 
 
 def _largest_share(place: Place) -> float:

@@ -20,10 +20,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="peer-waits",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
-        values={
-            **found.occurrence_values(),
-            "name": named[0].name if named else "a barrier",
-        },
+        values={**found.occurrence_values(), "name": named[0].name if named else "a barrier"},
         evidence=found.occurrence_evidence("idle while the host waited for other ranks", "such waits a step", named),
         situation="" if run.per_step else "window",
     )

@@ -155,12 +155,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
 
 
 def _exposed_waits_ns(
-    run: Run,
-    others: Sequence[JobPlace],
-    matched: Skew,
-    at_most_ns: Ints | None = None,
-    *,
-    pushed: bool = False,
+    run: Run, others: Sequence[JobPlace], matched: Skew, at_most_ns: Ints | None = None, *, pushed: bool = False
 ) -> Sequence[float]:
     """How long each of the others waits a step for the last rank, and computes nothing meanwhile.
 

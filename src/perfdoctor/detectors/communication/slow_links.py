@@ -35,8 +35,7 @@ _MOST_GROUPS = 8
 
 def _like(place: Place, kind: str, least_bytes: float) -> Mask:
     frame = place.collectives
-    rows: Mask = frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
-    return rows
+    return frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
 
 
 class _Reference(Struct, frozen=True):

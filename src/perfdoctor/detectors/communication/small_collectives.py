@@ -29,8 +29,7 @@ def _small(place: Place, at: Mapping[str, float]) -> Mask:
     is_short = frame.duration_ns < at["small_message_us"] * 1000
     small = np.where(size == UNKNOWN, is_short, size < at["small_message_bytes"])
     in_layers = frame.name.matches(nccl_names.IN_LAYERS)
-    rows: Mask = small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~in_layers
-    return rows
+    return small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~in_layers
 
 
 def _usual_ns(place: Place, at: Mapping[str, float]) -> int:

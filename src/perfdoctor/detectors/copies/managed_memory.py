@@ -15,8 +15,7 @@ from perfdoctor.records.savings import Saving
 
 
 def _moved(place: Place) -> Mask:
-    rows: Mask = host_memory(place, "managed") & ~copies_of(place, "d2d", "memset", "p2p")
-    return rows
+    return host_memory(place, "managed") & ~copies_of(place, "d2d", "memset", "p2p")
 
 
 def _hideable_ns(place: Place) -> int:

@@ -9,16 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.copies.pinned import pinned_rate
-from perfdoctor.metrics.copies.transfers import (
-    by_op,
-    bytes_of,
-    copies_of,
-    exposed_ns,
-    host_memory,
-    owner,
-    rates,
-    sizes,
-)
+from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, rates, sizes
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.place import Place
@@ -29,8 +20,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 def _small(place: Place, max_bytes: float) -> Mask:
     size, asked = sizes(place), ~host_memory(place, "managed")
-    rows: Mask = copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= max_bytes)
-    return rows
+    return copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= max_bytes)
 
 
 def _saved_ns(run: Run, place: Place, rows: Mask) -> float:

@@ -21,14 +21,12 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 def _memsets(place: Place) -> Mask:
     """Those of zero_grad have a rule of their own."""
-    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
-    return rows
+    return copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
 
 
 def _asked_for(place: Place) -> Mask:
     """One bool a row: did the program itself ask for zeros, and no operator that needs them to add something up?"""
-    rows: Mask = _memsets(place) & asked_by(place).matches(torch_names.FILL_ON_REQUEST)
-    return rows
+    return _memsets(place) & asked_by(place).matches(torch_names.FILL_ON_REQUEST)
 
 
 def _beyond_one_fill_ns(place: Place) -> float:

@@ -41,8 +41,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     def large(place: Place) -> Mask:
         pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")
         alone = sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
-        rows: Mask = pinned & (sizes(place) >= at["min_bytes"]) & alone
-        return rows
+        return pinned & (sizes(place) >= at["min_bytes"]) & alone
 
     def large_ns(place: Place) -> int:
         return exposed_ns(place, large(place)) if _peak(place) else 0

@@ -21,8 +21,7 @@ def _depthwise(place: Place) -> Mask:
 
 def _on_32_bits(place: Place) -> Mask:
     wide = place.kernels.name.has(kernel_names.input_type, "fp32")
-    rows: Mask = _depthwise(place) & wide
-    return rows
+    return _depthwise(place) & wide
 
 
 def _weights_ns(place: Place) -> float:

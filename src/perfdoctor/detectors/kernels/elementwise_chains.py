@@ -51,11 +51,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="elementwise-chains",
         saving=Saving(low, likely, max(likely, high)),
         confidence="medium",
-        values={
-            "chains_per_step": count,
-            "links_mean": found.per_step / count,
-            **found.time_values("chains"),
-        },
+        values={"chains_per_step": count, "links_mean": found.per_step / count, **found.time_values("chains")},
         evidence=(
             Measure("kernels in chains a step", found.per_step, "count"),
             Measure("their time", found.ns, "ns"),

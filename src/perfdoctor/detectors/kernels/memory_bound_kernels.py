@@ -39,8 +39,7 @@ def _near(place: Place, at: Mapping[str, float]) -> Mask:
     found, known = _rates(place, at["min_excess_share"])
     by_shape = found.near(at["min_share_of_peak"], at["faster_than_memory"], at["min_moved_bytes"])
     # What the memory itself counted came out of no cache.
-    near: Mask = np.where(known, found.share_of_peak >= at["min_share_of_peak"], by_shape)
-    return near
+    return np.where(known, found.share_of_peak >= at["min_share_of_peak"], by_shape)
 
 
 def _known_ns(place: Place, at: Mapping[str, float]) -> int:

@@ -23,8 +23,7 @@ def _casts(place: Place, at_least_ns: float) -> Mask:
     kernels = place.kernels
     # Casts to 64 bits are fp64-kernels', since nobody wants those for mixed precision.
     casts = kernels.name.matches(kernel_names.CAST) & ~kernels.name.matches(kernel_names.CAST_TO_FP64)
-    rows: Mask = casts & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
-    return rows
+    return casts & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

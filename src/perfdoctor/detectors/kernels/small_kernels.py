@@ -68,10 +68,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "left_ms": ms(found.ns - saving.likely),
             "left_at_most_ms": ms(found.ns - saving.low),
         },
-        evidence=(
-            Measure("small kernels a step", found.per_step, "count"),
-            Measure("their time", found.ns, "ns"),
-        ),
+        evidence=(Measure("small kernels a step", found.per_step, "count"), Measure("their time", found.ns, "ns")),
     )
 
 

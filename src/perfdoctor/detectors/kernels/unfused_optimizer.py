@@ -22,8 +22,7 @@ from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 def _per_tensor(place: Place) -> Mask:
     """Matrix multiplications of an optimizer (Muon, Shampoo) are its mathematics, and fuse with nothing."""
-    rows: Mask = in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
-    return rows
+    return in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

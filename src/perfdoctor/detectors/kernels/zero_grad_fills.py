@@ -19,8 +19,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _memsets(place: Place) -> Mask:
-    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
-    return rows
+    return copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -79,8 +78,7 @@ def _fills(place: Place, at: Mapping[str, float]) -> Mask:
 
 
 def _additions(place: Place, at: Mapping[str, float]) -> Mask:
-    rows: Mask = added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])
-    return rows
+    return added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])
 
 
 def _rows(place: Place, at: Mapping[str, float]) -> Mask:

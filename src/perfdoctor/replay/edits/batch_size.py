@@ -126,8 +126,7 @@ def _of_copies(place: Place, factor: float) -> Floats:
 def _of_parameters(place: Place, signal: str) -> Mask:
     """One bool a row: did the optimizer launch it, or `zero_grad`?"""
     launched = recorded_launches(place, signal)
-    found: Mask = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
-    return found
+    return launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
 
 
 def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:

@@ -47,8 +47,7 @@ def _of_parameters(place: Place, alike: Ints) -> Mask:
     proven |= launched.while_open(torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
     many = int(alike.max(initial=-1)) + 1
     of_all, of_proven = (np.bincount(alike[each], minlength=many) for each in (launched.known, proven))
-    found: Mask = proven | (~launched.known & (2 * of_proven > of_all)[alike])
-    return found
+    return proven | (~launched.known & (2 * of_proven > of_all)[alike])
 
 
 @once_per_place
@@ -87,8 +86,7 @@ def held_up_ns(graph: Graph, by: Mask) -> Ints:
 def brings_batch(place: Place) -> Mask:
     """One bool a row of DeviceWork: loaders' kernels, batches from the host, all else that loaders' threads launch."""
     asked = launches(place).known & np.isin(launches(place).thread, loader_threads(place))
-    found: Mask = loader_kernels(place) | batch_copies(place) | asked
-    return found
+    return loader_kernels(place) | batch_copies(place) | asked
 
 
 def _of_work(place: Place, signal: str, rows: Mask) -> Mask:

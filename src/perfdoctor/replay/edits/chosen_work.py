@@ -53,8 +53,7 @@ def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Ma
     piece = same_piece(place)[rows]
     many = int(piece.max(initial=-1)) + 1
     of_all, of_chosen = (np.bincount(piece[inside][each], minlength=many) for each in (whole, whole & chosen))
-    found: Mask = (2 * of_chosen > of_all)[piece[~inside]]
-    return found
+    return (2 * of_chosen > of_all)[piece[~inside]]
 
 
 def spread(place: Place, signal: str, values: Floats) -> Floats:

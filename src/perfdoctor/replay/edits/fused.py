@@ -74,5 +74,4 @@ def _as_the_next(goes: Mask, for_itself: Mask) -> Mask:
     if not at.size:
         return np.zeros_like(goes)
     following = np.searchsorted(at, np.arange(goes.size))
-    found: Mask = (following < at.size) & goes[at[np.minimum(following, at.size - 1)]]
-    return found
+    return (following < at.size) & goes[at[np.minimum(following, at.size - 1)]]

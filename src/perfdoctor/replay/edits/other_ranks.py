@@ -142,8 +142,7 @@ def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
     """
     by_themselves = [alone(graph) for graph in graphs]
     steps = [np.repeat(steps_ns(graph, simulate([graph]).end_ns[0]), graph.stands_for) for graph in by_themselves]
-    found: Ints = np.concatenate(steps)
-    return found
+    return np.concatenate(steps)
 
 
 def _collective_nodes(graph: Graph) -> Mask:

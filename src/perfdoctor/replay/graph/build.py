@@ -161,8 +161,7 @@ def _behind_event(draft: Draft) -> Mask:
         waits = np.flatnonzero(draft.host.named(draft.place.timeline.calls, cuda_names.STREAM_WAIT))
     launching = distinct(draft.launch[draft.launch >= 0])
     next_launch = np.searchsorted(launching, waits, side="right")
-    behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
-    return behind
+    return np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
 
 
 def _waits(draft: Draft) -> None:

@@ -95,11 +95,7 @@ def _bound(graph: Graph, ends: np.ndarray, simulation: Simulation) -> tuple[Ints
     period = simulation.step_ns * graph.units
     moments = np.stack(
         [
-            np.where(
-                depends == NOTHING,
-                -np.inf,
-                ends[np.maximum(depends, 0)] - np.where(before, period, 0.0) + lag,
-            )
+            np.where(depends == NOTHING, -np.inf, ends[np.maximum(depends, 0)] - np.where(before, period, 0.0) + lag)
             for depends, before, lag in zip(graph.depends, graph.before, graph.lag_ns, strict=True)
         ]
     )

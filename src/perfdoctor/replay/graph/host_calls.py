@@ -119,8 +119,7 @@ def _for_room(place: Place, rows: Ints) -> Mask:
     calls = place.timeline.calls
     took = calls.end_ns[rows] - calls.start_ns[rows]
     full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
-    waits: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
-    return waits
+    return full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
 
 
 def predecessors(host: HostCalls) -> tuple[Ints, int]:

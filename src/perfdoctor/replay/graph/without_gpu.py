@@ -113,8 +113,7 @@ def _asked_at(steps: _Steps) -> Ints:
     """The moment by which the training thread had asked for each collective; its begin if that is not known."""
     place = steps.place
     begun = np.minimum(place.asks.end_ns, place.recorded_collectives.start_ns) if len(place.asks) else None
-    asked: Ints = (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
-    return asked
+    return (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
 
 
 def with_fewer_collectives(graph: Graph, share: float) -> Graph:
