@@ -45,15 +45,23 @@ class Work(Affected, frozen=True):
         return float(np.count_nonzero(self.worst_rows)) / self.worst.units
 
     def kernel_values(self) -> dict[str, Value]:
-        """What most rules about kernels say: kernels_per_step, kernels_ms, step_ms, kernels_percent."""
+        """The values of most rules about kernels: kernels_per_step, kernels_ms, step_ms, kernels_percent."""
         return {"kernels_per_step": self.per_step, **self.time_values("kernels")}
 
+    def bytes_per_step(self) -> float:
+        """What these copies move a step, on the worst place, in bytes."""
+        return bytes_of(self.worst, self.worst_rows) / self.worst.units
+
     def megabytes(self) -> float:
-        """What these copies move a step, on the worst place."""
-        return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
+        """What these copies move a step, on the worst place, in MB."""
+        return self.bytes_per_step() / 1e6
+
+    def hideable_ns(self) -> int:
+        """How much of the exposed time of these copies compute without copies beside it could hide, in ns a step."""
+        return min(self.run.mean(lambda place: hideable_ns(place, exposed_ns(place, self.rows(place)))), self.ns)
 
     def copy_values(self) -> dict[str, Value]:
-        """What most rules about copies say: copies_per_step, megabytes, exposed_ms, step_ms, exposed_percent."""
+        """The values of most rules about copies: copies_per_step, megabytes, exposed_ms, step_ms, exposed_percent."""
         return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time_values("exposed")}
 
     def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:
@@ -96,6 +104,11 @@ class Work(Affected, frozen=True):
             formula=formula,
             sources=sources or {},
         )
+
+
+def hideable_ns(place: Place, ns: int) -> int:
+    """How much of `ns` of exposed copies compute without copies beside it could hide, in ns of the window."""
+    return min(ns, (place.compute - place.copying).total_ns)
 
 
 def of_kernels(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:

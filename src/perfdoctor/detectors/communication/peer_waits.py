@@ -11,7 +11,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Waits on the host, beside collectives on the device: barriers, stores, collectives of Python objects."""
+    """Find waits on the host, beside collectives on the device: barriers, stores, collectives of Python objects."""
     found = of_cause(run, "peer_wait", at["min_share_of_step"])
     if found is None:
         return

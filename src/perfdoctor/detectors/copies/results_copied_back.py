@@ -15,12 +15,10 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Copies of at least this size, in nearly all steps: a checkpoint now and then is another matter.
-
-    Pages of managed memory that move are none that the program asked for.
-    """
+    """Find copies of at least this size in nearly all steps: a checkpoint now and then is another matter."""
 
     def large(place: Place) -> Mask:
+        # Pages of managed memory that move are none that the program asked for.
         return copies_of(place, "d2h") & ~host_memory(place, "managed") & (sizes(place) >= at["min_bytes"])
 
     found = of_copies(run, large, at["min_share_of_step"])

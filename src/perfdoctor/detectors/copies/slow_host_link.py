@@ -30,13 +30,13 @@ OLDER_SLOT_SHARE = 0.5
 
 
 def _peak(place: Place) -> float:
-    """Of the host link, in bytes/s; 0 where the GPU is not known."""
+    """The rate of the host link in bytes/s; 0 where the GPU is not known."""
     known = peaks(place)
     return known.host_link_bytes_per_second if known else 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Copies that share the link with another of the same GPU do not count; the usual one does, not the slowest."""
+    """Compare the median rate with the link's; copies that share the link with another of the GPU do not count."""
 
     def large(place: Place) -> Mask:
         pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")

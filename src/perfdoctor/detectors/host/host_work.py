@@ -16,7 +16,6 @@ from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.host_work import kind_of
@@ -24,7 +23,7 @@ from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 class _HostTime(Struct, frozen=True):
-    """What counts: on a run without a GPU the `long` stretches between ops, and the `short` ones if they are many."""
+    """The time that counts: without a GPU `long` stretches between ops, and `short` ones if they are many."""
 
     long: Intervals
     short: Intervals
@@ -39,9 +38,10 @@ class _HostTime(Struct, frozen=True):
 
 
 def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
-    """Without a GPU, a short stretch may be the call of the next op, and a single long one another process.
+    """The time of the place that counts.
 
-    So a stretch counts if it is usually there, or takes longer than any other process would keep the core.
+    Without a GPU a short stretch may be the call of the next op, and a single long one another process: a stretch
+    counts if it is usually there, or longer than another process would keep the core.
     """
     if not isinstance(place, HostPlace):
         return _HostTime(place.idle_causes["host_work"], Intervals.empty())
@@ -55,19 +55,19 @@ def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
 
 
 class _Parts(Struct, frozen=True):
-    """What may go, in ns a step: `long_ns` of code of its own, `beyond_ns` of Python around ops, without its least."""
+    """Time that a fix may save, in ns a step: code of its own, and Python around ops beyond its least."""
 
     long_ns: float
     beyond_ns: float
 
     def saving(self, found: Idle, at: Mapping[str, float]) -> Saving:
-        """A long stretch may run in one of fifty steps, or beside them."""
+        """The saving: a long stretch may run in one of fifty steps, or beside them."""
         likely_ns = at["recoverable_share_likely"] * self.long_ns + self.beyond_ns
         return Saving(int(min(at["recoverable_share_low"] * found.ns, likely_ns)), int(likely_ns), found.ns)
 
 
 def _parts(found: Idle, seen: _HostTime, at: Mapping[str, float]) -> _Parts:
-    """Of a short stretch between ops, what calls the next op stays."""
+    """The time that a fix may save; of a short stretch between ops, what calls the next op stays."""
     if not isinstance(found.worst, HostPlace):
         return _Parts(found.ns, 0.0)
     each_ns = found.ns / max(found.pieces.total_ns, 1)
@@ -75,23 +75,12 @@ def _parts(found: Idle, seen: _HostTime, at: Mapping[str, float]) -> _Parts:
     return _Parts(each_ns * seen.long.total_ns, each_ns * float(beyond_ns))
 
 
-def _thread_time(run: Run, at: Mapping[str, float]) -> dict[int, tuple[Ints, Ints]]:
-    """By rank, starts and ends of what counts on a run without a GPU."""
-    pieces = {place.rank: _seen(place, at).pieces for place in host_places(run)}
-    return {rank: (each.starts, each.ends) for rank, each in pieces.items()}
-
-
 def _named(place: Place, pieces: Intervals) -> list[Culprit]:
-    """Ops first, on whatever thread: a range around the backward pass waits for the thread that runs it."""
+    """Ops, on any thread, and beside them ranges and functions: one around the backward pass waits for its thread."""
     ops = host_rows(place, ("ops",))
     others = host_rows(place, ("ranges", "functions"))
     rest = pieces - Intervals.of(ops.start_ns, ops.end_ns)
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
-
-
-def _mostly_before(following: list[Culprit], least_ns: float) -> str:
-    """The kernel or op that ended that much of the idle time; "" where none did."""
-    return next((each.name for each in following if each.idle_ns >= least_ns), "")
 
 
 def _launches(place: Place, following: list[Culprit]) -> Rows:
@@ -104,7 +93,7 @@ def _launches(place: Place, following: list[Culprit]) -> Rows:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle in which the launching thread was late and busy with something that is none of the other causes."""
+    """Find idle time in which the launching thread was late and busy with something that no other cause names."""
     found = of_idle(run, at["min_share_of_step"], lambda place: _seen(place, at).pieces)
     if found is None:
         return
@@ -114,9 +103,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     functions = host_rows(worst, ("functions",))
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
     best = (lines or named)[:1]
-    known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
+    named_ns = at["named_share"] * pieces.total_ns
+    known = bool(best) and best[0].idle_ns >= named_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
     following, parts = launched_next(worst, pieces), _parts(found, seen, at)
+    on_host = {place.rank: _seen(place, at).pieces for place in host_places(run)}
     yield Finding(
         rule="host-work",
         saving_ns_per_step=parts.saving(found, at),
@@ -133,7 +124,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "beyond_ms": ms(parts.beyond_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
-            "following": _mostly_before(following, at["named_share"] * pieces.total_ns),
+            # The kernel or op that ended so much of the idle time.
+            "following": next((each.name for each in following if each.idle_ns >= named_ns), ""),
         },
         evidence=(
             Measure("idle while the host ran code that issues nothing", found.ns, "ns"),
@@ -144,5 +136,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
         affected_ns=found.ns if host_places(run) else 0,
-        thread_time=_thread_time(run, at),
+        thread_time={rank: (each.starts, each.ends) for rank, each in on_host.items()},
     )

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.detectors.of_host_ops import TimeOfOps, of_host_ops
+from perfdoctor.detectors.of_host import TimeOfOps, of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places

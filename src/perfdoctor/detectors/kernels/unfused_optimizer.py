@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from perfdoctor.detectors.of_host_ops import of_host_ops
+from perfdoctor.detectors.of_host import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.host_place import host_places
