@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
-from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
+from perfdoctor.diagnosis.prediction import MOST_FIXES, notes, predicted
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware.worker_batch import TYPICAL
 from perfdoctor.metrics.accounting.prepare import prepare

@@ -19,7 +19,7 @@ MOST_OF_IT = 0.5
 
 
 class Affected(Struct, frozen=True):
-    """Time of a step, on the mean of all places, and its share of the step. `worst`: where that share is largest."""
+    """Time in ns a step, on the mean of all places, and its share of the step. `worst`: where it is largest."""
 
     run: Run
     ns: int
@@ -27,7 +27,7 @@ class Affected(Struct, frozen=True):
     worst: Place
 
     def time_values(self, of: str) -> dict[str, Value]:
-        """What most rules say: this time, the step's and the share; of "lost" lost_ms, step_ms, lost_percent."""
+        """The values of most rules: this time, the step's, the share; of "lost": lost_ms, step_ms, lost_percent."""
         return {f"{of}_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), f"{of}_percent": percent(self.share)}
 
 
@@ -46,7 +46,7 @@ def affected(
 
 
 def affected_in_job(run: Run, of_place: Callable[[JobPlace], float], least_share: float) -> Affected | None:
-    """The same, asked of all ranks of the job, also of those that were not read in full."""
+    """As `affected`, of all ranks of the job, also of those that were not read in full."""
     time_ns = once_per_place(of_place)
     return _affected(run, run.job, time_ns, time_ns, least_share)
 

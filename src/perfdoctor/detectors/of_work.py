@@ -136,7 +136,7 @@ def of_collectives(
 def of_collectives_in_job(
     run: Run, rows: Callable[[JobPlace], Mask], transfer_share: float, least_share: float = 0.0
 ) -> Work | None:
-    """The same, asked of all ranks of the job, also of those that were not read in full."""
+    """As `of_collectives`, of all ranks of the job, also of those that were not read in full."""
     chosen = once_per_place(rows)
     time = affected_in_job(run, lambda place: exposed_rows_ns(place, chosen(place)) * transfer_share, least_share)
     return Work(run, time.ns, time.share, time.worst, chosen) if time else None

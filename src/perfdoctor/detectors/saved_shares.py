@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from perfdoctor.records.savings import Saving
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.savings import CASES, Saving
 
 #: Of a likely saving, what is certain where nothing is known of it but that it is less: half, by convention.
 CERTAIN_SHARE = 0.5
@@ -24,18 +26,28 @@ class Shares(Struct, frozen=True):
         return Saving(int(affected_ns * self.low), int(affected_ns * self.likely), int(affected_ns * self.high))
 
 
+def saving_in_cases(run: Run, saved_ns: Callable[[Place, str], float]) -> Saving:
+    """The mean over all places of what `saved_ns` gives for a place and each of `CASES`, in ns of its window."""
+
+    def in_case(case: str) -> int:
+        return run.mean(lambda place: saved_ns(place, case))
+
+    low, likely, high = map(in_case, CASES)
+    return Saving(min(low, likely), likely, max(high, likely))
+
+
 def shares(at: Mapping[str, float], name: str) -> Shares:
-    """What the rule's document assumes: `<name>_low`, `_likely` and, where not all of it may be won, `_high`."""
+    """The shares that the rule's document assumes: `<name>_low`, `_likely` and, where all may not be won, `_high`."""
     return Shares(at[f"{name}_low"], at[f"{name}_likely"], at.get(f"{name}_high", 1.0))
 
 
 def half_certain(likely_ns: int, high_ns: int) -> Saving:
-    """A likely saving of which half is certain; `high_ns` where that is more."""
+    """A likely saving of which half is certain, and at most `high_ns` where that is more."""
     return Saving(int(likely_ns * CERTAIN_SHARE), likely_ns, max(likely_ns, high_ns))
 
 
 def at_most(high_ns: int) -> Saving:
-    """What is only bounded: how much of it a fix takes away, the recording does not show."""
+    """A saving that is only bounded: how much of it a fix takes away, the recording does not show."""
     return Saving(0, 0, high_ns)
 
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction
+from perfdoctor.diagnosis.answers import answered
 from perfdoctor.diagnosis.notes import notes, of_failed_rules
 from perfdoctor.diagnosis.predicted_saving import PredictedSaving, as_predicted, predicted_saving
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
@@ -39,7 +40,7 @@ from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
-from perfdoctor.replay.what_if.run_replay import RunReplay, replay_of
+from perfdoctor.replay.what_if.run_replay import replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -54,7 +55,7 @@ def diagnose(
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
 
     `what_if`: the fixes to predict together, instead of the first ones found. `selection`: the part that is analysed.
-    Raises as `prediction.answered` and `selection.narrowed` do.
+    Raises as `answers.answered` and `selection.narrowed` do.
     """
     return examine(prepare(timeline, selection), rules, what_if).diagnosis
 
@@ -104,10 +105,13 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     outcomes, seen, numbers = _seen(rules, run)
     seen = _without_savings_of_a_start(seen)
     replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
-    found = agreeing([_found(each, run, replay) for each in seen])
+    savings = [saving or predicted_saving(rule, finding, run, replay) for rule, finding, saving in seen]
+    found = agreeing(
+        [Found(each.rule, as_predicted(each.finding, own), own) for each, own in zip(seen, savings, strict=True)]
+    )
     advice = ranked(found, run)
     predicted = (
-        prediction.answered(what_if, advice, found, outcomes, run, replay)
+        answered(what_if, advice, found, outcomes, run, replay)
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
@@ -138,9 +142,9 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
 
 
 def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:
-    """The step with other fixes than the examination predicts. Raises as `prediction.answered` does."""
+    """The step with other fixes than the examination predicts. Raises as `answers.answered` does."""
     run, diagnosis, found = examination.run, examination.diagnosis, examination.found
-    return prediction.answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay_of(run))
+    return answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay_of(run))
 
 
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:
@@ -197,12 +201,11 @@ def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candida
 
 def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
     """The outcome of the rule, and each of its findings with what it saves."""
-    outcome, findings = _apply(rule, run)
-    return outcome, [(each, _saving(rule, each, run)) for each in findings]
-
-
-def _saving(rule: Rule, finding: Finding, run: Run) -> PredictedSaving:
-    return predicted_saving(rule, finding, run, replay_of(run) if _is_replayed(rule, finding) else None)
+    outcome, findings = _outcome(rule, run)
+    replays = [replay_of(run) if _is_replayed(rule, each) else None for each in findings]
+    savings = [predicted_saving(rule, each, run, replay) for each, replay in zip(findings, replays, strict=True)]
+    outcome = replace(outcome, origin=rule.origin.name) if rule.origin else outcome
+    return outcome, list(zip(findings, savings, strict=True))
 
 
 def _is_replayed(rule: Rule, finding: Finding) -> bool:
@@ -212,18 +215,12 @@ def _is_replayed(rule: Rule, finding: Finding) -> bool:
 def _without_savings_of_a_start(seen: Sequence[_Candidate]) -> list[_Candidate]:
     """The candidates; those that a verdict on the whole recording explains happen once, and save nothing."""
     once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
-    none = Saving(0, 0, 0)
     return [
-        each._replace(finding=replace(each.finding, saving_ns_per_step=none), saving=None)
-        if each.rule.id in once
-        else each
-        for each in seen
+        _Candidate(rule, replace(finding, saving_ns_per_step=Saving(0, 0, 0)), None)
+        if rule.id in once
+        else _Candidate(rule, finding, saving)
+        for rule, finding, saving in seen
     ]
-
-
-def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
-    outcome, findings = _outcome(rule, run)
-    return (replace(outcome, origin=rule.origin.name) if rule.origin else outcome), findings
 
 
 def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
@@ -254,12 +251,6 @@ def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _found(seen: _Candidate, run: Run, replay: RunReplay | None) -> Found:
-    rule, finding, saving = seen
-    saving = saving or predicted_saving(rule, finding, run, replay)
-    return Found(rule, as_predicted(finding, saving), saving)
 
 
 def _gpus(run: Run) -> tuple[GpuInfo, ...]:

@@ -150,12 +150,9 @@ def _of_stretch(run: Run) -> Iterator[str]:
             f"Each of {real.events_per_step:,.0f} recorded ops, calls and ranges a step cost the host about "
             f"{real.event_ns / 1e3:.1f} µs."
         )
-    if parts := [f"{PARTS[part].label} {_times(by)}" for part, by in real.notable_parts]:
-        yield f"Stretched by the recording: {', '.join(parts)}."
-
-
-def _times(stretch: float) -> str:
-    return f"{stretch:.1f} times" if stretch < _HARDLY_LEFT else "almost all of it"
+    times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
+    if times:
+        yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 
 def _of_stacks(run: Run) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collective_builders import MIB, described
 from graphs import EVERYTHING, MS, faulty
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge

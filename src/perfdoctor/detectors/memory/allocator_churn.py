@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A caching allocator settles in the first steps: what it still asks for in steady ones comes again and again."""
+    """Find requests in steady steps, which come again and again: a caching allocator settles in the first steps."""
     least_share = at["min_share_of_step"]
     found = of_cause(run, "allocator", least_share)
     if found is None:

@@ -50,7 +50,7 @@ Edit = Callable[[Graph, float], Graph]
 def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
     """The edit that takes a share of the action's work out of a graph. That work is found once per place."""
     if finding.thread_time:
-        return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
+        return lambda graph, share: edits.without_host_time(graph, thread_time(graph.place, finding), share)
     if action == "host_pace":
         return lambda graph, share: edits.with_faster_host(graph, share, _no_launching(graph.place))
     if action == "waits":
@@ -164,7 +164,7 @@ def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:
     return with_fewer_collectives(edits.without_host_time(shorter, graph.place.own_communication, share), share)
 
 
-def _thread_time(place: Place, finding: Finding) -> Intervals:
+def thread_time(place: Place, finding: Finding) -> Intervals:
     """The time of this place's training thread that the finding is about."""
     starts, ends = finding.thread_time.get(place.rank, ((), ()))
     return Intervals.of(starts, ends)
