@@ -232,7 +232,7 @@ def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
 
 
 def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
-    monkeypatch.setattr("perfdoctor.replay.what_if.run_replay._LARGEST_ERROR", -1.0)
+    monkeypatch.setattr("perfdoctor.replay.what_if.run_replay.LARGEST_ERROR", -1.0)
     diagnosis = diagnose(faulty(), RULES)
     assert diagnosis.prediction.replay_error is None
     assert diagnosis.notes[-1].startswith(

@@ -153,7 +153,9 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     added_ns = added_host_ns(finding, run)
     spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
-    fix = _fix(rule, finding, replay)
+    fix = None
+    if replay is not None and finding.saving_ns_per_step.likely and replay.can_replay(rule.action, finding):
+        fix = replay.fix(rule.id, rule.action, finding)
     about_ns = affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
     if rule.origin:  # measured savings are those of our rules: beyond it goes no further than its author says
         about_ns = finding.saving_ns_per_step.high
@@ -193,13 +195,6 @@ def as_predicted(finding: Finding, saving: PredictedSaving) -> Finding:
     """The finding in the situation that the prediction shows: its fix may make the step longer."""
     longer = finding.if_longer and saving.limited_by_host
     return replace(finding, situation=finding.if_longer) if longer else finding
-
-
-def _fix(rule: Rule, finding: Finding, replay: RunReplay | None) -> SimulatedFix | None:
-    """The fix as the replay applies it; None where it cannot be simulated."""
-    if replay is None or not finding.saving_ns_per_step.likely or not replay.can_replay(rule.action, finding):
-        return None
-    return replay.fix(rule.id, rule.action, finding)
 
 
 def _replayed(rule: Rule, finding: Finding, replay: RunReplay | None, fix: SimulatedFix | None) -> Saving | None:

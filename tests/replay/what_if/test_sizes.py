@@ -158,7 +158,7 @@ def test_a_rule_that_was_not_found_names_the_sizes_too():
 def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkeypatch):
     run = prepare(faulty())
     assert replay_of_all_steps(run).graphs[0].units == run.places[0].units
-    monkeypatch.setattr("perfdoctor.replay.what_if.sizes._LARGEST_ERROR", -1.0)
+    monkeypatch.setattr("perfdoctor.replay.what_if.sizes.LARGEST_ERROR", -1.0)
     with pytest.raises(PerfdoctorError, match="is off by"):
         replay_of_all_steps(run)
 

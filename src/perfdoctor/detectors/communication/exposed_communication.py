@@ -166,10 +166,8 @@ def _kinds(place: Place) -> Rows:
     ns = place.window.overlap_ns(place.collectives.start_ns, place.collectives.end_ns)
     total = np.bincount(kind.codes, weights=ns, minlength=len(kind.values))
     count = np.bincount(kind.codes, minlength=len(kind.values))
-    rows = sorted(
-        ((kind.values[c], count[c] / place.units, int(total[c] / place.units)) for c in np.flatnonzero(count).tolist()),
-        key=lambda row: -row[2],
-    )
-    return Rows(
-        f"Collectives of rank {place.rank}, a step", ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6])
-    )
+    seen, units = np.flatnonzero(count).tolist(), place.units
+    rows = [(kind.values[code], count[code] / units, int(total[code] / units)) for code in seen]
+    rows.sort(key=lambda row: -row[2])
+    label = f"Collectives of rank {place.rank}, a step"
+    return Rows(label, ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6]))

@@ -38,7 +38,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     for (rank, _), gpu in placed.items():
         ranks_of.setdefault(gpu.device, []).append(rank)
     gpus = {gpu.device: gpu for gpu in placed.values()}.values()
-    crowded = [each for gpu in gpus if (each := _crowd(run, gpu, ranks_of[gpu.device])) and _is_sure(each, at)]
+    # It must be seen often, and for long; once is enough where other processes hold memory.
+    crowded = [
+        each
+        for gpu in gpus
+        if (each := _crowd(run, gpu, ranks_of[gpu.device])) and each.share >= at["min_share_of_time"]
+        if np.sum(gpu.floats("processes") > 0) >= at["min_samples"] or each.foreign_bytes >= at["min_foreign_bytes"]
+    ]
     if not crowded:
         return
     worst = max(crowded, key=lambda each: (each.processes - each.own, each.share))
@@ -81,10 +87,3 @@ def _crowd(run: Run, gpu: SampledGpu, ranks: list[int]) -> _Crowd | None:
         float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
         sum(peak.peak_bytes for peak in reserved_peaks(run.timeline) if peak.rank in ranks),
     )
-
-
-def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
-    """Was it seen often, and for long? Once is enough where other processes hold memory."""
-    processes = found.gpu.floats("processes")
-    often = np.sum(processes > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
-    return bool(often and found.share >= at["min_share_of_time"])

@@ -54,25 +54,13 @@ def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
     return _HostTime(long, short if is_much else Intervals.empty())
 
 
-class _Parts(Struct, frozen=True):
-    """Time that a fix may save, in ns a step: code of its own, and Python around ops beyond its least."""
-
-    long_ns: float
-    beyond_ns: float
-
-    def saving(self, found: Idle, at: Mapping[str, float]) -> Saving:
-        """The saving: a long stretch may run in one of fifty steps, or beside them."""
-        likely_ns = at["recoverable_share_likely"] * self.long_ns + self.beyond_ns
-        return Saving(int(min(at["recoverable_share_low"] * found.ns, likely_ns)), int(likely_ns), found.ns)
-
-
-def _parts(found: Idle, seen: _HostTime, at: Mapping[str, float]) -> _Parts:
-    """The time that a fix may save; of a short stretch between ops, what calls the next op stays."""
+def _parts_ns(found: Idle, seen: _HostTime, least_ns: float) -> tuple[float, float]:
+    """Ns a step that a fix may save: of code of its own, and of Python around ops beyond `least_ns` each."""
     if not isinstance(found.worst, HostPlace):
-        return _Parts(found.ns, 0.0)
+        return found.ns, 0.0
     each_ns = found.ns / max(found.pieces.total_ns, 1)
-    beyond_ns = np.maximum(seen.short.durations_ns - at["python_between_ops_ns"], 0).sum()
-    return _Parts(each_ns * seen.long.total_ns, each_ns * float(beyond_ns))
+    beyond_ns = np.maximum(seen.short.durations_ns - least_ns, 0).sum()
+    return each_ns * seen.long.total_ns, each_ns * float(beyond_ns)
 
 
 def _named(place: Place, pieces: Intervals) -> list[Culprit]:
@@ -81,15 +69,6 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
     others = host_rows(place, ("ranges", "functions"))
     rest = pieces - Intervals.of(ops.start_ns, ops.end_ns)
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
-
-
-def _launches(place: Place, following: list[Culprit]) -> Rows:
-    return Rows(
-        "The next launch is of",
-        ("kernel or op", "times", "idle before it, a step"),
-        ("text", "count", "ns"),
-        tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5]),
-    )
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -106,11 +85,18 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     named_ns = at["named_share"] * pieces.total_ns
     known = bool(best) and best[0].idle_ns >= named_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
-    following, parts = launched_next(worst, pieces), _parts(found, seen, at)
+    following = launched_next(worst, pieces)
+    launches = tuple((each.name, each.count, worst.per_step(each.idle_ns)) for each in following[:5])
+    columns = ("kernel or op", "times", "idle before it, a step")
+    next_launch = Rows("The next launch is of", columns, ("text", "count", "ns"), launches)
+    long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
+    # A long stretch may run in one of fifty steps, or beside them.
+    likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
+    low_ns = int(min(at["recoverable_share_low"] * found.ns, likely_ns))
     on_host = {place.rank: _seen(place, at).pieces for place in host_places(run)}
     yield Finding(
         rule="host-work",
-        saving_ns_per_step=parts.saving(found, at),
+        saving_ns_per_step=Saving(low_ns, int(likely_ns), found.ns),
         confidence="high" if known else "medium",
         values={
             **found.time_values("work"),
@@ -120,8 +106,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "inside": inside if known and inside != best[0].name and not is_user_function(inside) else "",
             "inside_ms": ms(worst.per_step(inside_ns)),
             "longest_ms": ms(found.longest_ns),
-            "long_ms": ms(parts.long_ns),
-            "beyond_ms": ms(parts.beyond_ns),
+            "long_ms": ms(long_ns),
+            "beyond_ms": ms(beyond_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
             # The kernel or op that ended so much of the idle time.
@@ -132,7 +118,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("longest stretch", found.longest_ns, "ns"),
             *found.table("Lines of your own code meanwhile", lines),
             *found.table("Innermost op, range or function meanwhile", named),
-            *((_launches(worst, following),) if following and not known else ()),
+            *([next_launch] if following and not known else []),
         ),
         situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
         affected_ns=found.ns if host_places(run) else 0,

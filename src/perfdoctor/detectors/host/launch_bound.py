@@ -25,6 +25,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     ranks = len({place.rank for place in run.job.places})
     kernels = max(len(worst.kernels), 1)
+    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.job.places]
+    rows.sort(key=lambda row: -row[1])
+    columns = ("rank", "idle while its host was launching", "share of the step")
     gaps = worst.idle_causes["launch_bound"]
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
@@ -46,7 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("GPU idle while the host was launching", idle_ns - paced_ns, "ns"),
-            *([_by_rank(run)] if ranks > 1 else []),
+            *([Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))] if ranks > 1 else []),
             *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
@@ -54,11 +57,3 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=("paced" if paced_ns else "ranks") if ranks > 1 else "",
     )
-
-
-def _by_rank(run: Run) -> Rows:
-    """Each place's own idle of this cause, the most first."""
-    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.job.places]
-    rows.sort(key=lambda row: -row[1])
-    columns = ("rank", "idle while its host was launching", "share of the step")
-    return Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))

@@ -68,10 +68,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
+    """What a fix of the wait saves, by what is known of the loader."""
     kind, known = loader(run), feeding.reported_loader(run)
+    # Workers that are too slow make the usual step wait; workers that start make single ones wait.
+    is_pace = np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2
     if kind == "single-process":
         prospect = feeding.prospect(run, found.ns, 0)
-    elif kind == "workers" and known and known.workers and _is_pace(found):
+    elif kind == "workers" and known and known.workers and is_pace:
         prospect = feeding.prospect(run, found.ns, known.workers)
     else:
         return _of_unknown_workers(kind, run, found, at)
@@ -97,11 +100,6 @@ def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
     real = real_time(run)
     stretch = real.stretch_by_part.get("input_wait", 1.0) if real and real.is_notable else 1.0
     return int(max(1 - (1 - items.won_share) * stretch, 0.0) * found.ns)
-
-
-def _is_pace(found: Idle) -> bool:
-    """Does the usual step wait, as it does for workers that are too slow; or single ones, as for workers that start?"""
-    return bool(np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2)
 
 
 def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:

@@ -71,10 +71,8 @@ def _memory(run: Run) -> _Memory:
     known = [each for each in reserved_peaks(run.timeline) if each.capacity_bytes]
     fullest = min(known, key=lambda each: each.capacity_bytes - each.peak_bytes, default=None)
     needs = [need for place in run.places if (need := kept_bytes(place)) is not None]
-    if fullest is None:
-        return _Memory(None, 0, max(needs, default=None))
-    free = max(fullest.capacity_bytes - fullest.peak_bytes, 0)
-    return _Memory(free, fullest.capacity_bytes, max(needs, default=None))
+    free = max(fullest.capacity_bytes - fullest.peak_bytes, 0) if fullest else None
+    return _Memory(free, fullest.capacity_bytes if fullest else 0, max(needs, default=None))
 
 
 def _saving(again_ns: int, products_ns: int, memory: _Memory, at: Mapping[str, float]) -> Saving:

@@ -34,7 +34,7 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
 
 
 def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
-    """The parts of these stretches that earlier edits left, each with the share of it that can still be taken out."""
+    """The parts of these stretches, each with the share of it that earlier edits left to be taken out."""
     for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
         yield stretches & earlier, max(share - gone, 0.0)
         stretches = stretches - earlier

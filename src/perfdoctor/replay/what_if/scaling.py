@@ -119,7 +119,7 @@ def grown(
 
 
 def expected_last_ns(times_ns: npt.ArrayLike, draws: int) -> float:
-    """The largest of so many independent draws from these times, on the mean."""
+    """The expected largest of so many independent draws from these times, in ns."""
     ordered = np.sort(np.asarray(times_ns, np.float64))
     below = np.arange(ordered.size + 1) / ordered.size
     return float(ordered @ np.diff(below**draws))
@@ -138,7 +138,7 @@ def expected_deviations(draws: int) -> float:
 
 
 def later_ns(times_ns: npt.ArrayLike, before: int, after: int) -> tuple[float, float, float]:
-    """By how much later the last of `after` ranks comes than of `before`: the least, the likely, the most. Ordered."""
+    """Ns by which the last of `after` ranks comes later than of `before`: the least, the likely, the most, in order."""
     times = np.asarray(times_ns, np.float64)
     if times.size < 2 or before == after:
         return 0.0, 0.0, 0.0
