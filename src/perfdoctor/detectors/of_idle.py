@@ -71,10 +71,6 @@ class Idle(Affected, frozen=True, dict=True):
             *self.table("Innermost meanwhile", meanwhile),
         )
 
-    @property
-    def longest_in_a_step_ns(self) -> int:
-        return int(self.each_step_ns.max(initial=0))
-
     def steps_losing(self, least_share: float) -> int:
         """How many of its steps lose at least this share of a step."""
         least_ns = least_share * self.worst.per_step(self.worst.window_ns)
@@ -92,7 +88,7 @@ class Idle(Affected, frozen=True, dict=True):
             **self.time_values("lost"),
             "steps_hit": self.steps_losing(least_share),
             "steps_seen": self.steps_seen,
-            "longest_ms": ms(self.longest_in_a_step_ns),
+            "longest_ms": ms(int(self.each_step_ns.max(initial=0))),
             "name": named[0].name if named else otherwise,
         }
 
@@ -102,10 +98,7 @@ class Idle(Affected, frozen=True, dict=True):
             Measure("steps with it", self.steps_losing(least_share), "count"),
             Measure("steps analysed", self.steps_seen, "count"),
         )
-        return (
-            Measure(label, self.ns, "ns"),
-            *(in_steps if self.run.per_step else ()),
-        )
+        return (Measure(label, self.ns, "ns"), *(in_steps if self.run.per_step else ()))
 
     def innermost(self, *signals: str) -> list[Culprit]:
         """Rows of these signals that ran on the host meanwhile, by name, the largest share of this idle time first."""

@@ -36,14 +36,10 @@ def _input(name: str, described: FormulaInput | None, found: Found, run: Run) ->
         threshold = found.rule.thresholds[name]
         source = "option" if threshold.why in (SET_BY_USER, SET_BY_CALLER) else "rule"
         return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
-    where = _origin(found.finding.sources.get(name, described.source), described, run)
+    source = found.finding.sources.get(name, described.source)
+    where = RateOrigin(source, described.document if source == "table" else "")
+    if described.rate and source in ("machine", "data-sheet") and run.places:
+        where = origin(run.places[0], described.rate, attained=source == "machine")
     value = found.finding.values.get(name)
     number = None if value is None or isinstance(value, str) or math.isnan(value) else float(value)
     return DerivedInput(name, number, unit_of(name), where.source, basis.numbers(described.what), where.document)
-
-
-def _origin(source: str, described: FormulaInput, run: Run) -> RateOrigin:
-    """The origin of a source: for a rate its document or how else it is known here, for a table the one it names."""
-    if not described.rate or source not in ("machine", "data-sheet") or not run.places:
-        return RateOrigin(source, described.document if source == "table" else "")
-    return origin(run.places[0], described.rate, attained=source == "machine")

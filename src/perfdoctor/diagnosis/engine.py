@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -84,11 +84,8 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
 
 def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
     """The rules, with the culprits replaced by ones that say why they were left out."""
-
-    def broken(rule: Rule) -> Rule:
-        return replace(rule, broken=rule.broken or f"its findings cannot be used: {_said(culprits[rule.id])}")
-
-    return [broken(rule) if rule.id in culprits else rule for rule in rules]
+    why = {rule_id: f"its findings cannot be used: {_said(error)}" for rule_id, error in culprits.items()}
+    return [replace(rule, broken=rule.broken or why[rule.id]) if rule.id in why else rule for rule in rules]
 
 
 def _error_alone(run: Run, rule: Rule) -> Exception | None:
@@ -103,22 +100,22 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
     outcomes, seen, numbers = _seen(rules, run)
-    seen = _without_savings_of_a_start(seen)
+    # What a verdict on the whole recording explains happens once, and saves nothing.
+    once = {each for one in seen if one.finding.situation in one.rule.verdict for each in one.finding.explains}
+    seen = [_without_saving(each, run) if each.rule.id in once else each for each in seen]
     replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
-    savings = [saving or predicted_saving(rule, finding, run, replay) for rule, finding, saving in seen]
-    found = agreeing(
-        [Found(each.rule, as_predicted(each.finding, own), own) for each, own in zip(seen, savings, strict=True)]
-    )
+    found = agreeing([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen])
     advice = ranked(found, run)
     predicted = (
         answered(what_if, advice, found, outcomes, run, replay)
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
-    basis = basis_of(run)
+    basis, on_gpu = basis_of(run), [place for place in run.places if place.device is not None]
+    gpus = tuple(GpuInfo(on.rank, on.device or 0, on.info.name, peaks(on) is not None) for on in on_gpu)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
-        gpus=_gpus(run),
+        gpus=gpus,
         world_size=max(timeline.world_size, len(run.ranks)),
         outcomes=tuple(outcomes),
         findings=advice,
@@ -180,15 +177,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-class _Candidate(NamedTuple):
-    """A finding of a rule, and what it saves (None if that is not yet known)."""
-
-    rule: Rule
-    finding: Finding
-    saving: PredictedSaving | None
-
-
-def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candidate], dict[str, Any]]:
+def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[Found], dict[str, Any]]:
     """The outcome of every rule about such a program, what they found, and the numbers of the run."""
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
@@ -196,7 +185,7 @@ def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candida
     *checked, numbers = done
     by_rule = {rule.id: each for rule, each in zip(longest_first, checked, strict=True)}
     outcomes = [by_rule[rule.id][0] for rule in applying]
-    return outcomes, [_Candidate(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
+    return outcomes, [Found(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
 
 
 def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
@@ -212,15 +201,9 @@ def _is_replayed(rule: Rule, finding: Finding) -> bool:
     return bool(rule.action and finding.saving_ns_per_step.likely)
 
 
-def _without_savings_of_a_start(seen: Sequence[_Candidate]) -> list[_Candidate]:
-    """The candidates; those that a verdict on the whole recording explains happen once, and save nothing."""
-    once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
-    return [
-        _Candidate(rule, replace(finding, saving_ns_per_step=Saving(0, 0, 0)), None)
-        if rule.id in once
-        else _Candidate(rule, finding, saving)
-        for rule, finding, saving in seen
-    ]
+def _without_saving(found: Found, run: Run) -> Found:
+    finding = replace(found.finding, saving_ns_per_step=Saving(0, 0, 0))
+    return Found(found.rule, finding, predicted_saving(found.rule, finding, run, None))
 
 
 def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
@@ -251,8 +234,3 @@ def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _gpus(run: Run) -> tuple[GpuInfo, ...]:
-    infos = [(place, place.info) for place in run.places if place.device is not None]
-    return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks(p) is not None) for p, info in infos)

@@ -43,18 +43,16 @@ NOISE_SHARE = 0.001
 class PredictedSaving(Struct, frozen=True):
     """The saving of one finding and its limits, in ns per step.
 
-    `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
-    `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.
-    Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
-    the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
-    the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
-    `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
-    `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
-    `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
-    longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
-    from the likely ones; None: not known. `about_ns`: the time of a device's step that the fix is about, beyond which
-    no spread goes, of a rule that is not ours the high end that it states; None without a GPU: measured there, what
-    runs behind a pause gets shorter as well (docs/savings.md).
+    `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow. `replayed`: how
+    much shorter the simulated step is, which knows loader and host; None where it cannot be simulated. Then
+    `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that the
+    host can spare (None: not known, or the fix relieves it), limit it. `step_ns`: the step without a recorder, mean of
+    the ranks; a finding on one rank with a longer window may expect more. `real_share` of the recorded time is there
+    without a recorder, at most `most_real_share`. `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns
+    that the fix adds to the host's time, at most and likely. `limited_by_host`: that makes the step longer, or it may,
+    and the likely saving is lost in noise. `spread`: of measured savings around likely ones; None: not known.
+    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (of a rule that is not
+    ours its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
     """
 
     expected: Saving

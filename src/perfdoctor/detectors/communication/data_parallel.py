@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns
-from perfdoctor.metrics.communication.taken_share import Taken, taken
+from perfdoctor.metrics.communication.taken_share import taken
 from perfdoctor.metrics.copies.transfers import stood_ns
 from perfdoctor.metrics.machine.several_devices import Team, is_data_parallel, teams
 from perfdoctor.metrics.units import ms, percent
@@ -32,10 +32,6 @@ class _PlaceCost(Struct, frozen=True):
     hidden_ns: int
     copies_ns: int
     extra_ns: int
-
-    def saving(self, beside: Taken) -> Saving:
-        others_ns = self.copies_ns + self.extra_ns
-        return Saving(0, int(beside.won(self.hidden_ns)) + others_ns, self.sent_ns + others_ns)
 
 
 def _cost(run: Run, team: Team, at: Mapping[str, float]) -> _PlaceCost:
@@ -70,12 +66,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     team = max(marked, key=lambda each: each.extra_ns)
     cost, beside = _cost(run, team, at), taken(run)
+    others_ns = cost.copies_ns + cost.extra_ns
     step_ns = team.busiest.per_step(team.busiest.window_ns)
     idle_ns = sum(place.per_step(place.idle.total_ns) for place in team.places) // len(team.places)
     are_of_peers = stood_ns(run, team.busiest) >= MOST_OF_IT * team.busiest.exposed_copies.total_ns
     yield Finding(
         rule="data-parallel",
-        saving_ns_per_step=cost.saving(beside),
+        saving_ns_per_step=Saving(0, int(beside.won(cost.hidden_ns)) + others_ns, cost.sent_ns + others_ns),
         confidence="high",
         values={
             "devices": len(team.places),

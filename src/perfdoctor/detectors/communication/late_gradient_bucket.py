@@ -38,21 +38,19 @@ def _largest_share(place: Place) -> float:
     return float(np.sort(size)[-place.units :].sum() / max(size.sum(), 1))
 
 
+def _hidden_ns(place: Place, transfer: float, backward_share: float) -> float:
+    """Ns of the window that a backward pass hides of buckets of DDP's default size."""
+    rows = _gradients(place)
+    return bucketed_ns(place, rows, exposed_rows_ns(place, rows) * transfer, transfer, backward_share)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find buckets whose time is mostly exposed although there is compute to hide them."""
     transfer = transfer_share(run, "all_reduce")
-
-    def bucketed(place: Place) -> float:
-        """What a backward pass hides of buckets of DDP's default size, in ns of the window."""
-        rows = _gradients(place)
-        return bucketed_ns(place, rows, exposed_rows_ns(place, rows) * transfer, transfer, at["backward_share"])
-
     found = of_collectives(run, _gradients, transfer, at["min_share_of_step"])
-    if found is None:
+    if found is None or not sizes_can_be_judged(run, found.worst, found.worst_rows):
         return
     worst, rows = found.worst, found.worst_rows
-    if not sizes_can_be_judged(run, worst, rows):
-        return
     frame = worst.collectives.take(rows)
     took_ns = int(frame.duration_ns.sum())
     hidden_ns = took_ns - exposed_rows_ns(worst, rows)
@@ -63,7 +61,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     # In buckets all but the last travel beside compute, as far as there is compute that nothing travels beside.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
     most_ns = run.mean(lambda place: backward_ns(place, at["backward_share"]))
-    hideable_ns = min(run.mean(bucketed), found.ns, most_ns)
+    hideable_ns = min(run.mean(lambda place: _hidden_ns(place, transfer, at["backward_share"])), found.ns, most_ns)
     beside = taken(run)
     saving = half_certain(int(beside.won(hideable_ns)), min(found.ns, most_ns))
     yield found.finding(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
-from perfdoctor.metrics.communication.like_groups import SlowGroup, slow_groups
+from perfdoctor.metrics.communication.like_groups import slow_groups
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
@@ -83,12 +83,7 @@ def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], s
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Compare the bus bandwidth of transfers with a reference: measured, planned, or what any board has."""
-    large_bytes = at["large_message_bytes"]
-    measured = _slower_than_others(run, at) or [
-        (each, reference)
-        for each in bandwidths(run, large_bytes)
-        if each.kind in ON_RINGS and (reference := _reference(run, each, at)) is not None
-    ]
+    measured = _held_against(run, at)
     if not measured:
         return
     worst, against = measured[0]  # the most exposed
@@ -98,10 +93,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     reached = worst.bus_bytes_per_second / against.expected
     if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
-
-    def like_these(place: Place) -> Mask:
-        return place.collectives.text("kind").equals(worst.kind) & (place.collectives["bytes"] >= large_bytes)
-
     is_group = against.situation == _GROUPS
     yield Finding(
         rule="slow-links",
@@ -129,22 +120,28 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _groups(measured) if is_group else bandwidth_table([each for each, _ in measured]),
         ),
         situation=against.situation,
-        work=work_of(run, like_these),
+        work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         affected_ns=exposed_ns,
         stands_alone=is_group,  # what all others send takes as long as it does anyway
     )
 
 
-def _slower_than_others(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
-    """Slow groups, each with what the other groups of the job reach with the same messages."""
+def _held_against(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
+    """Large messages with their reference, the most exposed first; if groups are slower than others, theirs alone."""
+    least_bytes, least_share = at["large_message_bytes"], at["min_share_of_others"]
+    held = []
+    for group in slow_groups(run, least_bytes, at["fewest_other_groups"], least_share):
+        name, usual = f"{group.others} other groups", group.usual_bytes_per_second
+        held.append((group.own, _Reference(name, usual, least_share, usual, usual, _GROUPS, group.others)))
+    return held or [
+        (each, reference)
+        for each in bandwidths(run, least_bytes)
+        if each.kind in ON_RINGS and (reference := _reference(run, each, at)) is not None
+    ]
 
-    def against(group: SlowGroup) -> _Reference:
-        usual = group.usual_bytes_per_second
-        name = f"{group.others} other groups"
-        return _Reference(name, usual, at["min_share_of_others"], usual, usual, _GROUPS, group.others)
 
-    slow = slow_groups(run, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
-    return [(group.own, against(group)) for group in slow]
+def _like(place: Place, kind: str, least_bytes: float) -> Mask:
+    return place.collectives.text("kind").equals(kind) & (place.collectives["bytes"] >= least_bytes)
 
 
 def _groups(measured: Sequence[tuple[Bandwidth, _Reference]]) -> Rows:

@@ -71,6 +71,12 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
 
 
+def _launches(place: Place, following: list[Culprit]) -> Rows:
+    rows = tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5])
+    columns = ("kernel or op", "times", "idle before it, a step")
+    return Rows("The next launch is of", columns, ("text", "count", "ns"), rows)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find idle time in which the launching thread was late and busy with something that no other cause names."""
     found = of_idle(run, at["min_share_of_step"], lambda place: _seen(place, at).pieces)
@@ -86,9 +92,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     known = bool(best) and best[0].idle_ns >= named_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
     following = launched_next(worst, pieces)
-    launches = tuple((each.name, each.count, worst.per_step(each.idle_ns)) for each in following[:5])
-    columns = ("kernel or op", "times", "idle before it, a step")
-    next_launch = Rows("The next launch is of", columns, ("text", "count", "ns"), launches)
     long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
     # A long stretch may run in one of fifty steps, or beside them.
     likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
@@ -118,7 +121,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("longest stretch", found.longest_ns, "ns"),
             *found.table("Lines of your own code meanwhile", lines),
             *found.table("Innermost op, range or function meanwhile", named),
-            *([next_launch] if following and not known else []),
+            *([_launches(worst, following)] if following and not known else []),
         ),
         situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
         affected_ns=found.ns if host_places(run) else 0,

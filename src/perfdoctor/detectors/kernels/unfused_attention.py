@@ -30,12 +30,13 @@ _TABLE_ROWS = 5
 
 
 class _AttentionCost(Struct, frozen=True):
-    """How long the attentions of a place take in its window, one element each, in ns.
+    """How long the attentions of a place take in its window, one element each, in ns. `rows`: their kernels.
 
     `whole_products_ns`: all of its products, those elsewhere included. `fused_ns`: in each of CASES, NaN where unknown.
     """
 
     pieces: AttentionPieces
+    rows: Mask
     own_ns: Floats
     products_ns: Floats
     whole_products_ns: Floats
@@ -51,7 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return _cost(place, attentions(place, at["max_kernels_between_products"]))
 
     between = of_kernels(run, lambda place: cost(place).pieces.between)
-    found = of_kernels(run, lambda place: _rows(cost(place)))
+    found = of_kernels(run, lambda place: cost(place).rows)
     if between is None or found is None or not between.ns:
         return
 
@@ -84,13 +85,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _rows(cost: _AttentionCost) -> Mask:
-    rows: Mask = cost.pieces.number != UNKNOWN
-    return rows
-
-
 def _cost(place: Place, pieces: AttentionPieces) -> _AttentionCost:
-    belongs = pieces.number != UNKNOWN
+    """What the attentions of this place take now, and fused."""
+    belongs: Mask = pieces.number != UNKNOWN
 
     def of_each(rows: Mask, weights: Ints | None = None) -> Floats:
         own = None if weights is None else weights[rows]
@@ -103,7 +100,7 @@ def _cost(place: Place, pieces: AttentionPieces) -> _AttentionCost:
     known, limits = sizes(place, pieces), peaks(place)
     each = list(zip(known, pieces.masked.tolist(), whole, strict=True))
     fused = {case: np.array([_fused_ns(size, limits, case, *rest) for size, *rest in each]) for case in CASES}
-    return _AttentionCost(pieces, of_each(belongs, place.kernel_ns), products, whole, known, fused)
+    return _AttentionCost(pieces, belongs, of_each(belongs, place.kernel_ns), products, whole, known, fused)
 
 
 def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: bool, products_ns: float) -> float:
@@ -131,7 +128,7 @@ def _saved_ns(place: Place, cost: _AttentionCost, at: Mapping[str, float], case:
     fused = np.where(np.isnan(cost.fused_ns[case]), by_products, cost.fused_ns[case])
     elsewhere = cost.whole_products_ns - cost.products_ns
     saved = float(np.clip(cost.own_ns + elsewhere - fused, 0, cost.own_ns).sum())
-    return saved * place.alone_ns(_rows(cost)) / summed
+    return saved * place.alone_ns(cost.rows) / summed
 
 
 def _by_size(place: Place, cost: _AttentionCost) -> tuple[Rows, ...]:

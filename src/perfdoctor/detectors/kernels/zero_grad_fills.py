@@ -27,11 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     @once_per_place
     def parts_ns(place: Place) -> tuple[float, float]:
-        """Filling, and adding to what was filled: once for each fill, as micro-batches would add up in any case."""
-        filling = _filling_ns(place, at)
-        if not filling:
-            return 0, 0
-        return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling)
+        return _parts_ns(place, at)
 
     found = affected(run, lambda place: sum(parts_ns(place)), at["min_share_of_step"])
     if found is None:
@@ -64,6 +60,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         work=work_of(run, rows),
         affected_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )
+
+
+def _parts_ns(place: Place, at: Mapping[str, float]) -> tuple[float, float]:
+    """Ns of filling, and of adding to it: once for each fill, as micro-batches would add up in any case."""
+    filling = _filling_ns(place, at)
+    return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling) if filling else 0
 
 
 def _filling_ns(place: Place, at: Mapping[str, float]) -> int:

@@ -102,8 +102,8 @@ def with_ranks(
 ) -> tuple[tuple[Graph, ...], float]:
     """The graphs among so many ranks, and by how much later the last of them comes, in ns a step.
 
-    `case`: 0 the worst, 1 likely, 2 the best. `network_bytes_per_second`: what links then give each at most, one
-    way; 0: what the recorded ones show.
+    `case`: 0 worst, 1 likely, 2 best. `network_bytes_per_second`: the most that links give each rank one way; 0: what
+    the recorded ones show.
     """
     before = recorded_ranks(run)
     if ranks == 1:

@@ -66,11 +66,7 @@ def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) ->
 
 def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     """The graph in which nothing waits for this work; a wait for the whole stream waits for the work left there."""
-    first, second, third = (each.copy() for each in graph.depends)
-    lag_0, lag_1, lag_2 = (each.copy() for each in graph.lag_ns)
-    before = graph.before[1].copy()
-    third[gone | (_on(third, gone))] = NOTHING
-    lag_0[gone] = 0
+    second, before, third = graph.depends[1].copy(), graph.before[1].copy(), graph.depends[2]
     waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
     other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
     names = graph.place.timeline.calls.name
@@ -80,8 +76,8 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     before[waits] = False
     return replace(
         graph,
-        depends=(first, second, third),
-        lag_ns=(lag_0, lag_1, lag_2),
+        depends=(graph.depends[0], second, np.where(gone | _on(third, gone), NOTHING, third)),
+        lag_ns=(np.where(gone, 0, graph.lag_ns[0]), *graph.lag_ns[1:]),
         before=(graph.before[0], before, graph.before[2]),
         extra_ns=np.where(gone | np.isin(np.arange(len(graph)), waits), 0, graph.extra_ns),
     )

@@ -168,7 +168,11 @@ def _waits(draft: DeviceDraft) -> None:
     draft.start[nodes], draft.end[nodes] = end, end
     draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
     work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
-    own = _own_copy(draft)[waits]
+    # The last copy that each call launched itself, for which it waits if at all.
+    own = np.full(draft.hosts, NOTHING)
+    copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
+    own[draft.launch[copies]] = copies
+    own = own[waits]
     copied = (own != NOTHING) & (draft.work_end[own] <= end + _CLOCK_SLACK_NS) & (draft.work_end[own] >= begin)
     work, earlier = np.where(copied, own, work), earlier & ~copied
     ended = np.where(copied, draft.work_end[own], ended)
@@ -184,14 +188,6 @@ def _waits(draft: DeviceDraft) -> None:
     _all_streams(draft, waits, np.where(use & ~earlier, work, NOTHING))
     # A queue may be longer than the period: a launch that waits for work from before it starts when others let it.
     draft.free[nodes[host.for_room[waits] & ~use]] = True
-
-
-def _own_copy(draft: DeviceDraft) -> Ints:
-    """The last copy that each call launched itself, for which it waits if at all; NOTHING if it launched none."""
-    found = np.full(draft.hosts, NOTHING)
-    copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
-    found[draft.launch[copies]] = copies
-    return found
 
 
 def _all_streams(draft: DeviceDraft, waits: Ints, last: Ints) -> None:

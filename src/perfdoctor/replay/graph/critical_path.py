@@ -25,12 +25,11 @@ _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "c
 
 
 class _Link(Struct, frozen=True):
-    """One node of the path: the rank's number, the node, and how the time up to its end divides."""
+    """One node of the path, the number of its rank, and by which dependency (0, 1, 2) it was held."""
 
     rank: int
     node: int
-    by: int  # which dependency held it: 0, 1, 2
-    before: bool
+    by: int
 
 
 def critical_path(graphs: Sequence[Graph], simulation: Simulation, most_pieces: int = 20) -> CriticalPath:
@@ -81,10 +80,10 @@ def _trace(graphs: Sequence[Graph], simulation: Simulation) -> Iterator[_Link]:
             arrived = [bound[each][2][int(graph.collectives[met])] for each, graph in enumerate(graphs)]
             rank = int(np.argmax(arrived))
             node = int(graphs[rank].collectives[met])
-        by, before = int(bound[rank][0][node]), bool(bound[rank][1][node])
-        yield _Link(rank, node, by, before)
+        by = int(bound[rank][0][node])
+        yield _Link(rank, node, by)
+        back += period if bound[rank][1][node] else 0.0
         node = int(graphs[rank].depends[by][node])
-        back += period if before else 0.0
         if node == NOTHING or begun - (float(simulation.end_ns[rank][node]) - back) >= period:
             return
 

@@ -29,10 +29,9 @@ _Changes = tuple[tuple[Edit, float], ...]
 class SimulatedFix(Struct, frozen=True):
     """A fix as the replay applies it: its action, and how far that goes at least, likely and at most.
 
-    `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
-    own: a host that is faster sends gradients sooner, and hides them better. That is not predicted. `cause` is the rule
-    whose fix also fixes this finding: such findings count the same time. `is_whole`: it is made in a share of the steps
-    (`WHOLLY`).
+    `most_ns`: the most that it may save in each case, in ns a step. What is not counted as its own is not predicted: a
+    faster host also sends gradients sooner, and hides them better. `cause`: the rule whose fix also fixes this finding,
+    as both count the same time. `is_whole`: it is made in a share of the steps (`WHOLLY`).
     """
 
     rule: str
@@ -67,7 +66,7 @@ class RunReplay(Struct, frozen=True):
 
     @property
     def base_ns(self) -> float:
-        """The recorded step, simulated without a change."""
+        """The recorded step in ns, simulated without a change."""
         return self.unchanged.step_ns
 
     @property
@@ -89,10 +88,9 @@ class RunReplay(Struct, frozen=True):
     def why_not(self, action: str, finding: Finding) -> str:
         """Why this action of a finding cannot be simulated on this run, as half a sentence; "" where it can.
 
-        Shorter collectives only where their other ranks were recorded: else it is unknown what their end waited for.
-        Lateness only where a rank is late and collectives carry its lateness to the others; and not by fewer of the
-        steps than show a pace: ranks are late in some more than in others. On a run without a GPU,
-        actions on device work only by the time of the training thread that the finding names.
+        Collectives need their other ranks, for which their end waited. Lateness needs a late rank, collectives that
+        carry it to the others, and as many steps as show a pace. On a run without a GPU, actions on device work need a
+        finding that names the time of the training thread.
         """
         if not action:
             return "its rule does not say which work gets shorter"

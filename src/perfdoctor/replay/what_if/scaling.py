@@ -93,10 +93,8 @@ def grown(
 ) -> tuple[float, float, float]:
     """The factor by which the message's transfer time changes: the smallest, the likely and the largest.
 
-    `at_most`: what the links among `after` ranks give at most, in bytes/s.
-
-    NCCL sends small messages over trees and large ones over rings: likely a message whose latency is the larger part of
-    it goes over a tree.
+    `at_most`: what the links among `after` ranks give at most, in bytes/s. NCCL sends small messages over trees and
+    large ones over rings: likely a message that is mostly latency goes over a tree.
     """
     ring, tree = fitted(messages, before, tree=False), fitted(messages, before, tree=True)
     factors = []
