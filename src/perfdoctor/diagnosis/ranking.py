@@ -27,10 +27,7 @@ from perfdoctor.vocabulary.sentences import filled
 
 
 def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
-    """What is said first of all, then the largest saving, then fixes in vain, then notes.
-
-    What vanishes with another finding is its symptom.
-    """
+    """The advice: verdicts first, then the largest saving, fixes in vain, and notes; symptoms under their cause."""
     order = sorted(found, key=_place_in_order)
     roots = _roots(order)
     advice, number = [], 0

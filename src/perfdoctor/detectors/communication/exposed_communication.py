@@ -58,11 +58,6 @@ class _Exposed(Struct, frozen=True):
     def saving(self) -> Saving:
         return half_certain(max(int(self.beside.won(self.hidden_ns)), self.halved_ns, self.less_often_ns), self.most_ns)
 
-    @property
-    def is_clear(self) -> bool:
-        """Is most of it likely to be saved?"""
-        return self.saving.likely >= MOST_OF_IT * self.saving.high
-
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find exposed communication that is transfer: what waits for a late rank is rank-skew's."""
@@ -71,13 +66,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     worst, missing = run.worst(_exposed_ns), ranks_missing(run)
     total = run.job.mean(lambda place: place.communication.total_ns)
+    is_clear = found.saving.likely >= MOST_OF_IT * found.saving.high and not missing
     measured = bandwidths(run, at["large_message_bytes"])
     yield Finding(
         rule="exposed-communication",
         saving_ns_per_step=found.saving,
-        confidence="high"
-        if found.is_clear and len(run.job.places) > 1 and not missing and not host_places(run)
-        else "medium",
+        confidence="high" if is_clear and len(run.job.places) > 1 and not host_places(run) else "medium",
         values={
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),

@@ -32,7 +32,6 @@ _HOST = tuple(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "
 #: Of these a line of the program's own code is the reason; of an unknown cause it is only where it was then.
 _OF_CODE = (*_HOST, *(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "loader"))
 
-#: So many ranks are shown.
 _MOST_ROWS = 16
 #: Of these the host's own speed may be the reason, too; the others say themselves what it did.
 _UNNAMED = ("launch_bound", "host_work")
@@ -267,9 +266,8 @@ def _same_calls(rank: int, host: HostComparison) -> Rows:
 
 def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
     label = f"What rank {late.rank} spends more time on than the middle one of the others, a step"
-    rows = sorted(instead.items(), key=lambda row: -row[1])
-    rows_a_step = tuple((name.replace("_", " "), ns // units) for name, ns in rows)
-    return Rows(label, ("what", "time"), ("text", "ns"), rows_a_step)
+    rows = [(name.replace("_", " "), ns // units) for name, ns in sorted(instead.items(), key=lambda row: -row[1])]
+    return Rows(label, ("what", "time"), ("text", "ns"), tuple(rows))
 
 
 def _by_rank(matched: Skew, seen: _Skew, units: int) -> Rows:

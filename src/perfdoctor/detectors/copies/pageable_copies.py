@@ -52,11 +52,6 @@ class _Pinned(Struct, frozen=True):
         found = {rate.source for rate in self.rates.values()}
         return next(_DERIVED_FROM[source] for source in ("", "link", "measured", "recording") if source in found)
 
-    @property
-    def are_known(self) -> bool:
-        """Were all of the rates measured on this machine?"""
-        return all(rate.source in ("recording", "measured") for rate in self.rates.values())
-
 
 def _pinned(run: Run, place: Place, rows: Frame, assumed: float) -> _Pinned:
     """The copies from pinned memory, none slower than now; `assumed` times as fast where the link is not known."""
@@ -85,10 +80,6 @@ class _Left(Struct, frozen=True):
     beside: float
     beside_at_most: float
 
-    @property
-    def won(self) -> Shares:
-        return Shares(1 - self.at_worst, 1 - self.pinned + self.beside, 1 - self.pinned + self.beside_at_most)
-
 
 def _left(place: Place, rows: Frame, pinned: _Pinned) -> _Left:
     exposed = place.exposed_copies.overlap_ns(rows.start_ns, rows.end_ns)
@@ -111,13 +102,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
     pinned = _pinned(run, worst, rows, at["pinned_speedup"])
     left = _left(worst, rows, pinned)
+    won = Shares(1 - left.at_worst, 1 - left.pinned + left.beside, 1 - left.pinned + left.beside_at_most)
     known = [each for each in pinned.rates.values() if each.source]
+    are_measured = all(each.source in ("recording", "measured") for each in pinned.rates.values())
     slowest = min(known, key=lambda each: each.bytes_per_second, default=None)
     rates = [Measure(_SOURCES[slowest.source], slowest.bytes_per_second, "bytes_per_second")] if slowest else []
     yield Finding(
         rule="pageable-copies",
-        saving_ns_per_step=left.won.of(found.ns),
-        confidence="high" if pinned.are_known else "medium",
+        saving_ns_per_step=won.of(found.ns),
+        confidence="high" if are_measured else "medium",
         values={
             **found.time_values("exposed"),
             "megabytes": size / worst.units / 1e6,

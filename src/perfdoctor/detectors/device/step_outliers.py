@@ -21,9 +21,7 @@ _TABLE_ROWS = 5
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find the long steps of the place that loses most by a cause of its own; others wait for it in collectives."""
-    every = [_Found(place, long) for place in run.places if (long := _of(place, at)) is not None]
-    # A place whose collectives alone grew had only waited for another.
-    found = max(every, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
+    found = _worst(run, at)
     if found is None or found.share < at["min_share_of_step"]:
         return
     long, high_ns = found.long, found.place.per_step(found.long.excess_high_ns)
@@ -97,13 +95,16 @@ class _Found(Struct, frozen=True):
         return self.place.rank, int(bounds[step]), int(bounds[step + 1])
 
 
-def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
-    """The long steps, if there are enough sure steps and few enough of them to be exceptions."""
-    if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
-        return None
-    found = outliers(place, at["reach"], at["min_excess_share"])
-    few = 0 < found.rows.size <= at["max_share_of_steps"] * found.durations_ns.size
-    return found if few and found.part else None
+def _worst(run: Run, at: Mapping[str, float]) -> _Found | None:
+    """The place that loses most; one whose collectives alone grew had only waited for another."""
+    found = []
+    for place in run.places:
+        if place.steps.used >= at["min_steps"] and place.steps.confidence != "low":
+            long = outliers(place, at["reach"], at["min_excess_share"])
+            # Few enough of them to be exceptions.
+            if 0 < long.rows.size <= at["max_share_of_steps"] * long.durations_ns.size and long.part:
+                found.append(_Found(place, long))
+    return max(found, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
 
 
 def _table(found: Outliers) -> Rows:

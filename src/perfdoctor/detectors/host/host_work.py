@@ -32,10 +32,6 @@ class _HostTime(Struct, frozen=True):
     def pieces(self) -> Intervals:
         return self.long | self.short
 
-    @property
-    def is_mostly_short(self) -> bool:
-        return self.short.total_ns > MOST_OF_IT * self.pieces.total_ns
-
 
 def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
     """The time of the place that counts.
@@ -92,6 +88,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     known = bool(best) and best[0].idle_ns >= named_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
     following = launched_next(worst, pieces)
+    is_short = seen.short.total_ns > MOST_OF_IT * seen.pieces.total_ns
     long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
     # A long stretch may run in one of fifty steps, or beside them.
     likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
@@ -123,7 +120,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *found.table("Innermost op, range or function meanwhile", named),
             *([_launches(worst, following)] if following and not known else []),
         ),
-        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
+        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if is_short else "",
         affected_ns=found.ns if host_places(run) else 0,
         thread_time={rank: (each.starts, each.ends) for rank, each in on_host.items()},
     )

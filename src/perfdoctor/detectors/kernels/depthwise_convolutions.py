@@ -32,7 +32,7 @@ def _weights_ns(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find them; on 32-bit numbers half of the bytes can go, on 16 bits nothing."""
+    """Find depthwise convolutions; on 32-bit numbers half of the bytes can go, on 16 bits nothing."""
     found = of_kernels(run, _depthwise, at["min_share_of_step"])
     wide = of_kernels(run, _on_32_bits)
     if found is None or wide is None:

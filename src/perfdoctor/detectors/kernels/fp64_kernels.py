@@ -22,7 +22,7 @@ def _wide(place: Place) -> Mask:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find them by the type in their names."""
+    """Find kernels on 64-bit numbers by the type in their names."""
     found = of_kernels(run, _wide, at["min_share_of_step"])
     if found is None:
         return

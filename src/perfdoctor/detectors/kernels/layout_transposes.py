@@ -12,7 +12,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find them by the names that the libraries give them."""
+    """Find kernels that only change the layout, by the names that the libraries give them."""
     changes_layout = kernel_names.is_layout_change
     found = of_kernels(run, lambda place: place.kernels.name.where(changes_layout), at["min_share_of_step"])
     if found is None:

@@ -14,7 +14,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find PyTorch's own kernels for it, by name."""
+    """Find PyTorch's own kernels of the loss, by name."""
 
     def of_loss(place: Place) -> Mask:
         # The logarithm of the softmax and the loss. What a compiler has made is fused already.

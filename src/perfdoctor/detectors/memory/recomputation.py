@@ -23,13 +23,6 @@ class _Memory(Struct, frozen=True):
     capacity_bytes: int
     needed_bytes: float | None
 
-    @property
-    def known(self) -> str:
-        """The formula for which there are numbers."""
-        if self.free_bytes is None:
-            return ""
-        return "room" if self.needed_bytes is None else "needed"
-
     def share_that_fits(self, room_for_all: float) -> float | None:
         """The share of recomputed results that fits. `room_for_all`: the need as a share of the memory, if unknown."""
         if self.free_bytes is None:
@@ -49,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield found.finding(
         rule="recomputation",
         saving=_saving(found.ns, products, memory, at),
-        formula=memory.known,
+        formula="" if memory.free_bytes is None else "room" if memory.needed_bytes is None else "needed",
         confidence="medium" if memory.free_bytes is not None else "low",
         values={
             "kernels_per_step": found.per_step,

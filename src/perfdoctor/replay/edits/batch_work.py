@@ -1,4 +1,4 @@
-"""Which work brings the next batch? Kernels of loaders that run on the GPU, copies from the host, who launches them.
+"""Which work brings the next batch? Kernels of loaders that run on the GPU, and copies from the host.
 
 A copy from the host is the batch's unless the optimizer launched it, or code that fetches parameters kept on the host,
 or all copies of its size together are too small to be one: a scalar, a seed. Copies on the device (a loader's

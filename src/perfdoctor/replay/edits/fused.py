@@ -69,10 +69,7 @@ def _launching(graph: Graph, rows: Mask) -> Intervals:
 
 
 def _as_the_next(goes: Mask, for_itself: Mask) -> Mask:
-    """`goes` of each call or, of one that launches and waits for nothing, of the next that does; else False.
-
-    `for_itself`: which calls launch or wait.
-    """
+    """`goes` of each call or, of one that does not launch or wait (`for_itself`), of the next that does; else False."""
     at = np.flatnonzero(for_itself)
     if not at.size:
         return np.zeros_like(goes)

@@ -94,9 +94,6 @@ def _unclear(run: Run, ranks: int) -> str:
     return ""
 
 
-# --- the change ------------------------------------------------------------------------------------------------------
-
-
 def with_ranks(
     graphs: Sequence[Graph], run: Run, ranks: int, case: int = 1, network_bytes_per_second: float = 0.0
 ) -> tuple[tuple[Graph, ...], float]:

@@ -82,7 +82,7 @@ def _loader(draft: DeviceDraft) -> None:
     place, period, nodes = draft.place, draft.period, draft.host_nodes
     draft.awaited = place.host.explicit["input_wait"] | place.idle_causes["input_wait"]
     waited = draft.awaited.overlap_ns(draft.gap_start[nodes], draft.gap_end[nodes])
-    waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * period.unit_ns)
+    waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * (period.duration_ns / period.units))
     if waits.size:
         draft.tie_batches(waits, waited[waits], period.launches_again_ns)
 

@@ -40,10 +40,6 @@ class Period(Struct, frozen=True):
         """How long after each call of this period its counterpart in the next is made."""
         return self.duration_ns if self.closed else self.launch_end_ns - self.launch_begin_ns
 
-    @property
-    def unit_ns(self) -> float:
-        return self.duration_ns / self.units
-
 
 def period_of(place: Place, most_work: int, most_units: int) -> Period:
     """The steps that were launched inside the recording, or all where no calls were recorded.

@@ -21,10 +21,14 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     """A graph for each place of a run, joined at the collectives that all ranks recorded; () where one has none."""
     most = max(most_work // max(len(run.places), 1), 1)
 
+    def graph(place: Place, most_units: int) -> Graph | None:
+        if isinstance(place, HostPlace):
+            return host_graph(place, paced=paced, most_units=most_units)
+        return graph_of(place, most, paced=paced, most_units=most_units)
+
     def graphs(most_units: int) -> tuple[Graph, ...]:
-        found = [_graph(place, most, paced=paced, most_units=most_units) for place in run.places]
-        known = tuple(each for each in found if each is not None)
-        return known if len(known) == len(found) else ()
+        known = tuple(found for place in run.places if (found := graph(place, most_units)) is not None)
+        return known if len(known) == len(run.places) else ()
 
     known = graphs(ALL_UNITS)
     units = min((graph.units for graph in known), default=0)
@@ -35,12 +39,6 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     # Steps are simulated as they were launched: the last of them may lie behind the window.
     matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
-
-
-def _graph(place: Place, most_work: int, *, paced: bool, most_units: int) -> Graph | None:
-    if isinstance(place, HostPlace):
-        return host_graph(place, paced=paced, most_units=most_units)
-    return graph_of(place, most_work, paced=paced, most_units=most_units)
 
 
 def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:

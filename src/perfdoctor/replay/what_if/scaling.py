@@ -113,9 +113,6 @@ def grown(
     return min(factors), likely, max(factors)
 
 
-# --- the last rank ---------------------------------------------------------------------------------------------------
-
-
 def expected_last_ns(times_ns: npt.ArrayLike, draws: int) -> float:
     """The expected largest of so many independent draws from these times, in ns."""
     ordered = np.sort(np.asarray(times_ns, np.float64))

@@ -76,9 +76,6 @@ def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
     return lambda graphs, case: (tuple(edit(graph, case) for graph in graphs), 0.0)
 
 
-# --- simulated -------------------------------------------------------------------------------------------------------
-
-
 def replay_of_all_steps(run: Run) -> RunReplay:
     """All steps of the window, ready to be simulated. Raises PerfdoctorError where no replay reproduces them."""
     if host_places(run):
