@@ -43,7 +43,7 @@ def _near(place: Place, at: Mapping[str, float]) -> Mask:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find kernels at the limit of the memory, measured or proven by shapes, types and time; chains have their own rule."""
+    """Find kernels at the limit of the memory, measured or proven by shapes, types and time; chains have a rule."""
     found = of_kernels(run, lambda place: _near(place, at), at["min_share_of_step"])
     if found is None:
         return
