@@ -120,9 +120,9 @@ class Held:
     @cached_property
     def ratio(self) -> float | None:
         """Measured saving over the likely one; None where that is not known, or lost in noise."""
-        if self.saving is None or self.saving.before_calibration.likely < LEAST_SHARE * self.base_ms * 1e6:
+        if self.saving is None or self.saving.calibrated(None).likely < LEAST_SHARE * self.base_ms * 1e6:
             return None
-        return (self.base_ms - self.measured_ms) * 1e6 / self.saving.before_calibration.likely
+        return (self.base_ms - self.measured_ms) * 1e6 / self.saving.calibrated(None).likely
 
     def with_spread(self, spread: SavingSpread | None) -> Held:
         """The same, its range calibrated in another way."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis import questions as what_if
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import UsageError
 from perfdoctor.vocabulary.rulebook import load_rules
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis import calibration
-from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
-from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
+from perfdoctor.diagnosis.calibration import SavingSpread, in_calibrated_range, spread_of
 from perfdoctor.diagnosis.predicted_saving import PredictedSaving
 from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import Range, Saving
@@ -25,7 +24,7 @@ spreads = st.builds(SavingSpread, st.floats(-2, 3), st.floats(-2, 3))
 def test_a_range_gets_wider_and_never_goes_beyond_nothing_and_all_that_there_is(saving, spread, step_ns):
     own = PredictedSaving(saving, step_ns=step_ns)
     calibrated = replace(own, spread=spread).ns
-    assert own.ns == own.before_calibration
+    assert own.ns == own.calibrated(None)
     assert calibrated.likely == own.ns.likely
     assert 0 <= calibrated.low <= own.ns.low <= own.ns.high <= calibrated.high <= step_ns
     if own.ns.likely:
@@ -61,7 +60,7 @@ def test_a_step_with_several_fixes_has_the_range_of_their_savings():
         fixed=("a", "b"), step_ns=Range(118, 120, 122), speedup=Range(1.64, 1.67, 1.69), recorded_ns=200,
         steps=(PredictedStep("b", 120),),
     )  # fmt: skip
-    savings = [PredictedSaving(Saving(30, 60, 80)), PredictedSaving(Saving(10, 40, 70))]
+    savings = [Saving(30, 60, 80), Saving(10, 40, 70)]
     found = in_calibrated_range(step, savings)
     assert found.step_ns == (200 - 120, 120, 200 - 32)
     assert found.speedup == (200 / 168, 200 / 120, 200 / 80)

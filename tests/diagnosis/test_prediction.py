@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
-from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
+from perfdoctor.diagnosis.prediction import MOST_FIXES, notes, predicted
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware.worker_batch import TYPICAL
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -231,7 +232,7 @@ def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
 
 
 def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
-    monkeypatch.setattr("perfdoctor.replay.what_if.run_replay._LARGEST_ERROR", -1.0)
+    monkeypatch.setattr("perfdoctor.replay.what_if.run_replay.LARGEST_ERROR", -1.0)
     diagnosis = diagnose(faulty(), RULES)
     assert diagnosis.prediction.replay_error is None
     assert diagnosis.notes[-1].startswith(

@@ -21,7 +21,7 @@ from perfdoctor.system.paths import is_plain
 from perfdoctor.system.progress import silent
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis.prediction import Question
+    from perfdoctor.diagnosis.questions import Question
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
     from perfdoctor.vocabulary.rulebook import Rule

@@ -13,7 +13,7 @@ from msgspec import Struct
 from perfdoctor.api.arguments import selection
 from perfdoctor.assistant.root import AllowedRoot
 from perfdoctor.diagnosis.engine import examine
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection

@@ -29,7 +29,7 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perfdoctor.diagnosis.prediction import Question
+    from perfdoctor.diagnosis.questions import Question
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.model.selection import Selection
     from perfdoctor.model.timeline import UserValues

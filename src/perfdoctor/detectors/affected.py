@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import cast
 
 from msgspec import Struct
 
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import JobPlace, Place
-from perfdoctor.model.run import Job, Run
+from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Value
 
-AnyPlace = TypeVar("AnyPlace", bound=JobPlace)
 #: What is more than half of a time is named as its cause, or its owner.
 MOST_OF_IT = 0.5
 
 
 class Affected(Struct, frozen=True):
-    """Time of a step, on the mean of all places, and its share of the step. `worst`: where that share is largest."""
+    """Time in ns a step, on the mean of all places, and its share of the step. `worst`: where it is largest."""
 
     run: Run
     ns: int
@@ -56,23 +55,14 @@ def affected(
     if of_job:
         return affected_in_job(run, cast("Callable[[JobPlace], float]", of_place), least_share)
     time_ns = once_per_place(of_place)
-    return _affected(run, run, time_ns, time_ns, least_share)
+    if not run.places or (share := run.share(time_ns)) < least_share:
+        return None
+    return Affected(run, run.mean(time_ns), share, run.worst(time_ns))
 
 
 def affected_in_job(run: Run, of_place: Callable[[JobPlace], float], least_share: float) -> Affected | None:
-    """The same, asked of all ranks of the job, also of those that were not read in full."""
+    """As `affected`, of all ranks of the job, also of those that were not read in full."""
     time_ns = once_per_place(of_place)
-    return _affected(run, run.job, time_ns, time_ns, least_share)
-
-
-def _affected(
-    run: Run,
-    asked: Job[AnyPlace],
-    of_asked: Callable[[AnyPlace], float],
-    of_place: Callable[[Place], float],
-    least_share: float,
-) -> Affected | None:
-    share = asked.share(of_asked) if run.places else 0.0
-    if not run.places or share < least_share:
+    if not run.places or (share := run.job.share(time_ns)) < least_share:
         return None
-    return Affected(run, asked.mean(of_asked), share, run.worst(of_place))
+    return Affected(run, run.job.mean(time_ns), share, run.worst(time_ns))

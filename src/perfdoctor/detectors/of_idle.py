@@ -1,24 +1,30 @@
-"""A share of this idle cause: the shape of findings about time in which the device waits for one thing."""
+"""A share of this idle cause, or of idle time in loops: the shape of findings about waits of the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected, affected_in_job
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.host.tensor_loops import TensorLoop, idle_behind, inside, spans_of
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Evidence, Measure, Rows, Value
+
+Loops = Callable[[Place], list[TensorLoop]]
 
 
 class Idle(Affected, frozen=True, dict=True):
-    """Idle of one cause. `pieces`: when the place that loses most was idle for it."""
+    """Idle time of one cause. `pieces`: when the place that loses most was idle for it."""
 
     pieces: Intervals
 
@@ -34,7 +40,7 @@ class Idle(Affected, frozen=True, dict=True):
 
     @cached_property
     def each_step_ns(self) -> Nanoseconds:
-        """What each of the worst place's steps loses; all of the window where no steps are known."""
+        """Ns that each of the worst place's steps loses; all of the window where no steps are known."""
         return each_step_ns(self.worst, self.pieces)
 
     @property
@@ -48,7 +54,7 @@ class Idle(Affected, frozen=True, dict=True):
         return int(self.each_step_ns.size)
 
     def occurrence_values(self) -> dict[str, Value]:
-        """The numbers of rules about what comes now and then: how much, in how many of the steps, and the longest."""
+        """Values of rules about what comes now and then: lost time, in how many of the steps, and the longest piece."""
         return {
             **self.time_values("lost"),
             "steps_hit": self.steps_hit,
@@ -57,7 +63,7 @@ class Idle(Affected, frozen=True, dict=True):
         }
 
     def occurrence_evidence(self, idle: str, times: str, meanwhile: Sequence[Culprit]) -> tuple[Evidence, ...]:
-        """The same as evidence, `idle` and `times` being the labels, and what ran on the host meanwhile."""
+        """These values as evidence, labelled `idle` and `times`, and what ran on the host `meanwhile`."""
         return (
             Measure(idle, self.ns, "ns"),
             Measure(times, self.times_per_step, "count"),
@@ -65,37 +71,34 @@ class Idle(Affected, frozen=True, dict=True):
             *self.table("Innermost meanwhile", meanwhile),
         )
 
-    @property
-    def longest_in_a_step_ns(self) -> int:
-        return int(self.each_step_ns.max(initial=0))
-
     def steps_losing(self, least_share: float) -> int:
         """How many of its steps lose at least this share of a step."""
         least_ns = least_share * self.worst.per_step(self.worst.window_ns)
         return int(np.count_nonzero(self.each_step_ns >= least_ns))
 
     def recurrence(self, least_share: float) -> str:
-        """`window` where no steps are known, `once` where only one step loses that much: then it may be over; or ""."""
+        """`window` where no steps are known, `once` where only one step loses that much and it may be over; else ""."""
         if not self.run.per_step:
             return "window"
         return "" if self.steps_losing(least_share) > 1 else "once"
 
     def recurring_values(self, least_share: float, named: Sequence[Culprit], otherwise: str) -> dict[str, Value]:
-        """The numbers of rules about what may come once: in which steps it came. `name`: the first, or `otherwise`."""
+        """Values of rules about what may come once: lost time, in how many steps, and a name (`otherwise` if none)."""
         return {
             **self.time_values("lost"),
             "steps_hit": self.steps_losing(least_share),
             "steps_seen": self.steps_seen,
-            "longest_ms": ms(self.longest_in_a_step_ns),
+            "longest_ms": ms(int(self.each_step_ns.max(initial=0))),
             "name": named[0].name if named else otherwise,
         }
 
     def recurring_evidence(self, label: str, least_share: float) -> tuple[Measure, ...]:
-        """How much idle time it is, and in how many of the steps it came."""
-        return (
-            Measure(label, self.ns, "ns"),
-            *(_in_steps(self.steps_losing(least_share), self.steps_seen) if self.run.per_step else ()),
+        """The idle time, labelled `label`, and in how many of the steps it came."""
+        in_steps = (
+            Measure("steps with it", self.steps_losing(least_share), "count"),
+            Measure("steps analysed", self.steps_seen, "count"),
         )
+        return (Measure(label, self.ns, "ns"), *(in_steps if self.run.per_step else ()))
 
     def innermost(self, *signals: str) -> list[Culprit]:
         """What ran on the host meanwhile, by name.
@@ -121,10 +124,6 @@ class Idle(Affected, frozen=True, dict=True):
         return (table(label, self.worst, named),) if named else ()
 
 
-def _in_steps(losing: int, seen: int) -> tuple[Measure, Measure]:
-    return Measure("steps with it", losing, "count"), Measure("steps analysed", seen, "count")
-
-
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
     """Idle time of one cause.
 
@@ -141,7 +140,7 @@ def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
 
 
 def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
-    """A part of this cause's idle time, in ns of each place's window. Not counted where all of it is too little."""
+    """A part of this cause's idle time, in ns of each place's window; None where all of it is too little."""
     if run.job.share(lambda place: place.idle_ns(cause)) < least_share:
         return None
     return affected(run, of_place, least_share)
@@ -162,3 +161,26 @@ def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals], 
     chosen = once_per_place(pieces)
     time = affected(run, lambda place: chosen(place).total_ns, least_share, of_job=of_job)
     return Idle(run, time.ns, time.share, time.worst, chosen(time.worst)) if time else None
+
+
+class IdleInLoops(Idle, frozen=True):
+    """Idle time in which the host went through loops over tensors. `loops`: those of each place."""
+
+    loops: Loops
+
+    @property
+    def of_worst(self) -> list[TensorLoop]:
+        """The loops in the window of the place that loses most; at least one."""
+        return inside(self.worst, self.loops(self.worst))
+
+    @property
+    def work(self) -> Mapping[tuple[int, int], Mask]:
+        """The kernels that these loops launch, as a finding names them."""
+        return work_of(self.run, lambda place: launches_of(place, "kernels").within(spans_of(self.loops(place))))
+
+
+def of_loops(run: Run, loops: Loops, least_share: float) -> IdleInLoops | None:
+    """The launch-bound idle time that these loops cost; None where it is less than this share of the step."""
+    chosen = once_per_place(loops)
+    found = of_idle(run, least_share, lambda place: idle_behind(place, chosen(place)))
+    return IdleInLoops(run, found.ns, found.share, found.worst, found.pieces, chosen) if found else None

@@ -52,13 +52,21 @@ class Work(Affected, frozen=True):
         """
         return {"kernels_per_step": self.per_step, **self.time_values("kernels")}
 
+    def bytes_per_step(self) -> float:
+        """What these copies move a step, on the worst place, in bytes."""
+        return bytes_of(self.worst, self.worst_rows) / self.worst.units
+
     def megabytes(self) -> float:
         """What these copies move in a step, on the worst place.
 
         Returns:
             Megabytes of 1,000,000 bytes.
         """
-        return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
+        return self.bytes_per_step() / 1e6
+
+    def hideable_ns(self) -> int:
+        """How much of the exposed time of these copies compute without copies beside it could hide, in ns a step."""
+        return min(self.run.mean(lambda place: hideable_ns(place, exposed_ns(place, self.rows(place)))), self.ns)
 
     def copy_values(self) -> dict[str, Value]:
         """The values that most rules about copies show.
@@ -135,6 +143,11 @@ class Work(Affected, frozen=True):
         )
 
 
+def hideable_ns(place: Place, ns: int) -> int:
+    """How much of `ns` of exposed copies compute without copies beside it could hide, in ns of the window."""
+    return min(ns, (place.compute - place.copying).total_ns)
+
+
 def of_kernels(run: Run, rows: RowsOf, least_share: float = 0.0) -> Work | None:
     """Kernels that the detector chooses, and the time in which no other kernel runs.
 
@@ -186,7 +199,7 @@ def of_collectives(
 def of_collectives_in_job(
     run: Run, rows: Callable[[JobPlace], Mask], transfer_share: float, least_share: float = 0.0
 ) -> Work | None:
-    """The same, asked of all ranks of the job, also of those that were not read in full."""
+    """As `of_collectives`, of all ranks of the job, also of those that were not read in full."""
     chosen = once_per_place(rows)
     time = affected_in_job(run, lambda place: exposed_rows_ns(place, chosen(place)) * transfer_share, least_share)
     return Work(run, time.ns, time.share, time.worst, chosen) if time else None

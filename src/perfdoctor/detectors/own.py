@@ -32,9 +32,12 @@ _loaded_states: dict[str, tuple[tuple[str, int, int], ...]] = {}
 
 
 def detector(rule: Rule, origin: RuleOrigin) -> Callable[[Run, Mapping[str, float]], Iterator[Finding]]:
-    """Its `detect`, whose findings are sound. Raises RuleError where its code cannot be loaded, or raises itself."""
+    """The rule's `detect`, with checked findings. Raises RuleError where its code cannot be loaded, or raises."""
     with _blamed(rule, origin):
-        detect = _detect_of(origin.folder, rule.module, _state_of(origin.folder))
+        files = sorted(Path(origin.folder).glob("*.py"))
+        # In a notebook a rule is written while the process goes on.
+        state = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+        detect = _detect_of(origin.folder, rule.module, state)
 
     def found(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         run.timeline.protect()
@@ -50,7 +53,7 @@ def detector(rule: Rule, origin: RuleOrigin) -> Callable[[Run, Mapping[str, floa
 
 @contextlib.contextmanager
 def _blamed(rule: Rule, origin: RuleOrigin) -> Iterator[None]:
-    """What is raised in here is the rule's error. It prints to standard error: reports may be on the other."""
+    """Turn what is raised in here into the rule's error. It prints to standard error: reports may be on the other."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -60,11 +63,8 @@ def _blamed(rule: Rule, origin: RuleOrigin) -> Iterator[None]:
         print(f"perfdoctor: stopped in the rule {rule.id}: {_where(error, rule, origin)}", file=sys.stderr)  # noqa: T201
         raise
     except (Exception, SystemExit) as error:  # a rule that ends the program ends only itself
-        raise RuleError(f"{_where(error, rule, origin)}: {type(error).__name__}: {_said(error)}") from error
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(str(error).split()) or "without a reason"
+        said = " ".join(str(error).split()) or "without a reason"
+        raise RuleError(f"{_where(error, rule, origin)}: {type(error).__name__}: {said}") from error
 
 
 def _where(error: BaseException, rule: Rule, origin: RuleOrigin) -> str:
@@ -77,15 +77,9 @@ def _where(error: BaseException, rule: Rule, origin: RuleOrigin) -> str:
     return f"{rule.module}.py"
 
 
-def _state_of(folder: str) -> tuple[tuple[str, int, int], ...]:
-    """Its code as it is now: in a notebook a rule is written while the process goes on."""
-    files = sorted(Path(folder).glob("*.py"))
-    return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-
-
 @lru_cache(maxsize=256)
 def _detect_of(folder: str, module: str, state: tuple[tuple[str, int, int], ...]) -> _Detector:
-    """`state`: of the folder. Where it is another one than before, all modules in it are loaded again."""
+    """The `detect` of a module. If the `state` of the folder has changed, all modules in it are loaded again."""
     if _loaded_states.get(folder) != state:
         package = _package_of(Path(folder))
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
@@ -103,7 +97,7 @@ def _package_of(folder: Path) -> str:
 
 
 class _Uncached(SourceFileLoader):
-    """No bytecode is kept: a folder of rules gets no files from us, and a change of the same second is seen."""
+    """A loader that keeps no bytecode: a folder of rules gets no files from us, and any change is seen at once."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)

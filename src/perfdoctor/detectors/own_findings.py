@@ -1,4 +1,4 @@
-"""Is a finding of a rule that is not ours what all reports rely on? Ours are held to it by tests, others here."""
+"""Does a finding of a rule that is not ours have what reports rely on? Tests check ours, and this module others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from perfdoctor.vocabulary.derivations import SOURCES
 from perfdoctor.vocabulary.rulebook import Rule
 
 _UNITS = ("ns", "bytes", "bytes_per_second", "count", "share")
-_SIGNALS = ("kernels", "copies", "collectives")
 #: A finding is read by people: longer texts are cut, and of a table the first rows are kept.
 _LONGEST_TEXT, _MOST_ROWS, _MOST_EVIDENCE = 500, 50, 30
 
@@ -32,9 +31,12 @@ def checked(rule: Rule, finding: object, run: Run) -> Finding:
         raise ValueError(f"its finding is of the rule {finding.rule!r}, not {rule.id!r}")
     if finding.confidence not in get_args(Confidence):
         raise ValueError(f"its confidence is {finding.confidence!r}: it is high, medium or low")
-    if finding.situation and finding.situation not in _situations(rule):
+    situations = {*rule.summaries, *rule.doubts, *(situation for fix in rule.fixes for situation in fix.situations)}
+    if finding.situation and finding.situation not in situations:
         raise ValueError(f"its document knows no situation {finding.situation!r}")
-    _check_sources(finding)
+    for source in finding.sources.values():
+        if source not in SOURCES:
+            raise ValueError(f"sources knows {', '.join(SOURCES)}, and not {source!r}")
     _check_work(finding, run, rule.action)
     return replace(
         finding,
@@ -48,18 +50,8 @@ def checked(rule: Rule, finding: object, run: Run) -> Finding:
     )
 
 
-def _situations(rule: Rule) -> set[str]:
-    return {*rule.summaries, *rule.doubts, *(situation for fix in rule.fixes for situation in fix.situations)}
-
-
-def _check_sources(finding: Finding) -> None:
-    for source in finding.sources.values():
-        if source not in SOURCES:
-            raise ValueError(f"sources knows {', '.join(SOURCES)}, and not {source!r}")
-
-
 def _saving(saving: object, run: Run) -> Saving:
-    """In whole ns, ordered, and no longer than the step."""
+    """The saving in whole ns, checked: ordered, and no longer than the step."""
     if not isinstance(saving, Saving):
         raise TypeError(f"saving_ns_per_step is {type(saving).__name__}, and no Saving")
     low, likely, high = (_whole(f"the {case} saving", getattr(saving, case)) for case in CASES)
@@ -124,8 +116,8 @@ def _rows(table: Rows) -> Rows:
 
 
 def _check_work(finding: Finding, run: Run, action: str) -> None:
-    """One bool a row of a frame of the place, by its rank and device: of that on which the rule's action acts."""
-    signals = WORK_SIGNALS.get(action, _SIGNALS)
+    """Check that `work` has one bool a row of the frames on which the rule's action acts, by rank and device."""
+    signals = WORK_SIGNALS.get(action, ("kernels", "copies", "collectives"))
     places = {place.rank_and_device: place for place in run.places}
     for of_place in (finding.work, finding.changes):
         if unknown := [key for key in of_place if key not in places]:

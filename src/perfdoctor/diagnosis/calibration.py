@@ -1,18 +1,21 @@
-"""How far are measured savings from likely ones? By category of rule, from trainings measured with and without a fix.
+"""How far are measured savings from likely ones, and how wide are the ranges of predictions?
 
-`calibration.toml` holds it: `benchmarks/calibrate.py` writes that, from the pairs of `benchmarks/pairs.toml` and from
-planted faults, and says how. A range that is at least so wide holds the measured saving of 80 in 100 such pairs.
+`calibration.toml` holds the spread for each category of rule: `benchmarks/calibrate.py` writes it, from trainings
+measured with and without a fix (`benchmarks/pairs.toml`) and from planted faults. A range that is at least so wide
+holds the measured saving of 80 in 100 such pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.predictions import Prediction
+from perfdoctor.records.savings import Range, Saving
 from perfdoctor.system.toml_tables import shipped_table
 
 #: For categories of which too few pairs were measured.
@@ -33,11 +36,7 @@ class SavingSpread(Struct, frozen=True):
     def around(self, saving: Saving, most_ns: int) -> Saving:
         """The saving with its range at least as wide as this spread; widening stops at 0 and at `most_ns`."""
         low, high = self.low * saving.likely, min(self.high * saving.likely, most_ns)
-        return Saving(
-            max(min(saving.low, round(low)), 0),
-            saving.likely,
-            max(saving.high, round(high)),
-        )
+        return Saving(max(min(saving.low, round(low)), 0), saving.likely, max(saving.high, round(high)))
 
 
 def spread_of(category: str) -> SavingSpread | None:
@@ -50,3 +49,18 @@ def known() -> Mapping[str, SavingSpread]:
     """The spread of each category, and that for all others."""
     document = shipped_table(Path(__file__).with_name("calibration.toml"))
     return {name: SavingSpread(**row) for name, row in document.get("spread", {}).items()}
+
+
+def in_calibrated_range(prediction: Prediction, savings: Sequence[Saving]) -> Prediction:
+    """The prediction with its range widened to that of `savings`, each weighted by what it is likely to save."""
+    likely_ns = sum(ns.likely for ns in savings)
+    if not likely_ns:
+        return prediction
+    now_ns, saved_ns = prediction.now_ns, prediction.now_ns - prediction.step_ns[1]
+    least_ns, most_ns = (
+        saved_ns * sum(case) / likely_ns for case in zip(*((ns.low, ns.high) for ns in savings), strict=True)
+    )
+    best_ns = max(min(prediction.step_ns[0], round(now_ns - most_ns)), 1)
+    worst_ns = max(prediction.step_ns[2], min(round(now_ns - least_ns), now_ns))
+    step_ns = Range(best_ns, prediction.step_ns.likely, worst_ns)
+    return replace(prediction, step_ns=step_ns, speedup=Range(*(now_ns / ns for ns in reversed([*step_ns]))))

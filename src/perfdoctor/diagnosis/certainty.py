@@ -29,7 +29,7 @@ _STEPLESS = frozenset(name for name, signal in SIGNALS.items() if not signal.has
 
 
 class Certainty(Struct, frozen=True):
-    """`because` is a whole sentence without the level: what was measured, on how much, and what speaks against it."""
+    """A level and its reason, a sentence: what was measured, on how much, and what speaks against it."""
 
     level: Confidence
     because: str
@@ -38,8 +38,9 @@ class Certainty(Struct, frozen=True):
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     """The certainty of a finding, at most "medium" if steps are few, unsure or none, or profiling slowed the host."""
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
-    if "cpu_samples" not in rule.needs:  # those that say it are not in doubt by it
-        against += _of_busy_cores(run)
+    # Rules that say it are not in doubt by it.
+    if "cpu_samples" not in rule.needs and host_places(run) and others_had_the_cores(run):
+        against.append("other programs took the processor's cores meanwhile")
     if rule.category == "host":
         against += _of_recording(run)
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
@@ -60,11 +61,6 @@ def _against(run: Run) -> Iterator[str]:
         yield f"{used} {noun + ' is' if used == 1 else noun + 's are'} few"
     elif any(place.steps.confidence == "low" for place in run.places):
         yield basis_of(run).prose("where a step begins is not certain")
-
-
-def _of_busy_cores(run: Run) -> Iterator[str]:
-    if host_places(run) and others_had_the_cores(run):
-        yield "other programs took the processor's cores meanwhile"
 
 
 def _of_recording(run: Run) -> Iterator[str]:

@@ -41,7 +41,11 @@ def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -
     gpus = max(recorded, diagnosis.world_size)  # each rank of a job with GPUs has one
     an_hour = price.per_gpu_hour * gpus
     per_step = an_hour * diagnosis.base_ns / _NS_AN_HOUR if diagnosis.per_step and diagnosis.base_ns else None
-    items, of_gpu = _items(diagnosis)
+    known, predicted, per_month = diagnosis.efficiency, diagnosis.prediction, an_hour * HOURS_A_MONTH
+    saved = None
+    if predicted is not None and predicted.scaling is None:  # with the same GPUs, by the speedup of samples
+        saved = Range(*(per_month * (1 - 1 / times) for times in predicted.speedup))
+    items, of_gpu = (known.items, known.items_per_step or 0.0) if known else ("", 0.0)
     return Cost(
         price=price,
         gpus=gpus,
@@ -51,29 +55,14 @@ def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -
         items=items,
         per_run=an_hour * run_seconds / _S_AN_HOUR if run_seconds else None,
         run_seconds=run_seconds,
-        per_month=an_hour * HOURS_A_MONTH,
-        saved_per_month=_saved(diagnosis, an_hour * HOURS_A_MONTH),
-        findings=_findings(diagnosis, an_hour * HOURS_A_MONTH),
+        per_month=per_month,
+        saved_per_month=saved,
+        findings=_findings(diagnosis, per_month),
     )
 
 
-def _items(diagnosis: Diagnosis) -> tuple[str, float]:
-    """The kind of items that a step trains on, and their number on each GPU."""
-    known = diagnosis.efficiency
-    return (known.items, known.items_per_step or 0.0) if known else ("", 0.0)
-
-
-def _saved(diagnosis: Diagnosis, per_month: float) -> Range[float] | None:
-    """Money saved a month for the same work, by the speedup of samples; None if not predicted, or with other GPUs."""
-    predicted = diagnosis.prediction
-    if predicted is None or predicted.scaling is not None:
-        return None
-    return Range(*(per_month * (1 - 1 / times) for times in predicted.speedup))
-
-
 def _findings(diagnosis: Diagnosis, per_month: float) -> tuple[FindingCost, ...]:
-    base = diagnosis.base_ns
-    savings = [(advice.rule, advice.saving_ns_per_step) for advice in diagnosis.findings]
+    base, savings = diagnosis.base_ns, [(each.rule, each.saving_ns_per_step) for each in diagnosis.findings]
     return tuple(
         FindingCost(rule, Range(*(per_month * saved / base for saved in (ns.low, ns.likely, ns.high))))
         for rule, ns in savings

@@ -9,10 +9,8 @@ from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.work.device_peaks import RateOrigin, origin
 from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Derivation, DerivedInput
-from perfdoctor.records.findings import Value
-from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.derivations import FormulaInput, plain, unit_of
-from perfdoctor.vocabulary.rulebook import SET_BY_CALLER, SET_BY_USER, Threshold
+from perfdoctor.vocabulary.rulebook import SET_BY_CALLER, SET_BY_USER
 
 
 def derivation(found: Found, run: Run) -> Derivation | None:
@@ -32,26 +30,16 @@ def derivation(found: Found, run: Run) -> Derivation | None:
 
 
 def _input(name: str, described: FormulaInput | None, found: Found, run: Run) -> DerivedInput:
+    """The input of a formula: a value of the finding that its rule `described`, else a threshold of the rule."""
+    basis = basis_of(run)
     if described is None:
-        return _threshold(name, found.rule.thresholds[name], basis_of(run))
+        threshold = found.rule.thresholds[name]
+        source = "option" if threshold.why in (SET_BY_USER, SET_BY_CALLER) else "rule"
+        return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
     source = found.finding.sources.get(name, described.source)
-    where = _origin(source, described, run)
-    what = basis_of(run).numbers(described.what)
-    value = _number(found.finding.values.get(name))
-    return DerivedInput(name, value, unit_of(name), where.source, what, where.document)
-
-
-def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
-    source = "option" if threshold.why in (SET_BY_USER, SET_BY_CALLER) else "rule"
-    return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
-
-
-def _origin(source: str, described: FormulaInput, run: Run) -> RateOrigin:
-    """The origin of a source: for a rate its document or how else it is known here, for a table the one it names."""
-    if not described.rate or source not in ("machine", "data-sheet") or not run.places:
-        return RateOrigin(source, described.document if source == "table" else "")
-    return origin(run.places[0], described.rate, attained=source == "machine")
-
-
-def _number(value: Value | None) -> float | None:
-    return None if value is None or isinstance(value, str) or math.isnan(value) else float(value)
+    where = RateOrigin(source, described.document if source == "table" else "")
+    if described.rate and source in ("machine", "data-sheet") and run.places:
+        where = origin(run.places[0], described.rate, attained=source == "machine")
+    value = found.finding.values.get(name)
+    number = None if value is None or isinstance(value, str) or math.isnan(value) else float(value)
+    return DerivedInput(name, number, unit_of(name), where.source, basis.numbers(described.what), where.document)

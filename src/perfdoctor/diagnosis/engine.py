@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction
+from perfdoctor.diagnosis.answers import answered
 from perfdoctor.diagnosis.notes import notes, of_failed_rules
 from perfdoctor.diagnosis.predicted_saving import PredictedSaving, as_predicted, predicted_saving
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
@@ -39,7 +40,7 @@ from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
-from perfdoctor.replay.what_if.run_replay import RunReplay, replay_of
+from perfdoctor.replay.what_if.run_replay import replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -54,7 +55,7 @@ def diagnose(
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
 
     `what_if`: the fixes to predict together, instead of the first ones found. `selection`: the part that is analysed.
-    Raises as `prediction.answered` and `selection.narrowed` do.
+    Raises as `answers.answered` and `selection.narrowed` do.
     """
     return examine(prepare(timeline, selection), rules, what_if).diagnosis
 
@@ -83,11 +84,8 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
 
 def _without(rules: Sequence[Rule], culprits: Mapping[str, Exception]) -> list[Rule]:
     """The rules, with the culprits replaced by ones that say why they were left out."""
-
-    def broken(rule: Rule) -> Rule:
-        return replace(rule, broken=rule.broken or f"its findings cannot be used: {_said(culprits[rule.id])}")
-
-    return [broken(rule) if rule.id in culprits else rule for rule in rules]
+    why = {rule_id: f"its findings cannot be used: {_said(error)}" for rule_id, error in culprits.items()}
+    return [replace(rule, broken=rule.broken or why[rule.id]) if rule.id in why else rule for rule in rules]
 
 
 def _error_alone(run: Run, rule: Rule) -> Exception | None:
@@ -102,19 +100,22 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
     outcomes, seen, numbers = _seen(rules, run)
-    seen = _without_savings_of_a_start(seen)
+    # What a verdict on the whole recording explains happens once, and saves nothing.
+    once = {each for one in seen if one.finding.situation in one.rule.verdict for each in one.finding.explains}
+    seen = [_without_saving(each, run) if each.rule.id in once else each for each in seen]
     replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
-    found = agreeing([_found(each, run, replay) for each in seen])
+    found = agreeing([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen])
     advice = ranked(found, run)
     predicted = (
-        prediction.answered(what_if, advice, found, outcomes, run, replay)
+        answered(what_if, advice, found, outcomes, run, replay)
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
-    basis = basis_of(run)
+    basis, on_gpu = basis_of(run), [place for place in run.places if place.device is not None]
+    gpus = tuple(GpuInfo(on.rank, on.device or 0, on.info.name, peaks(on) is not None) for on in on_gpu)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
-        gpus=_gpus(run),
+        gpus=gpus,
         world_size=max(timeline.world_size, len(run.ranks)),
         outcomes=tuple(outcomes),
         findings=advice,
@@ -138,9 +139,9 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
 
 
 def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:
-    """The step with other fixes than the examination predicts. Raises as `prediction.answered` does."""
+    """The step with other fixes than the examination predicts. Raises as `answers.answered` does."""
     run, diagnosis, found = examination.run, examination.diagnosis, examination.found
-    return prediction.answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay_of(run))
+    return answered(what_if, diagnosis.findings, found, diagnosis.outcomes, run, replay_of(run))
 
 
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:
@@ -176,15 +177,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-class _Candidate(NamedTuple):
-    """A finding of a rule, and what it saves (None if that is not yet known)."""
-
-    rule: Rule
-    finding: Finding
-    saving: PredictedSaving | None
-
-
-def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candidate], dict[str, Any]]:
+def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[Found], dict[str, Any]]:
     """The outcome of every rule about such a program, what they found, and the numbers of the run."""
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
@@ -192,38 +185,25 @@ def _seen(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[_Candida
     *checked, numbers = done
     by_rule = {rule.id: each for rule, each in zip(longest_first, checked, strict=True)}
     outcomes = [by_rule[rule.id][0] for rule in applying]
-    return outcomes, [_Candidate(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
+    return outcomes, [Found(rule, *each) for rule in applying for each in by_rule[rule.id][1]], numbers
 
 
 def _checked(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
     """The outcome of the rule, and each of its findings with what it saves."""
-    outcome, findings = _apply(rule, run)
-    return outcome, [(each, _saving(rule, each, run)) for each in findings]
-
-
-def _saving(rule: Rule, finding: Finding, run: Run) -> PredictedSaving:
-    return predicted_saving(rule, finding, run, replay_of(run) if _is_replayed(rule, finding) else None)
+    outcome, findings = _outcome(rule, run)
+    replays = [replay_of(run) if _is_replayed(rule, each) else None for each in findings]
+    savings = [predicted_saving(rule, each, run, replay) for each, replay in zip(findings, replays, strict=True)]
+    outcome = replace(outcome, origin=rule.origin.name) if rule.origin else outcome
+    return outcome, list(zip(findings, savings, strict=True))
 
 
 def _is_replayed(rule: Rule, finding: Finding) -> bool:
     return bool(rule.action and finding.saving_ns_per_step.likely)
 
 
-def _without_savings_of_a_start(seen: Sequence[_Candidate]) -> list[_Candidate]:
-    """The candidates; those that a verdict on the whole recording explains happen once, and save nothing."""
-    once = {each for rule, finding, _ in seen if finding.situation in rule.verdict for each in finding.explains}
-    none = Saving(0, 0, 0)
-    return [
-        each._replace(finding=replace(each.finding, saving_ns_per_step=none), saving=None)
-        if each.rule.id in once
-        else each
-        for each in seen
-    ]
-
-
-def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
-    outcome, findings = _outcome(rule, run)
-    return (replace(outcome, origin=rule.origin.name) if rule.origin else outcome), findings
+def _without_saving(found: Found, run: Run) -> Found:
+    finding = replace(found.finding, saving_ns_per_step=Saving(0, 0, 0))
+    return Found(found.rule, finding, predicted_saving(found.rule, finding, run, None))
 
 
 def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
@@ -254,14 +234,3 @@ def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _found(seen: _Candidate, run: Run, replay: RunReplay | None) -> Found:
-    rule, finding, saving = seen
-    saving = saving or predicted_saving(rule, finding, run, replay)
-    return Found(rule, as_predicted(finding, saving), saving)
-
-
-def _gpus(run: Run) -> tuple[GpuInfo, ...]:
-    infos = [(place, place.info) for place in run.places if place.device is not None]
-    return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks(p) is not None) for p, info in infos)

@@ -17,6 +17,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import CodeLine, Finding
+from perfdoctor.replay.edits.actions import thread_time
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -29,7 +30,10 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     timeline = run.timeline
     if not sampled_lines.on_clock(timeline):
         return _functions(rule, finding, run) if len(timeline["functions"]) else ()
-    return tuple(_line(each, run) for each in _sampled(rule, finding, run)[:_SHOWN])
+    return tuple(
+        CodeLine(*each.place, each.samples, each.share, each.text(timeline), is_worker=each.is_worker)
+        for each in _sampled(rule, finding, run)[:_SHOWN]
+    )
 
 
 def _sampled(rule: Rule, finding: Finding, run: Run) -> list[SampledLine]:
@@ -40,12 +44,6 @@ def _sampled(rule: Rule, finding: Finding, run: Run) -> list[SampledLine]:
     is_of_ops = SHRINKS.get(rule.action) == "compute"
     lines_of = sampled_lines.of_ops if is_of_ops else sampled_lines.of_training
     return lines_of(run.timeline, _times(rule, finding, run))
-
-
-def _line(sampled: SampledLine, run: Run) -> CodeLine:
-    return CodeLine(
-        *sampled.place, sampled.samples, sampled.share, sampled.text(run.timeline), is_worker=sampled.is_worker
-    )
 
 
 def _functions(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
@@ -70,8 +68,7 @@ def _times(rule: Rule, finding: Finding, run: Run) -> Iterator[tuple[int, Interv
 def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
     """The time on this place that the finding is about; None if no line of the host stands for it."""
     if finding.thread_time:
-        starts, ends = finding.thread_time.get(place.rank, ((), ()))
-        return Intervals.of(starts, ends)
+        return thread_time(place, finding)
     if finding.waits is not None:
         calls = place.timeline.calls.take(finding.waits).of(rank=place.rank)
         return Intervals.of(calls.start_ns, calls.end_ns)

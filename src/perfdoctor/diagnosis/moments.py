@@ -12,12 +12,10 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Span
-from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.replay.edits.actions import WORK_SIGNALS, thread_time
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -32,13 +30,17 @@ def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
 
 def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
     if finding.thread_time:
-        return longest(run, (moment for place in run.places for moment in _of_thread(place, finding)))
+        times = ((place.rank, thread_time(place, finding) & place.window) for place in run.places)
+        return longest(run, (moment for rank, time in times for moment in longest_piece(rank, time)))
     if rule.action == "copies":
         return longest_exposed(run, "copies", lambda place: chosen_of(place, ("copies",), finding.work))
     if rule.action == "collectives":
         return longest_exposed(run, "collectives", lambda place: chosen_of(place, ("collectives",), finding.work))
     if rule.action == "lateness":  # it is seen where another rank waits for the late one
-        return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
+        is_late = finding.work
+        return longest_exposed(
+            run, "collectives", lambda place: np.full(len(place.collectives), place.rank_and_device not in is_late)
+        )
     if rule.action in WORK_SIGNALS:
         return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
     is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of launching: which part is unknown
@@ -46,18 +48,6 @@ def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
     if cause in IDLE_CAUSES and not is_part:
         return longest_idle(run, cause)
     return iter(())
-
-
-def _of_thread(place: Place, finding: Finding) -> list[Moment]:
-    starts, ends = finding.thread_time.get(place.rank, ((), ()))
-    return longest_piece(place.rank, Intervals.of(starts, ends) & place.window)
-
-
-def _of_others(place: Place, finding: Finding) -> Mask:
-    """The collectives of a place that is not the late one."""
-    is_late = place.rank_and_device in finding.work
-    rows: Mask = np.full(len(place.collectives), not is_late)
-    return rows
 
 
 def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:

@@ -51,7 +51,7 @@ def of_failed_rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _of_processes(processes: Sequence[RecordedProcess]) -> Iterator[str]:
-    """Says which of several trainings this is: they are not ranks, as none waits for another, and are not compared."""
+    """Say which of several trainings this is: they are not ranks, as none waits for another, and are not compared."""
     shown = next((process for process in processes if process.diagnosed), None)
     if shown is None:
         return
@@ -79,20 +79,17 @@ def _process(process: RecordedProcess) -> str:
 
 
 def _of_the_recording(run: Run) -> Iterator[str]:
-    timeline = run.timeline
-    ranks = len(run.ranks)
+    """Say which parts of the program were recorded, and what that leaves unknown."""
+    timeline, ranks = run.timeline, len(run.ranks)
     if timeline.world_size > ranks:
         yield f"{ranks} of {timeline.world_size} ranks were recorded: who waits for whom is only known among these."
-    if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
-        yield "Only memory was recorded: pass a trace of the same run beside it, and both are analysed."
-        return
-    if not run.places and not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
-        yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
-        return
-    if not run.places and "kernel_profiles" in timeline.recorded:
-        return  # the reader has said what single kernels show, and what they do not
     if not run.places:
-        yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
+        if len(timeline["memory_segments"]) or len(timeline["memory_changes"]):
+            yield "Only memory was recorded: pass a trace of the same run beside it, and both are analysed."
+        elif not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
+            yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
+        elif "kernel_profiles" not in timeline.recorded:  # else the reader has said what single kernels show
+            yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):
         yield basis_of(run).prose("No GPU activity was recorded: the training thread's own ops are taken as the work.")
@@ -118,7 +115,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
 
 
 def _of_phases(run: Run) -> Iterator[str]:
-    """Says whether prefill (bound by arithmetic) or decoding (by memory bandwidth and launches) counts more."""
+    """Say whether prefill (bound by arithmetic) or decoding (by memory bandwidth and launches) counts more."""
     known = phases(run)
     if known:
         said = [
@@ -135,7 +132,7 @@ def _ms(ns: float) -> str:
 
 
 def _of_stretch(run: Run) -> Iterator[str]:
-    """Says by how much recording made the step longer, which parts, and which numbers are without that."""
+    """Say by how much recording made the step longer, which parts, and which numbers are without that."""
     real = real_time(run)
     if real is None or not real.is_notable:
         return
@@ -150,17 +147,14 @@ def _of_stretch(run: Run) -> Iterator[str]:
             f"Each of {real.events_per_step:,.0f} recorded ops, calls and ranges a step cost the host about "
             f"{real.event_ns / 1e3:.1f} µs."
         )
-    if parts := [f"{PARTS[part].label} {_times(by)}" for part, by in real.notable_parts]:
-        yield f"Stretched by the recording: {', '.join(parts)}."
-
-
-def _times(stretch: float) -> str:
-    return f"{stretch:.1f} times" if stretch < _HARDLY_LEFT else "almost all of it"
+    times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
+    if times:
+        yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 
 def _of_stacks(run: Run) -> Iterator[str]:
-    frames, share = stack_cost(run)
-    real = real_time(run)
+    """Say how much of the host's time recording stacks took."""
+    (frames, share), real = stack_cost(run), real_time(run)
     if share >= MOST_SHARE and not (real and real.is_notable):
         yield (
             f"{frames:,} Python frames were recorded: at about {FRAME_NS} ns each, that took {100 * share:.0f} % of "
@@ -169,16 +163,15 @@ def _of_stacks(run: Run) -> Iterator[str]:
 
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
-    """Says what keeps savings below what detectors expect."""
+    """Say what keeps savings below what detectors expect."""
     if any("loader" in each.rule.hidden_by for each in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
             "The other savings are predicted accordingly."
         )
     spare_ns = run_spare_ns(run)
-    if spare_ns is not None and any(
-        "host" in each.rule.hidden_by and each.saving.expected.likely >= spare_ns for each in found
-    ):
+    of_host = [each.saving.expected.likely for each in found if "host" in each.rule.hidden_by]
+    if spare_ns is not None and any(likely_ns >= spare_ns for likely_ns in of_host):
         share = f"{100 * spare_ns / max(run.step_ns, 1):.0f}"
         room = f"in {share} % less time, no more" if share != "0" else "in no less time"
         nearly = "nearly " * (share != "0")
@@ -189,7 +182,7 @@ def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
 
 
 def _of_rates(run: Run) -> Iterator[str]:
-    """Says which measured rates the predicted savings rest on, once for each kind of GPU."""
+    """Say which measured rates the predicted savings rest on, once for each kind of GPU."""
     places = {rates.machine.device: (rates, place) for place in run.places if (rates := measured(place)) is not None}
     for rates, place in places.values():
         given = place.timeline.user_values.peaks
@@ -209,6 +202,7 @@ def _rate(row: MeasuredRate) -> str:
 
 
 def _left_out(run: Run) -> Iterator[str]:
+    """Say which steps were left out."""
     steps = [place.steps for place in run.places if place.steps.used]
     if not steps:
         return

@@ -43,18 +43,16 @@ NOISE_SHARE = 0.001
 class PredictedSaving(Struct, frozen=True):
     """The saving of one finding and its limits, in ns per step.
 
-    `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
-    `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.
-    Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
-    the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
-    the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
-    `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
-    `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
-    `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
-    longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
-    from the likely ones; None: not known. `about_ns`: the time of a device's step that the fix is about, beyond which
-    no spread goes, of a rule that is not ours the high end that it states; None without a GPU: measured there, what
-    runs behind a pause gets shorter as well (docs/savings.md).
+    `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow. `replayed`: how
+    much shorter the simulated step is, which knows loader and host; None where it cannot be simulated. Then
+    `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that the
+    host can spare (None: not known, or the fix relieves it), limit it. `step_ns`: the step without a recorder, mean of
+    the ranks; a finding on one rank with a longer window may expect more. `real_share` of the recorded time is there
+    without a recorder, at most `most_real_share`. `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns
+    that the fix adds to the host's time, at most and likely. `limited_by_host`: that makes the step longer, or it may,
+    and the likely saving is lost in noise. `spread`: of measured savings around likely ones; None: not known.
+    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (of a rule that is not
+    ours its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
     """
 
     expected: Saving
@@ -82,13 +80,8 @@ class PredictedSaving(Struct, frozen=True):
         """The saving after all limits. Its high end is limited by physics alone: a loader can be made faster, too."""
         return list(self._limited(self.spread))[-1].left
 
-    @property
-    def before_calibration(self) -> Saving:
-        """What a fix saves, in the range that was expected or simulated."""
-        return self.calibrated(None)
-
     def calibrated(self, spread: SavingSpread | None) -> Saving:
-        """The saving with its range widened by this spread of measured savings."""
+        """The saving with its range widened by this spread of measured savings; None: as expected or simulated."""
         return list(self._all(spread))[-1].left
 
     @property
@@ -106,9 +99,6 @@ class PredictedSaving(Struct, frozen=True):
         step_ns = [] if self.step_ns is None else [max(int(self.step_ns - self.noise_ns), 0)]
         return min([*bound_ns, *step_ns], default=sys.maxsize)
 
-    def _most_of_spread_ns(self, high_ns: int) -> int:
-        return self._most_ns if self.about_ns is None else min(self._most_ns, max(high_ns, self.about_ns))
-
     @property
     def is_in_vain(self) -> bool:
         """Would the fix take time away, but none off the step?"""
@@ -118,7 +108,9 @@ class PredictedSaving(Struct, frozen=True):
         limited = list(self._limited(spread))
         yield from limited
         own = limited[-1].left
-        yield Bound("symptoms", _no_less(own, self.of_symptoms.within(own.high)))
+        under = self.of_symptoms.within(own.high)
+        cases = ((own.low, under.low), (own.likely, under.likely), (own.high, under.high))
+        yield Bound("symptoms", Saving(*map(max, cases)))
 
     def _limited(self, spread: SavingSpread | None) -> Iterator[Bound]:
         """Each limit in turn, with what it leaves of the saving; and the range that measured savings have."""
@@ -137,7 +129,8 @@ class PredictedSaving(Struct, frozen=True):
         if self.step_ns is not None:
             yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
         if spread is not None and left.likely:
-            yield Bound("calibration", left := spread.around(left, self._most_of_spread_ns(left.high)))
+            about_ns = self._most_ns if self.about_ns is None else max(left.high, self.about_ns)
+            yield Bound("calibration", left := spread.around(left, min(self._most_ns, about_ns)))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         yield Bound("noise", Saving(low, likely, high))
 
@@ -154,15 +147,16 @@ class PredictedSaving(Struct, frozen=True):
         return 0 if self.host_spare_ns is None else max(self.added_host_ns[case] - self.host_spare_ns, 0)
 
 
-def _no_less(one: Saving, other: Saving) -> Saving:
-    return Saving(max(one.low, other.low), max(one.likely, other.likely), max(one.high, other.high))
-
-
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     added_ns = added_host_ns(finding, run)
     spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
-    fix = _fix(rule, finding, replay)
+    fix = None
+    if replay is not None and finding.saving_ns_per_step.likely and replay.can_replay(rule.action, finding):
+        fix = replay.fix(rule.id, rule.action, finding)
+    about_ns = affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
+    if rule.origin:  # measured savings are those of our rules: beyond it goes no further than its author says
+        about_ns = finding.saving_ns_per_step.high
     saving = PredictedSaving(
         finding.saving_ns_per_step,
         finding.bound_ns,
@@ -175,7 +169,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
         most_real_share(rule, finding, run),
         added_host_ns=added_ns,
         spread=spread_of(rule.category),
-        about_ns=_about_ns(rule, finding, run),
+        about_ns=about_ns,
     )
     if not any(added_ns) or not finding.saving_ns_per_step.likely:
         return saving
@@ -184,15 +178,8 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
     return replace(saving, limited_by_host=longer_ns[1] > saving.noise_ns or (lost and longer_ns[0] > saving.noise_ns))
 
 
-def _about_ns(rule: Rule, finding: Finding, run: Run) -> int | None:
-    """Of a rule that is not ours, the most that its author says: measured savings are those of ours."""
-    if rule.origin:
-        return finding.saving_ns_per_step.high
-    return affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
-
-
 def added_host_ns(finding: Finding, run: Run) -> tuple[int, int]:
-    """What the fix adds to the host's time, at most and likely, in ns a step."""
+    """Ns a step that the fix adds to the host's time, at most and likely."""
 
     def added(place: Place, case: int) -> float:
         changes = finding.changes.get(place.rank_and_device)
@@ -206,13 +193,6 @@ def as_predicted(finding: Finding, saving: PredictedSaving) -> Finding:
     """The finding in the situation that the prediction shows: its fix may make the step longer."""
     longer = finding.if_longer and saving.limited_by_host
     return replace(finding, situation=finding.if_longer) if longer else finding
-
-
-def _fix(rule: Rule, finding: Finding, replay: RunReplay | None) -> SimulatedFix | None:
-    """The fix as the replay applies it; None where it cannot be simulated."""
-    if replay is None or not finding.saving_ns_per_step.likely or not replay.can_replay(rule.action, finding):
-        return None
-    return replay.fix(rule.id, rule.action, finding)
 
 
 def _replayed(rule: Rule, finding: Finding, replay: RunReplay | None, fix: SimulatedFix | None) -> Saving | None:

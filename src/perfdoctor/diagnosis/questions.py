@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.vocabulary.rulebook import Rule
 
 _SHARE = regex(r"(\d{1,3}(?:\.\d+)?) ?%")
@@ -22,12 +23,29 @@ RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 
 _SIZES_SHOWN = ("batch=2x", "ranks=8", "ranks=64@50GB/s", "synthetic-data")
 #: Outside of these factors of the batch other kernels would run than those that were recorded.
 _SMALLEST, _LARGEST = 0.1, 64
+#: Precisions that a finding's own range stands for. No rule assumes what TF32 saves over plain fp32: not offered.
+PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
+
+
+class Question(Struct, frozen=True):
+    """A fix that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
+
+    `share`: how far its action goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
+    size of the run (`findings.SIZES`), `amount` is the factor, or the number of ranks, and `network_bytes_per_second`
+    what a network gives each of them one way (0: not given).
+    """
+
+    rule: str
+    choice: str = ""
+    share: float | None = None
+    amount: float = 0.0
+    network_bytes_per_second: float = 0.0
 
 
 def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
     """The requested fixes, in the order given. Raises UsageError, before anything is read.
 
-    Whether a rule found something is known only after the diagnosis: see `diagnosis/prediction.py`.
+    Whether a rule found something is known only after the diagnosis: see `diagnosis/answers.py`.
     """
     parsed = [_question(each.strip(), known) for each in text.split(",") if each.strip()]
     if not parsed:
@@ -42,8 +60,7 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
 
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
-    from perfdoctor.diagnosis.prediction import PRECISIONS, Question  # noqa: PLC0415 numpy, before anything is read
-    from perfdoctor.records.findings import SIZES  # noqa: PLC0415
+    from perfdoctor.records.findings import SIZES  # noqa: PLC0415 numpy, before anything is read
     from perfdoctor.records.savings import CASES  # noqa: PLC0415
 
     name, given, choice = (piece.strip() for piece in text.partition("="))

@@ -18,19 +18,16 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows, Value
+from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
 from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.vocabulary.basis import STEP, Basis
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
-from perfdoctor.vocabulary.rulebook import Rule, RuleFix
+from perfdoctor.vocabulary.rulebook import Rule
 from perfdoctor.vocabulary.sentences import filled
 
 
 def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
-    """What is said first of all, then the largest saving, then fixes in vain, then notes.
-
-    What vanishes with another finding is its symptom.
-    """
+    """The advice: verdicts first, then the largest saving, fixes in vain, and notes; symptoms under their cause."""
     order = sorted(found, key=_place_in_order)
     roots = _roots(order)
     advice, number = [], 0
@@ -113,7 +110,11 @@ def _advice(
 ) -> Advice:
     rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, real_step_ns(run)
     certainty, basis = judged(rule, finding, run), _basis(rule, run)
-    fitting = [fix for fix in rule.fixes if fix.fits(finding.situation, facts(run))]
+    fixes = [
+        Fix(basis.prose(fix.title), basis.prose(fix.filled(finding.values)), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
+        for fix in rule.fixes
+        if fix.fits(finding.situation, facts(run))
+    ]
     return Advice(
         rank=rank,
         rule=rule.id,
@@ -129,7 +130,7 @@ def _advice(
         symptom_of=symptom_of,
         values=finding.values,
         evidence=tuple(_labelled(each, basis) for each in (*finding.evidence, *moments(rule, finding, run))),
-        fixes=tuple(_fix(fix, finding, basis) for fix in fitting),
+        fixes=tuple(fixes),
         not_a_problem_when=basis.prose(rule.not_a_problem_when),
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,
@@ -145,23 +146,14 @@ def _basis(rule: Rule, run: Run) -> Basis:
     return replace(STEP, serves=basis_of(run).serves, computes=basis_of(run).computes) if of_samples else basis_of(run)
 
 
-def _fix(fix: RuleFix, finding: Finding, basis: Basis) -> Fix:
-    how = basis.prose(fix.filled(finding.values))
-    return Fix(basis.prose(fix.title), how, fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
-
-
-def _plain(value: Value) -> Value:
-    """Of numpy's numbers, which print as `np.float64(7.0)`, those of Python."""
-    plain: Value = value.item() if isinstance(value, np.generic) else value
-    return plain
-
-
 def _labelled(evidence: Evidence, basis: Basis) -> Evidence:
     """The same evidence, its labels in the words that fit, its numbers those of Python."""
     label = basis.numbers(evidence.label)
     if isinstance(evidence, Rows):
         columns = tuple(basis.numbers(column) for column in evidence.columns)
-        return replace(
-            evidence, label=label, columns=columns, rows=tuple(tuple(map(_plain, row)) for row in evidence.rows)
+        # Numpy's numbers print as `np.float64(7.0)`.
+        plain = (
+            tuple(value.item() if isinstance(value, np.generic) else value for value in row) for row in evidence.rows
         )
+        return replace(evidence, label=label, columns=columns, rows=tuple(plain))
     return replace(evidence, label=label)

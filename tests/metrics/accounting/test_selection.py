@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose, examine
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.selection import range_names

@@ -42,9 +42,7 @@ def pulled(rule: Rule, finding: Finding, run: Run, case: int = 1) -> tuple[float
     """The step as it was, and with the fix."""
     graphs = graphs_of(run)
     saving = finding.saving_ns_per_step
-    part = actions.shares((saving.low, saving.likely, saving.high), actions.affected_ns(rule.action, finding, run))[
-        case
-    ]
+    part = actions.shares(saving, actions.affected_ns(rule.action, finding, run))[case]
     edit = actions.edit_of(rule.action, finding, run)
     return simulate(graphs).step_ns, simulate([edit(graph, part) for graph in graphs]).step_ns
 
@@ -58,8 +56,8 @@ def test_every_rule_names_a_lever_that_exists():
 
 
 def test_a_fix_goes_no_further_than_all_the_way():
-    assert actions.shares((1, 5, 20), 10) == [0.1, 0.5, 1.0]
-    assert actions.shares((1, 5, 20), 0) == [0.0, 0.0, 0.0]
+    assert actions.shares(Saving(1, 5, 20), 10) == (0.1, 0.5, 1.0)
+    assert actions.shares(Saving(1, 5, 20), 0) == (0.0, 0.0, 0.0)
 
 
 def two_kernels() -> Run:

@@ -8,7 +8,7 @@ from collective_builders import MIB, described
 from graphs import EVERYTHING, MS, faulty
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.diagnosis.prediction import Question
+from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
@@ -158,7 +158,7 @@ def test_a_rule_that_was_not_found_names_the_sizes_too():
 def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkeypatch):
     run = prepare(faulty())
     assert replay_of_all_steps(run).graphs[0].units == run.places[0].units
-    monkeypatch.setattr("perfdoctor.replay.what_if.sizes._LARGEST_ERROR", -1.0)
+    monkeypatch.setattr("perfdoctor.replay.what_if.sizes.LARGEST_ERROR", -1.0)
     with pytest.raises(PerfdoctorError, match="is off by"):
         replay_of_all_steps(run)
 

@@ -10,25 +10,19 @@ from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import matched_bytes, transfer_share
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
-def _all_to_alls(place: Place) -> Mask:
-    return place.collectives.text("kind").equals("all_to_all")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Bytes of each matched all-to-all, the largest load against the mean; each collective takes as long as that."""
+    """Compare the largest load of each matched all-to-all with the mean: it takes as long as the largest."""
     loads = matched_bytes(run, "all_to_all")
     if loads is None:
         return
     largest, mean = float(loads.sizes.max(axis=0).sum()), float(loads.even.sum())
     excess = largest / max(mean, 1) - 1
     transfer = transfer_share(run, "all_to_all")
-    found = of_collectives(run, _all_to_alls, transfer)
+    found = of_collectives(run, lambda place: place.collectives.text("kind").equals("all_to_all"), transfer)
     if found is None:
         return
     won_ns = int(found.ns * (1 - mean / max(largest, 1)))

@@ -20,18 +20,11 @@ from perfdoctor.vocabulary.names import torch as torch_names
 def _recorded(place: Place) -> Mask:
     """One bool a recorded collective: a broadcast launched by DDP's forward. Parameters are sent once, at the start."""
     inside = recorded_launches(place, "collectives").while_open(torch_names.DDP_FORWARD, "ranges", "ops")
-    rows: Mask = place.recorded_collectives.text("kind").equals("broadcast") & inside
-    return rows
-
-
-def _of_buffers(place: Place) -> Mask:
-    """The same of those in the window."""
-    rows: Mask = _recorded(place)[place.in_window("collectives")]
-    return rows
+    return place.recorded_collectives.text("kind").equals("broadcast") & inside
 
 
 def _transfer_share(run: Run) -> float:
-    """How much of their time is transfer: whoever came last, the root or another, is in one for the shortest time."""
+    """The share of their time that is transfer: the rank that came last is in a broadcast for the shortest time."""
     # At a window's edge some miss one.
     took = [place.recorded_collectives.duration_ns[_recorded(place)] for place in run.places]
     if len(took) < 2 or len({each.size for each in took}) > 1 or not took[0].size:
@@ -40,8 +33,13 @@ def _transfer_share(run: Run) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed time of these broadcasts: the forward pass waits for them."""
-    found = of_collectives(run, _of_buffers, _transfer_share(run), at["min_share_of_step"])
+    """Find the exposed time of these broadcasts: the forward pass waits for them."""
+
+    def of_buffers(place: Place) -> Mask:
+        rows: Mask = _recorded(place)[place.in_window("collectives")]
+        return rows
+
+    found = of_collectives(run, of_buffers, _transfer_share(run), at["min_share_of_step"])
     if found is None:
         return
     yield found.finding(

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns
-from perfdoctor.metrics.communication.taken_share import Taken, taken
+from perfdoctor.metrics.communication.taken_share import taken
 from perfdoctor.metrics.copies.transfers import stood_ns
 from perfdoctor.metrics.machine.several_devices import Team, is_data_parallel, teams
 from perfdoctor.metrics.units import ms, percent
@@ -22,10 +22,10 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 class _PlaceCost(Struct, frozen=True):
-    """What the GPU that is waited for loses a step, in ns.
+    """Time that the busiest GPU loses, in ns a step.
 
-    The model sent out and gradients added up with nothing beside (`hidden_ns`: what of it DDP runs beside compute),
-    copies of batch and outputs, and compute beyond its share.
+    `sent_ns`: sending the model and adding up gradients, with nothing beside; `hidden_ns`: what of it DDP runs beside
+    compute; `copies_ns`: copies of batch and outputs; `extra_ns`: compute beyond its share.
     """
 
     sent_ns: int
@@ -33,36 +33,25 @@ class _PlaceCost(Struct, frozen=True):
     copies_ns: int
     extra_ns: int
 
-    def saving(self, beside: Taken) -> Saving:
-        others_ns = self.copies_ns + self.extra_ns
-        return Saving(0, int(beside.won(self.hidden_ns)) + others_ns, self.sent_ns + others_ns)
-
 
 def _cost(run: Run, team: Team, at: Mapping[str, float]) -> _PlaceCost:
-    """On the busiest GPU. With a process for each nothing is scattered or gathered, and each has its share of the loss.
+    """What the busiest GPU loses against DDP, where each process loads its own batch and computes its own loss.
 
-    DDP's all-reduce is a reduction and a broadcast, and takes as long as both together; beside the backward pass.
+    DDP's all-reduce is a reduction and a broadcast, takes as long as both together, and runs beside the backward pass.
     """
     place = team.busiest
     sent_ns = place.exposed_communication.total_ns
     rows = np.ones(len(place.collectives), dtype=bool)
-    left = (
-        left_ns(sent_ns, last_bucket_ns(place, rows, sent_ns), backward_ns(place, at["backward_share"]))
-        if sent_ns
-        else 0
-    )
-    critical = place.share(place.compute.total_ns) >= at["min_critical_share"]
-    return _PlaceCost(
-        place.per_step(sent_ns),
-        place.per_step(int(sent_ns - left)),
-        place.per_step(stood_ns(run, place)),
-        _own_extra_ns(team) if critical else 0,
-    )
-
-
-def _own_extra_ns(team: Team) -> int:
-    """What the busiest computes beyond the mean, without the update, which every process does for itself."""
-    return max(team.extra_ns - _update_ns(team.busiest) + sum(map(_update_ns, team.places)) // len(team.places), 0)
+    hidden_ns, extra_ns = 0.0, 0
+    if sent_ns:
+        last_ns = last_bucket_ns(place, rows, sent_ns)
+        hidden_ns = sent_ns - left_ns(sent_ns, last_ns, backward_ns(place, at["backward_share"]))
+    if place.share(place.compute.total_ns) >= at["min_critical_share"]:
+        # Without the update, which every process does for itself.
+        update_ns = _update_ns(place) - sum(map(_update_ns, team.places)) // len(team.places)
+        extra_ns = max(team.extra_ns - update_ns, 0)
+    sent_ns, copies_ns = place.per_step(sent_ns), place.per_step(stood_ns(run, place))
+    return _PlaceCost(sent_ns, place.per_step(int(hidden_ns)), copies_ns, extra_ns)
 
 
 def _update_ns(place: Place) -> int:
@@ -70,25 +59,20 @@ def _update_ns(place: Place) -> int:
     return place.per_step(int(place.kernel_ns[launched].sum()))
 
 
-def _explained(run: Run, team: Team) -> tuple[str, ...]:
-    """What goes with it: its copies, and all exposed copies if most of them are between GPUs."""
-    place = team.busiest
-    of_peers = stood_ns(run, place) >= MOST_OF_IT * place.exposed_copies.total_ns
-    return ("exposed-communication", "peer-copies", *(["exposed-copies"] if of_peers else []))
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What the model's copies, the gathered outputs and the loss on the first GPU cost, DDP does without or beside."""
+    """Find the cost of what DDP avoids or hides: copies of the model, gathered outputs, the loss on the first GPU."""
     marked = [team for team in teams(run, at["min_part_of_busiest"]) if is_data_parallel(run, team.rank)]
     if not marked:
         return
     team = max(marked, key=lambda each: each.extra_ns)
     cost, beside = _cost(run, team, at), taken(run)
+    others_ns = cost.copies_ns + cost.extra_ns
     step_ns = team.busiest.per_step(team.busiest.window_ns)
     idle_ns = sum(place.per_step(place.idle.total_ns) for place in team.places) // len(team.places)
+    are_of_peers = stood_ns(run, team.busiest) >= MOST_OF_IT * team.busiest.exposed_copies.total_ns
     yield Finding(
         rule="data-parallel",
-        saving_ns_per_step=cost.saving(beside),
+        saving_ns_per_step=Saving(0, int(beside.won(cost.hidden_ns)) + others_ns, cost.sent_ns + others_ns),
         confidence="high",
         values={
             "devices": len(team.places),
@@ -109,5 +93,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("copies between GPUs that it waits for", cost.copies_ns, "ns"),
             Measure("idle a step, on the mean of them", idle_ns, "ns"),
         ),
-        explains=_explained(run, team),
+        explains=("exposed-communication", "peer-copies", *(["exposed-copies"] if are_of_peers else [])),
     )

@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Finding, Rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only where it is known which GPUs the job has, and only if a better choice of as many is there."""
+    """Find a better choice of as many GPUs, where it is known which ones the job has."""
     links = pairs(run.timeline)
     every, (chosen, is_certain) = gpus(links), of_job(run)
     if len(chosen) < at["min_gpus"] or not set(chosen) <= set(every):
@@ -39,7 +39,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "pairs": len(apart),
             "exposed_ms": ms(exposed_ns),
         },
-        evidence=(
-            Rows("Pairs without NVLink", ("GPU", "and", "joined by"), ("text", "text", "text"), tuple(apart[:16])),
-        ),
+        evidence=(Rows("Pairs without NVLink", ("GPU", "and", "joined by"), ("text",) * 3, tuple(apart[:16])),),
     )

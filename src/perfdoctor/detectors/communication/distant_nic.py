@@ -12,13 +12,14 @@ from perfdoctor.records.findings import Finding, Rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only where log and topology together name the NIC that is taken and the one that is nearer."""
+    """Find GPUs for which log and topology together name the NIC that is taken and a nearer one."""
     found = detours(run.timeline)
     gpus = {detour.gpu for detour in found}
     if len(gpus) < at["min_gpus"]:
         return
     first = found[0]
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
+    columns = ("GPU", "NIC", "joined by", "nearer", "joined by")
     rows = tuple((f"GPU {each.gpu}", each.nic, each.link, each.nearer, each.nearer_link) for each in found[:16])
     yield Finding(
         rule="distant-nic",
@@ -33,12 +34,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "nearer_link": first.nearer_link,
             "exposed_ms": ms(exposed_ns),
         },
-        evidence=(
-            Rows(
-                "Ways that are longer than they must be",
-                ("GPU", "NIC", "joined by", "nearer", "joined by"),
-                ("text",) * 5,
-                rows,
-            ),
-        ),
+        evidence=(Rows("Ways that are longer than they must be", columns, ("text",) * 5, rows),),
     )

@@ -40,10 +40,10 @@ def _exposed_ns(place: JobPlace) -> int:
 
 
 class _Exposed(Struct, frozen=True):
-    """In ns a step: transfer that is exposed, and what a fix could take of it at most, and likely in two ways.
+    """Exposed transfer in ns a step, its `share` of the step, and how much of it a fix takes away.
 
-    `hidden_ns`: behind compute, from which `beside` takes a share, or by merging messages; `halved_ns`: by sending 16
-    bits instead of 32; `less_often_ns`: by accumulating gradients.
+    `most_ns`: at most; `hidden_ns`: by hiding it behind compute, from which `beside` takes a share, or by merging
+    messages; `halved_ns`: by sending 16 bits instead of 32; `less_often_ns`: by accumulating gradients.
     """
 
     share: float
@@ -58,25 +58,20 @@ class _Exposed(Struct, frozen=True):
     def saving(self) -> Saving:
         return half_certain(max(int(self.beside.won(self.hidden_ns)), self.halved_ns, self.less_often_ns), self.most_ns)
 
-    @property
-    def is_clear(self) -> bool:
-        """Is most of it likely to be saved?"""
-        return self.saving.likely >= MOST_OF_IT * self.saving.high
-
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed communication that is transfer: what waits for a late rank is rank-skew's."""
+    """Find exposed communication that is transfer: what waits for a late rank is rank-skew's."""
     found = _exposed(run, at)
     if found.share < at["min_share_of_step"]:
         return
     worst, missing = run.worst(_exposed_ns), ranks_missing(run)
     total = run.job.mean(lambda place: place.communication.total_ns)
+    is_clear = found.saving.likely >= MOST_OF_IT * found.saving.high and not missing
+    measured = bandwidths(run, at["large_message_bytes"])
     yield Finding(
         rule="exposed-communication",
         saving_ns_per_step=found.saving,
-        confidence="high"
-        if found.is_clear and len(run.job.places) > 1 and not missing and not host_places(run)
-        else "medium",
+        confidence="high" if is_clear and len(run.job.places) > 1 and not host_places(run) else "medium",
         values={
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
@@ -95,9 +90,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
             _kinds(worst),
-            *_bandwidth(run, at["large_message_bytes"]),
+            *([bandwidth_table(measured)] if measured else []),
         ),
-        situation=_situation(len(run.ranks), missing),
+        situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "",
         affected_ns=found.most_ns if host_places(run) else 0,
     )
 
@@ -106,7 +101,8 @@ def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
     share = run.job.share(_exposed_ns) * transfer_share(run)
     exposed_ns = round(run.job.mean(_exposed_ns) * transfer_share(run))
     waited_ns, beside = _waited_ns(run, exposed_ns), taken(run)
-    hidden_ns, halved_ns = min(_hidden_ns(run, at), waited_ns), _halved_ns(run, waited_ns)
+    hidden_ns = min(_hidden_ns(run, at), waited_ns)
+    halved_ns = min(run.mean(lambda place: saved_ns(run, place)[0]), waited_ns)
     less_often_ns = _less_often_ns(run, waited_ns, at)
     matched = skew(run) if host_places(run) and can_be_merged(run) else None
     if matched is None:
@@ -120,7 +116,7 @@ def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
 
 
 def _waited_ns(run: Run, exposed_ns: int) -> int:
-    """What compute waited for: where it waits for the host, a collective beside it costs nothing."""
+    """Transfer that compute waited for, in ns a step: where it waits for the host, a collective costs nothing."""
     transfer = transfer_share(run)
     waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
     waited_ns = round(min(waited_ns, won_by_all_ns(run)))
@@ -129,15 +125,10 @@ def _waited_ns(run: Run, exposed_ns: int) -> int:
     return waited_ns
 
 
-def _halved_ns(run: Run, waited_ns: int) -> int:
-    """What sending half of the bytes is likely to save a step."""
-    return min(run.mean(lambda place: saved_ns(run, place)[0]), waited_ns)
-
-
 def _less_often_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
-    """What accumulating gradients is likely to save a step, where no backward pass is long enough to hide them.
+    """Ns a step that accumulating gradients is likely to save where no backward pass is long enough to hide them.
 
-    Only where DDP or FSDP names itself: other programs may have no batch to add.
+    0 where neither DDP nor FSDP names itself: other programs may have no batch to add.
     """
     timeline = run.timeline
     if not facts(run) & ACCUMULATES or not (len(timeline.ops) or len(timeline["functions"])):
@@ -147,7 +138,7 @@ def _less_often_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
 
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
-    """What compute is likely to hide, a step. Sums inside layers only where their fix splits them."""
+    """Ns a step that compute is likely to hide; sums inside layers only where their fix splits them."""
     is_split = "tensor-parallel" in facts(run)
 
     def of_place(place: Place) -> float:
@@ -163,28 +154,14 @@ def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
     return hidden_ns * at["hidden_share_without_gpu"] if np.isnan(idle) else min(hidden_ns, idle * run.step_ns)
 
 
-def _situation(ranks: int, missing: int) -> str:
-    if ranks == 1:
-        return "one-rank"
-    return "some-ranks" if missing else ""
-
-
 def _kinds(place: Place) -> Rows:
-    """The worst place's collectives by kind."""
+    """The place's collectives by kind, those that take longest first."""
     kind = place.collectives.text("kind")
     ns = place.window.overlap_ns(place.collectives.start_ns, place.collectives.end_ns)
     total = np.bincount(kind.codes, weights=ns, minlength=len(kind.values))
     count = np.bincount(kind.codes, minlength=len(kind.values))
-    rows = sorted(
-        ((kind.values[c], count[c] / place.units, int(total[c] / place.units)) for c in np.flatnonzero(count).tolist()),
-        key=lambda row: -row[2],
-    )
-    return Rows(
-        f"Collectives of rank {place.rank}, a step", ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6])
-    )
-
-
-def _bandwidth(run: Run, min_bytes: float) -> Iterator[Rows]:
-    """How fast large messages moved once every rank had come; nothing where that is not known."""
-    if measured := bandwidths(run, min_bytes):
-        yield bandwidth_table(measured)
+    seen, units = np.flatnonzero(count).tolist(), place.units
+    rows = [(kind.values[code], count[code] / units, int(total[code] / units)) for code in seen]
+    rows.sort(key=lambda row: -row[2])
+    label = f"Collectives of rank {place.rank}, a step"
+    return Rows(label, ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6]))

@@ -52,14 +52,14 @@ def _bridged(pieces: Intervals) -> Intervals:
 
 
 def _is_sharded(place: Place, at: Mapping[str, float]) -> bool:
-    """Parameters are gathered layer by layer and gradients scattered: no other training does both many times a step."""
+    """Does the training gather parameters and scatter gradients many times a step? No other one does both."""
     scatters = np.count_nonzero(place.collectives.text("kind").equals("reduce_scatter"))
     fewest = at["min_gathers_per_step"] * place.units
     return bool(np.count_nonzero(_gathers(place)) >= fewest and scatters * 2 >= fewest)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Gathers that were not begun while the layer before was computing."""
+    """Find gathers that were not begun while the layer before was computing."""
     found = of_collectives(run, _late, transfer_share(run, "all_gather"), at["min_share_of_step"])
     if found is None or not _is_sharded(found.worst, at):
         return

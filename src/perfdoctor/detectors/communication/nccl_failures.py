@@ -12,7 +12,7 @@ from perfdoctor.vocabulary.names.nccl import ERROR_ENDS, HARMLESS
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A warning, and an error that was handed up to where communicators and collectives begin."""
+    """Find a warning, and an error that was handed up to where communicators and collectives begin."""
     log = NcclLog.of(run.timeline)
     returned = [
         (file, int(code), count)

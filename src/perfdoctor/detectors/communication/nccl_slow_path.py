@@ -13,7 +13,7 @@ from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.metrics.communication.topology import pairs
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.findings import Finding
 
 
 class _SlowPath(Struct, frozen=True):
@@ -26,13 +26,12 @@ class _SlowPath(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The first of three that the log proves: a wrong topology file, no peer access, no GPUDirect."""
+    """Find the first of three that the log proves: a wrong topology file, no peer access, no GPUDirect."""
     log = NcclLog.of(run.timeline)
     seen = _wrong_topology_file(run, log, at) or _no_peer_access(run, log) or _no_gpudirect(run, log, at)
     if seen is None:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
-    ways: tuple[Rows, ...] = (log.table(),) if len(log.ways) else ()
     yield Finding(
         rule="nccl-slow-path",
         saving_ns_per_step=at_most(exposed_ns),
@@ -46,20 +45,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "high_gb": seen.high_gb,
             "exposed_ms": ms(exposed_ns),
         },
-        evidence=ways,
+        evidence=(log.table(),) if len(log.ways) else (),
         situation=seen.situation,
     )
 
 
 def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:
-    """A topology file that contradicts the machine: links of one board that differ by far, or that carried more."""
+    """A topology file that contradicts the machine: links of one board differ by far, or carried more than it says."""
     files = log.values("topology_file")
     if not files:
         return None
     links = log.amounts("nvlink")
     if links and max(links) >= at["min_links_apart"] * min(links):
         return _SlowPath("links-differ", file=files[0], low_gb=min(links), high_gb=max(links))
-    rings = [amount for value, amount in _graphs(log) if value.startswith("4 ")]
+    graphs = log.rows("graph")
+    amounts = zip(graphs.text("value"), graphs.floats("amount").tolist(), strict=True)
+    rings = [amount for value, amount in amounts if value.startswith("4 ")]
     measured = best_bus_bandwidth(run.timeline, "nccl-tests") / 1e9
     # With NVLS the switches add up, and more comes out than any ring carries.
     if rings and not max(log.amounts("nvls_channels"), default=0) and measured >= at["min_excess"] * min(rings):
@@ -67,13 +68,8 @@ def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Sl
     return None
 
 
-def _graphs(log: NcclLog) -> list[tuple[str, float]]:
-    rows = log.rows("graph")
-    return list(zip(rows.text("value"), rows.floats("amount").tolist(), strict=True))
-
-
 def _no_peer_access(run: Run, log: NcclLog) -> _SlowPath | None:
-    """GPUs of one machine meet in the CPU's memory, because it was asked for or though they have NVLink."""
+    """GPUs of one machine that exchange through the CPU's memory, because it was set or though they have NVLink."""
     through_memory = log.pairs("SHM/")
     if not through_memory:
         return None
@@ -84,9 +80,9 @@ def _no_peer_access(run: Run, log: NcclLog) -> _SlowPath | None:
 
 
 def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:
-    """Between machines over a network that could write into the GPU's memory, and does not.
+    """A network between machines that could write into the GPU's memory, and does not.
 
-    Behind the processor NCCL has no use for it, whether it is allowed or not: distant-nic reports that.
+    Where the NIC is behind the processor NCCL never uses GPUDirect: distant-nic reports that.
     """
     through_memory = log.pairs_without("NET/", "GDRDMA") - log.pairs("NET/Socket")
     if log.machines < at["min_machines"] or through_memory <= 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.nccl import NcclLog
@@ -19,7 +19,7 @@ _WHY = {
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Ranks on several machines, ways over NET/Socket, and a sign that something better was available."""
+    """Find ways over NET/Socket between machines, with a sign that a faster network was available."""
     log = NcclLog.of(run.timeline)
     over_sockets = log.pairs("NET/Socket")
     if not over_sockets or log.machines < at["min_machines"]:
@@ -36,13 +36,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "pairs": over_sockets,
             "machines": log.machines,
-            "why": _set(disabled) if disabled else _WHY[why],
+            "why": f"{' and '.join(disabled)} {'is' if len(disabled) == 1 else 'are'} set" if disabled else _WHY[why],
             "exposed_ms": ms(exposed_ns),
         },
         evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), log.table()),
         situation="disabled" if disabled else "plugin" if why == "plugin_failed" else "",
     )
-
-
-def _set(settings: Sequence[str]) -> str:
-    return f"{' and '.join(settings)} {'is' if len(settings) == 1 else 'are'} set"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_work import hideable_ns
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns, stood_ns
 from perfdoctor.metrics.units import ms
@@ -15,7 +16,7 @@ from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Transfers of NCCL are kernels, and no copies: those of a pipeline or of nn.DataParallel are."""
+    """Find copies as a pipeline or nn.DataParallel makes them; transfers of NCCL are kernels, and no copies."""
 
     def stood(place: Place) -> int:
         return stood_ns(run, place)
@@ -25,7 +26,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     worst = run.worst(lambda place: exposed_ns(place, copies_of(place, "p2p")))
     rows = copies_of(worst, "p2p")
-    hideable = min(run.mean(lambda place: min(stood(place), (place.compute - place.copying).total_ns)), found.ns)
+    hideable = min(run.mean(lambda place: hideable_ns(place, stood(place))), found.ns)
     size = bytes_of(worst, rows)
     yield Finding(
         rule="peer-copies",

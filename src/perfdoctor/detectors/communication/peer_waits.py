@@ -11,7 +11,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Waits on the host, beside collectives on the device: barriers, stores, collectives of Python objects."""
+    """Find waits on the host, beside collectives on the device: barriers, stores, collectives of Python objects."""
     found = of_cause(run, "peer_wait", at["min_share_of_step"])
     if found is None:
         return
@@ -20,10 +20,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="peer-waits",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
-        values={
-            **found.occurrence_values(),
-            "name": named[0].name if named else "a barrier",
-        },
+        values={**found.occurrence_values(), "name": named[0].name if named else "a barrier"},
         evidence=found.occurrence_evidence("idle while the host waited for other ranks", "such waits a step", named),
         situation="" if run.per_step else "window",
     )

@@ -13,10 +13,13 @@ from perfdoctor.records.findings import Finding, Measure, Rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed sends and receives, a mean over the stages recorded: waiting for another stage is the bubble."""
+    """Find exposed sends and receives, on the mean of the recorded stages: waiting for another stage is the bubble."""
     found = of_collectives_in_job(run, proven_messages, 1.0, at["min_share_of_step"])
     if found is None or found.per_step < at["min_messages_per_step"]:
         return
+    columns = ("rank", "compute", "exposed sends and receives")
+    waits_ns = [(place, exposed_rows_ns(place, proven_messages(place))) for place in run.places[:16]]
+    stages = tuple((each.rank, each.per_step(each.compute.total_ns), each.per_step(ns)) for each, ns in waits_ns)
     yield found.finding(
         rule="pipeline-bubbles",
         saving=shares(at, "won_share").of(found.ns),
@@ -24,19 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={"messages_per_step": found.per_step, **found.time_values("exposed")},
         evidence=(
             Measure("exposed sends and receives", found.ns, "ns"),
-            Rows(
-                "Waiting by stage, a step",
-                ("rank", "compute", "exposed sends and receives"),
-                ("count", "ns", "ns"),
-                tuple(
-                    (
-                        place.rank,
-                        place.per_step(place.compute.total_ns),
-                        place.per_step(exposed_rows_ns(place, proven_messages(place))),
-                    )
-                    for place in run.places[:16]
-                ),
-            ),
+            Rows("Waiting by stage, a step", columns, ("count", "ns", "ns"), stages),
             *longest_exposed(run, "collectives", proven_messages),
         ),
     )

@@ -23,7 +23,7 @@ from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
-from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
+from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
 #: Causes of idle in which the host ran something else: one remedy, one word.
@@ -32,14 +32,13 @@ _HOST = tuple(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "
 #: Of these a line of the program's own code is the reason; of an unknown cause it is only where it was then.
 _OF_CODE = (*_HOST, *(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "loader"))
 
-#: So many ranks are shown.
 _MOST_ROWS = 16
 #: Of these the host's own speed may be the reason, too; the others say themselves what it did.
 _UNNAMED = ("launch_bound", "host_work")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The late rank is the one that waits least. Only waiting that no compute hides is counted."""
+    """Find the late rank, which waits least. Only waiting that no compute hides is counted."""
     matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
@@ -53,7 +52,8 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     in_full = {place.rank: place for place in run.places if len(place.collectives)}
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
     instead = {name: ns for name, ns in excess_ns(seen.places, matched)[late.rank].items() if ns}
-    main, share = _main(instead)
+    main = max(instead, key=lambda name: instead[name], default="")
+    share = instead.get(main, 0) / max(sum(instead.values()), 1)
     known = [in_full[other.rank] for other in others if other.rank in in_full]
     host = compared(whole, known) if whole and main in _HOST else None
     is_clear = share >= at["clear_culprit_share"]
@@ -63,7 +63,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     situation = "uneven-work" if is_uneven else _situation(main, host, at) if is_clear else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
     won_share = 1 - 1 / len(seen.places) if is_uneven else 1.0
-    node = seen.late_node
+    node, units = seen.late_node, min(place.units for place in seen.places)
     return Finding(
         rule="rank-skew",
         saving_ns_per_step=half_certain(int(won_share * seen.likely_ns), seen.most_ns),
@@ -86,8 +86,12 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "more_flop_percent": percent(more_flop(whole, known)) if is_uneven and whole else 0.0,
         },
         evidence=(
-            *_evidence(matched, seen, instead, min(place.units for place in seen.places)),
-            *(_same_calls(late.rank, host) if situation == "slower-host" and host else ()),
+            Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
+            Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
+            _by_rank(matched, seen, units),
+            _instead(late, instead, units),
+            *_by_node(matched, seen, units),
+            *([_same_calls(late.rank, host)] if situation == "slower-host" and host else []),
         ),
         situation="node" if node else situation,
         explains=_symptoms(main, late, others, at) if seen.is_clear else (),
@@ -102,14 +106,14 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
 
 
 class _Node(Struct, frozen=True):
-    """A machine whose ranks come late by turns. `share`: theirs of all lateness."""
+    """A machine whose ranks come late by turns, and their share of all lateness."""
 
     ranks: str
     share: float
 
 
 class _Skew(Struct, frozen=True):
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it.
+    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that a fix saves of it.
 
     `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
     """
@@ -133,7 +137,9 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
     late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
     others = [place for place in places if place is not late]
     late_share, node = _who(places, matched, own, clear_share)
-    is_clear = node is None and min(late_share, _share_of_its_own(matched, late)) >= clear_share
+    # How much of its lateness would go with it: little where another one comes just before it.
+    of_its_own = matched.caused_alone_ns(late.rank) / max(int(matched.caused_ns[matched.number(late.rank)]), 1)
+    is_clear = node is None and min(late_share, of_its_own) >= clear_share
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
@@ -155,17 +161,11 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
 
 
 def _exposed_waits_ns(
-    run: Run,
-    others: Sequence[JobPlace],
-    matched: Skew,
-    at_most_ns: Ints | None = None,
-    *,
-    pushed: bool = False,
+    run: Run, others: Sequence[JobPlace], matched: Skew, at_most_ns: Ints | None = None, *, pushed: bool = False
 ) -> Sequence[float]:
-    """How long each of the others waits a step for the last rank, and computes nothing meanwhile.
+    """Ns a step that each of the others waits for the last rank and computes nothing; waits at once count once.
 
-    Collectives at the same time are waited for once. As a share of their own steps, which may be longer than the mean
-    of all ranks. `at_most_ns`: by collective, only so long before the last came. `pushed`: also the time in which it
+    `at_most_ns`: for each collective, only so long before the last rank came. `pushed`: also the time in which it
     computes nothing because it had waited before; of ranks that are late by turns that stays, as the next one is late.
     """
 
@@ -176,41 +176,36 @@ def _exposed_waits_ns(
         rows = place.collectives
         return pushed_back_ns(rows.start_ns, rows.end_ns, waits, place.exposed_communication, LONGEST_LATENCY_NS)
 
+    # As shares of their own steps, which may be longer than the mean of all ranks.
     own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
     return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]
 
 
 def _sooner_ns(others: Sequence[JobPlace], which: Callable[[list[int]], float], otherwise: int) -> int:
-    """By how much the hosts of the others could have been sooner a step: no more can be won of their waiting.
+    """Ns a step by which the others' hosts could be sooner: no more of their waiting is saved.
 
-    `which` of them counts: the middle one, or the slowest.
+    `which`: the statistic over ranks; `otherwise`: the value of a rank for which it is not known.
     """
-    known = [otherwise if (own := sooner_ns(place)) is None else own // place.units for place in others]
-    return int(which(known))
+    return int(which([otherwise if (own := sooner_ns(each)) is None else own // each.units for each in others]))
 
 
 # --- what the late rank does instead ---
 
 
-def _main(instead: Mapping[str, int]) -> tuple[str, float]:
-    """What the late rank mainly spends more time on, and its share of all that it does."""
-    main = max(instead, key=lambda name: instead[name], default="")
-    return main, instead.get(main, 0) / max(sum(instead.values()), 1)
-
-
 def _situation(main: str, host: HostComparison | None, at: Mapping[str, float]) -> str:
-    """The words that fit what it mainly spends more time on. `host`: its calls and ops beside the others', if known."""
-    if main in _UNNAMED and host is not None and host.has_more_work:
-        return "more-work"
-    if main in _UNNAMED and host is not None and host.is_same_work(at["same_calls_within"]):
-        return "slower-host" if host.slower >= 1 + at["slower_at_least"] else "late-host"
+    """The situation, by what the late rank mainly spends more time on. `host`: its calls beside the others'."""
+    if main in _UNNAMED and host is not None:
+        if host.has_more_work:
+            return "more-work"
+        if host.is_same_work(at["same_calls_within"]):
+            return "slower-host" if host.slower >= 1 + at["slower_at_least"] else "late-host"
     if main in _HOST:
         return "late-host" if main == "launch_bound" else "host"
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
 
 
 def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping[str, float]) -> tuple[str, ...]:
-    """Rules that find hardly anything but what the late rank's host does: the others' devices wait less for theirs."""
+    """The rules that find hardly more than what the late rank's host does: the others' devices wait less for theirs."""
 
     def usual(cause: str) -> float:
         return float(np.mean([place.share(place.idle_ns(cause)) for place in others]))
@@ -223,20 +218,14 @@ def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping
 
 
 def _share(own_late_ns: Ints, late: int | Ints) -> float:
-    """How much of all lateness is that of these ranks."""
+    """The share of these ranks in all lateness."""
     return float(own_late_ns[late].sum() / max(own_late_ns.sum(), 1))
-
-
-def _share_of_its_own(matched: Skew, late: JobPlace) -> float:
-    """How much of the late rank's lateness would go with it: little where another one comes just before it."""
-    caused = int(matched.caused_ns[matched.number(late.rank)])
-    return matched.caused_alone_ns(late.rank) / max(caused, 1)
 
 
 def _who(
     places: Sequence[JobPlace], matched: Skew, own_late_ns: Ints, clear_share: float
 ) -> tuple[float, _Node | None]:
-    """How much of all lateness is that of the latest rank, and the machine whose ranks are late instead, if it is one.
+    """The latest rank's share of all lateness, and the machine whose ranks are late instead, if it is one.
 
     Where all ranks meet in each collective one of them comes last: what the ranks of a machine cause adds up. In groups
     they are late at the same time: a machine is as late as its latest rank, and late as one if others are half as late.
@@ -266,18 +255,8 @@ def _who(
 # --- evidence ---
 
 
-def _evidence(matched: Skew, seen: _Skew, instead: Mapping[str, int], units: int) -> tuple[Evidence, ...]:
-    return (
-        Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
-        Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
-        _table(matched, units) if len(matched.ranks) <= _MOST_ROWS else _latest(matched, seen, units),
-        _instead(seen.late, instead, units),
-        *_by_node(matched, seen, units),
-    )
-
-
-def _same_calls(rank: int, host: HostComparison) -> Iterator[Rows]:
-    yield Rows(
+def _same_calls(rank: int, host: HostComparison) -> Rows:
+    return Rows(
         f"What rank {rank}'s host takes longer for than the middle one of the others",
         ("call or op", "a step", f"rank {rank}, each", "the others, each"),
         ("text", "count", "ns", "ns"),
@@ -286,45 +265,24 @@ def _same_calls(rank: int, host: HostComparison) -> Iterator[Rows]:
 
 
 def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
-    rows = sorted(instead.items(), key=lambda row: -row[1])
-    return Rows(
-        f"What rank {late.rank} spends more time on than the middle one of the others, a step",
-        ("what", "time"),
-        ("text", "ns"),
-        tuple((name.replace("_", " "), ns // units) for name, ns in rows),
-    )
+    label = f"What rank {late.rank} spends more time on than the middle one of the others, a step"
+    rows = [(name.replace("_", " "), ns // units) for name, ns in sorted(instead.items(), key=lambda row: -row[1])]
+    return Rows(label, ("what", "time"), ("text", "ns"), tuple(rows))
 
 
-def _table(matched: Skew, units: int) -> Rows:
-    rows = [
-        (rank, int(total / units), int(wait / units), int(caused / units))
-        for rank, total, wait, caused in zip(
-            matched.ranks, matched.spent_ns, matched.waiting_ns, matched.caused_ns, strict=True
-        )
-    ]
-    rows.sort(key=lambda row: row[2])
-    return Rows(
-        "Collectives by rank",
-        ("rank", "in collectives", "waiting", "was late by"),
-        ("count", "ns", "ns", "ns"),
-        tuple(rows[:_MOST_ROWS]),
-    )
-
-
-def _latest(matched: Skew, seen: _Skew, units: int) -> Rows:
-    """Of many ranks those that came late by their own doing, the latest first."""
-    first = np.argsort(-seen.own_late_ns, kind="stable")[:_MOST_ROWS].tolist()
-    columns = (matched.spent_ns, matched.waiting_ns, seen.own_late_ns)
-    return Rows(
-        "The latest ranks",
-        ("rank", "in collectives", "waiting", "was late by"),
-        ("count", "ns", "ns", "ns"),
-        tuple((matched.ranks[at], *(int(each[at] / units) for each in columns)) for at in first),
-    )
+def _by_rank(matched: Skew, seen: _Skew, units: int) -> Rows:
+    """The ranks, the shortest wait first; of many ranks those that came late by their own doing, the latest first."""
+    label, late_ns, order = "Collectives by rank", matched.caused_ns, matched.waiting_ns // units
+    if len(matched.ranks) > _MOST_ROWS:
+        label, late_ns, order = "The latest ranks", seen.own_late_ns, -seen.own_late_ns
+    columns = (matched.spent_ns, matched.waiting_ns, late_ns)
+    first = np.argsort(order, kind="stable")[:_MOST_ROWS].tolist()
+    rows = tuple((matched.ranks[at], *(int(each[at] / units) for each in columns)) for at in first)
+    return Rows(label, ("rank", "in collectives", "waiting", "was late by"), ("count", "ns", "ns", "ns"), rows)
 
 
 def _by_node(matched: Skew, seen: _Skew, units: int) -> Iterator[Rows]:
-    """Of many ranks how late those of each machine came, the latest machine first."""
+    """How late the ranks of each machine came, the latest machine first; nothing where ranks are few."""
     first = first_ranks(seen.places) if len(matched.ranks) > _MOST_ROWS else None
     if first is None:
         return

@@ -9,7 +9,7 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
-from perfdoctor.metrics.communication.like_groups import SlowGroup, slow_groups
+from perfdoctor.metrics.communication.like_groups import slow_groups
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
@@ -18,7 +18,7 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
+from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 _EXPECTED = {
@@ -31,12 +31,6 @@ _EXPECTED = {
 _GROUPS = "groups"
 #: So many slow groups are shown.
 _MOST_GROUPS = 8
-
-
-def _like(place: Place, kind: str, least_bytes: float) -> Mask:
-    frame = place.collectives
-    rows: Mask = frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
-    return rows
 
 
 class _Reference(Struct, frozen=True):
@@ -57,7 +51,7 @@ class _Reference(Struct, frozen=True):
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
     """What the same links gave when they were measured; else what NCCL plans, the topology says, or any board has.
 
-    None where nothing of it is known, or the machine has no NVLinks between these GPUs.
+    None where none of these is known, or the machine has no NVLinks between these GPUs.
     """
     measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes, one_machine=each.one_node)
     if measured is not None:
@@ -81,15 +75,15 @@ def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference
 
 
 def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], situation: str) -> _Reference:
-    """What such rings reach with messages of this size."""
+    """What rings over links of `most` bytes/s reach with messages of this size. `link`: their name."""
     step_ns = at["ring_step_ns"] if each.one_node else at["network_step_ns"]
     reached = reached_by_ring(each.kind, each.ranks, each.message_bytes, most, step_ns)
     return _Reference(link, reached, at["min_share_of_plan"], reached, most, situation)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Bus bandwidth of transfers alone, held against what was measured, or what the sparsest board gives two GPUs."""
-    measured = _slower_than_others(run, at) or _measured(run, at)
+    """Compare the bus bandwidth of transfers with a reference: measured, planned, or what any board has."""
+    measured = _held_against(run, at)
     if not measured:
         return
     worst, against = measured[0]  # the most exposed
@@ -99,7 +93,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     reached = worst.bus_bytes_per_second / against.expected
     if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
-
+    is_group = against.situation == _GROUPS
     yield Finding(
         rule="slow-links",
         saving_ns_per_step=Shares(
@@ -120,42 +114,34 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),
         },
-        evidence=_evidence(measured),
+        evidence=(
+            Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
+            Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
+            _groups(measured) if is_group else bandwidth_table([each for each, _ in measured]),
+        ),
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         affected_ns=exposed_ns,
-        stands_alone=against.situation == _GROUPS,  # what all others send takes as long as it does anyway
+        stands_alone=is_group,  # what all others send takes as long as it does anyway
     )
 
 
-def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
-    """Large messages on rings with what they are held against, the most exposed first."""
-    return [
+def _held_against(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
+    """Large messages with their reference, the most exposed first; if groups are slower than others, theirs alone."""
+    least_bytes, least_share = at["large_message_bytes"], at["min_share_of_others"]
+    held = []
+    for group in slow_groups(run, least_bytes, at["fewest_other_groups"], least_share):
+        name, usual = f"{group.others} other groups", group.usual_bytes_per_second
+        held.append((group.own, _Reference(name, usual, least_share, usual, usual, _GROUPS, group.others)))
+    return held or [
         (each, reference)
-        for each in bandwidths(run, at["large_message_bytes"])
+        for each in bandwidths(run, least_bytes)
         if each.kind in ON_RINGS and (reference := _reference(run, each, at)) is not None
     ]
 
 
-def _slower_than_others(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
-    """Groups held against all others of the job that send the same messages."""
-
-    def against(group: SlowGroup) -> _Reference:
-        usual = group.usual_bytes_per_second
-        name = f"{group.others} other groups"
-        return _Reference(name, usual, at["min_share_of_others"], usual, usual, _GROUPS, group.others)
-
-    slow = slow_groups(run, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
-    return [(group.own, against(group)) for group in slow]
-
-
-def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:
-    worst, against = measured[0]
-    return (
-        Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
-        Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
-        _groups(measured) if against.situation == _GROUPS else bandwidth_table([each for each, _ in measured]),
-    )
+def _like(place: Place, kind: str, least_bytes: float) -> Mask:
+    return place.collectives.text("kind").equals(kind) & (place.collectives["bytes"] >= least_bytes)
 
 
 def _groups(measured: Sequence[tuple[Bandwidth, _Reference]]) -> Rows:
@@ -165,14 +151,7 @@ def _groups(measured: Sequence[tuple[Bandwidth, _Reference]]) -> Rows:
         ("kind", "ranks", "what they share", "message", "bus bandwidth", "others"),
         ("text", "text", "text", "bytes", "bytes_per_second", "bytes_per_second"),
         tuple(
-            (
-                each.kind,
-                spans(each.members),
-                each.shared,
-                each.message_bytes,
-                each.bus_bytes_per_second,
-                against.expected,
-            )
-            for each, against in measured[:_MOST_GROUPS]
+            (of.kind, spans(of.members), of.shared, of.message_bytes, of.bus_bytes_per_second, against.expected)
+            for of, against in measured[:_MOST_GROUPS]
         ),
     )

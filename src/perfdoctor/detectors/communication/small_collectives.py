@@ -23,18 +23,18 @@ _MERGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 def _small(place: Place, at: Mapping[str, float]) -> Mask:
+    """One bool a collective: is it small by its bytes or, where these are unknown, by its time, and can be merged?"""
     """One bool a row: small by its bytes, or where these are unknown, over so soon that it must be."""
     frame = place.collectives
     size = frame["bytes"]
     is_short = frame.duration_ns < at["small_message_us"] * 1000
     small = np.where(size == UNKNOWN, is_short, size < at["small_message_bytes"])
     in_layers = frame.name.matches(nccl_names.IN_LAYERS)
-    rows: Mask = small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~in_layers
-    return rows
+    return small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~in_layers
 
 
 def _usual_ns(place: Place, at: Mapping[str, float]) -> int:
-    """Exposed time of small messages, none counted for longer than the middle one: the rest of it is waiting."""
+    """Exposed ns of small messages in the window, none counted for longer than the median: the rest is waiting."""
     rows = _small(place, at)
     if not rows.any():
         return 0
@@ -43,7 +43,7 @@ def _usual_ns(place: Place, at: Mapping[str, float]) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed time of messages so small that their latency is their price."""
+    """Find the exposed time of messages so small that their latency is their price."""
     transfer = transfer_share(run)
     found = affected(run, lambda place: _usual_ns(place, at) * transfer, at["min_share_of_step"])
     if found is None:
@@ -56,11 +56,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     # Those that depend on each other cannot be merged, and of the others as many remain as there are kinds and groups.
     frame = worst.collectives.take(rows)
     different = len(set(zip(frame.text("kind"), frame.text("group"), strict=True)))
+    are_sized = bool((frame["bytes"] != UNKNOWN).all())
     merged_ns = max(int(found.ns * (1 - different / count)), 0)
     yield Finding(
         rule="small-collectives",
         saving_ns_per_step=Saving(0, merged_ns, found.ns),
-        confidence="high" if (frame["bytes"] != UNKNOWN).all() else "medium",
+        confidence="high" if are_sized else "medium",
         values={
             "messages_per_step": count,
             "different": different,
@@ -71,7 +72,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("small messages a step", count, "count"),
             Measure("their exposed time, each at most the usual one's", found.ns, "ns"),
             Measure("their middle size", float(np.median(frame["bytes"])), "bytes")
-            if (frame["bytes"] != UNKNOWN).all()
+            if are_sized
             else Measure("all messages a step", len(worst.collectives) / worst.units, "count"),
         ),
         work=work_of(run, lambda place: _small(place, at)),

@@ -20,7 +20,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _of_layers(place: Place, at: Mapping[str, float]) -> Mask:
-    """One bool a row: all-reduces of one size in one small group, as many as most; gradients are of many sizes."""
+    """One bool a collective: is it an all-reduce in a small group, of the usual size? Gradients are of many sizes."""
     frame = place.collectives
     size, group = frame["bytes"], frame["group_size"]
     in_small_group = (group > 1) & (group <= at["max_group_size"])
@@ -34,14 +34,14 @@ def _of_layers(place: Place, at: Mapping[str, float]) -> Mask:
 
 
 def _between_matmuls(place: Place, rows: Mask) -> float:
-    """Before how many of these all-reduces, and after the one before, does a matrix kernel start? As a share."""
+    """The share of these all-reduces between which and the one before a matrix kernel starts."""
     matmul = np.sort(place.kernels.start_ns[place.kernel_rows(*MATMUL_FAMILIES)])
     start = place.collectives.start_ns[rows]
     return float(np.mean(np.diff(np.searchsorted(matmul, start)) > 0)) if start.size > 1 else 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed all-reduces that hardly any compute runs beside, one after each pair of matrix products."""
+    """Find exposed all-reduces that hardly any compute runs beside, one after each pair of matrix products."""
     transfer = transfer_share(run, "all_reduce")
     found = of_collectives(run, lambda place: _of_layers(place, at), transfer, at["min_share_of_step"])
     if found is None or found.per_step < at["min_messages_per_step"]:

@@ -18,16 +18,16 @@ LEFT_OF_A_PIECE = 0.5
 
 
 def _piece_ns(place: Place) -> float:
-    """What can be moved to another GPU at once, in ns a step: its compute over the runs of its most frequent kernel.
+    """The smallest piece of work that can be moved to another GPU, in ns a step; 0 where no kernel comes twice.
 
-    A network repeats its layers, and each layer runs its kernels. 0 where no kernel comes more than once.
+    A network repeats its layers, and each layer runs its kernels: compute over the runs of the most frequent kernel.
     """
     runs = max((count for count, _ in medians_of(place).values()), default=0.0)
     return place.per_step(place.compute.total_ns) / runs if runs > 1 else 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Evenly spread, the step is shorter by what the busiest computes beyond the mean, if it is what is waited for."""
+    """Find the compute of the busiest GPU beyond the mean: spread evenly, it shortens a step that waits for it."""
     uneven = [
         (work_ns, team)
         for team in teams(run, at["min_part_of_busiest"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import half_certain
-from perfdoctor.metrics.copies.transfers import by_op, compute_stream, copies_of, exposed_ns, host_memory
+from perfdoctor.metrics.copies.transfers import by_op, compute_stream, copies_of, host_memory
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -15,23 +15,18 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _in_stream(place: Place) -> Mask:
-    """Copies from pinned memory only: from pageable memory another stream would not help."""
+    """One bool a copy: is it from pinned memory, in the compute stream? Of pageable ones no other stream helps."""
     own = place.copies["stream"] == compute_stream(place)
     rows: Mask = own & copies_of(place, "h2d") & host_memory(place, "pinned")
     return rows
 
 
-def _hideable_ns(place: Place) -> int:
-    return min(exposed_ns(place, _in_stream(place)), (place.compute - place.copying).total_ns)
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """On another stream the compute of the step before could hide them, as far as there is any."""
+    """Find these copies; on another stream the compute of the step before could hide them, as far as there is any."""
     found = of_copies(run, _in_stream, at["min_share_of_step"])
     if found is None:
         return
-    worst = found.worst
-    hideable_ns = min(run.mean(_hideable_ns), found.ns)
+    worst, hideable_ns = found.worst, found.hideable_ns()
     yield found.finding(
         rule="copies-in-compute-stream",
         saving=half_certain(hideable_ns, found.ns),

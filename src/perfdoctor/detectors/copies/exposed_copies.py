@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT, affected
+from perfdoctor.detectors.of_work import hideable_ns
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.copies.element_types import halvable
 from perfdoctor.metrics.copies.transfers import before_work_begins, copies_of, host_memory
@@ -15,21 +16,17 @@ from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Mask
+from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
 def _rows(place: Place) -> Mask:
-    """Copies from and to pageable memory belong to pageable-copies."""
+    """One bool a copy: does it count here? Copies from and to pageable memory belong to pageable-copies."""
     return ~host_memory(place, "pageable") & ~before_work_begins(place)
 
 
-def _counted(place: Place) -> Frame:
-    return place.copies.take(_rows(place))
-
-
 def _exposed(place: Place) -> Intervals:
-    copies, pageable = _counted(place), place.copies.take(host_memory(place, "pageable"))
+    copies, pageable = place.copies.take(_rows(place)), place.copies.take(host_memory(place, "pageable"))
     theirs = Intervals.of(pageable.start_ns, pageable.end_ns)  # while both run, the slower kind is to blame
     return (Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies) - theirs
 
@@ -38,61 +35,57 @@ def _exposed_ns(place: Place) -> int:
     return _exposed(place).total_ns
 
 
-def _hideable_ns(place: Place) -> int:
-    return min(_exposed_ns(place), (place.compute - place.copying).total_ns)
-
-
 def _halved_ns(place: Place, share: float, *, with_unknown: bool) -> float:
-    """What elements of half the width would save of copies whose type can be halved, in ns of the window."""
+    """Ns of the window that elements of half the width would save of copies whose type can be halved.
+
+    `share`: what half the width saves of a copy's time; `with_unknown`: also of copies whose type is not known.
+    """
     copies, (can, known) = place.copies, halvable(place)
     rows = _rows(place) & copies_of(place, "h2d", "d2h") & ((can | ~known) if with_unknown else can)
     return share * (Intervals.of(copies.start_ns[rows], copies.end_ns[rows]) & _exposed(place)).total_ns
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What compute can hide, or half of the bytes, whichever is more: little compute hides little."""
+    """Find exposed copies; compute can hide them, or half of the bytes go, whichever saves more."""
     found = affected(run, _exposed_ns, at["min_share_of_step"])
     if found is None:
         return
     share = at["volume_reducible_share"]
-    hideable_ns = min(run.mean(_hideable_ns), found.ns)
+    hidden_ns = min(run.mean(lambda place: hideable_ns(place, _exposed_ns(place))), found.ns)
     halved_ns = run.mean(lambda place: _halved_ns(place, share, with_unknown=False))
     halved_at_most_ns = run.mean(lambda place: _halved_ns(place, share, with_unknown=True))
     table = directions(found.worst)
+    direction = str(table.rows[0][0])
+    situation = "" if hidden_ns >= MOST_OF_IT * found.ns else "copy-bound"  # too little compute to hide them behind
+    if direction in ("d2d", "memset"):
+        situation = "on-device"
     yield Finding(
         rule="exposed-copies",
         # At most both: half of the bytes, and of the rest what compute hides.
-        saving_ns_per_step=half_certain(max(hideable_ns, halved_ns), min(hideable_ns + halved_at_most_ns, found.ns)),
-        confidence="high" if hideable_ns >= halved_at_most_ns else "medium",
+        saving_ns_per_step=half_certain(max(hidden_ns, halved_ns), min(hidden_ns + halved_at_most_ns, found.ns)),
+        confidence="high" if hidden_ns >= halved_at_most_ns else "medium",
         values={
             **found.time_values("exposed"),
-            "direction": str(table.rows[0][0]),
+            "direction": direction,
             "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
-            "hideable_ms": ms(hideable_ns),
+            "hideable_ms": ms(hidden_ns),
             "halved_ms": ms(halved_ns),
             "halved_at_most_ms": ms(halved_at_most_ns),
         },
         evidence=(
             Measure("copies with no kernel beside them", found.ns, "ns"),
-            Measure("compute that could hide them", hideable_ns, "ns"),
+            Measure("compute that could hide them", hidden_ns, "ns"),
             table,
         ),
-        situation=_situation(str(table.rows[0][0]), hideable_ns >= MOST_OF_IT * found.ns),
+        situation=situation,
         work=work_of(run, _rows),
         affected_ns=found.ns,
     )
 
 
-def _situation(direction: str, compute_hides_most: bool) -> str:
-    """on-device, copy-bound (too little compute to hide them behind), or ""."""
-    if direction in ("d2d", "memset"):
-        return "on-device"
-    return "" if compute_hides_most else "copy-bound"
-
-
 def directions(place: Place) -> Rows:
     """The place's copies that count here by direction, those that are exposed longest first."""
-    copies = _counted(place)
+    copies = place.copies.take(_rows(place))
     direction = copies.text("direction")
     ns = place.window.overlap_ns(copies.start_ns, copies.end_ns)
     exposed = place.exposed_copies.overlap_ns(copies.start_ns, copies.end_ns)
@@ -101,15 +94,8 @@ def directions(place: Place) -> Rows:
         mine = direction.codes == code
         size, total = int(np.maximum(copies["bytes"][mine], 0).sum()), int(ns[mine].sum())
         rate = size / (total / 1e9) if total else 0.0
-        rows.append(
-            (
-                direction.values[code],
-                mine.sum() / place.units,
-                int(exposed[mine].sum() / place.units),
-                size // place.units,
-                rate,
-            )
-        )
+        count, exposed_ns = mine.sum() / place.units, int(exposed[mine].sum() / place.units)
+        rows.append((direction.values[code], count, exposed_ns, size // place.units, rate))
     rows.sort(key=lambda row: -row[2])
     return Rows(
         f"Copies of rank {place.rank}, a step",

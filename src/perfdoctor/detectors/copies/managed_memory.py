@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_copies
-from perfdoctor.metrics.copies.transfers import bytes_of, copies_of, exposed_ns, host_memory
+from perfdoctor.metrics.copies.transfers import copies_of, host_memory
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -15,24 +15,19 @@ from perfdoctor.records.savings import Saving
 
 
 def _moved(place: Place) -> Mask:
-    rows: Mask = host_memory(place, "managed") & ~copies_of(place, "d2d", "memset", "p2p")
-    return rows
-
-
-def _hideable_ns(place: Place) -> int:
-    return min(exposed_ns(place, _moved(place)), (place.compute - place.copying).total_ns)
+    return host_memory(place, "managed") & ~copies_of(place, "d2d", "memset", "p2p")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What kernels lose while they wait for a page is inside their own time, and not seen here.
+    """Find copies of managed memory; what kernels lose while they wait for a page is in their own time, and unknown.
 
-    Kept in device memory, the data does not move at all; where it does not fit, pages that are asked for ahead move
-    beside compute, as far as there is any.
+    Data that is kept in device memory does not move at all; where it does not fit, prefetched pages move beside
+    compute, as far as there is any.
     """
     found = of_copies(run, _moved, at["min_share_of_step"])
     if found is None:
         return
-    hideable_ns = min(run.mean(_hideable_ns), found.ns)
+    hideable_ns = found.hideable_ns()
     yield found.finding(
         rule="managed-memory",
         saving=Saving(0, hideable_ns, found.ns),
@@ -41,6 +36,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("copies of managed memory with nothing beside them", found.ns, "ns"),
             Measure("compute that could hide them", hideable_ns, "ns"),
-            Measure("their bytes a step", bytes_of(found.worst, found.worst_rows) / found.worst.units, "bytes"),
+            Measure("their bytes a step", found.bytes_per_step(), "bytes"),
         ),
     )

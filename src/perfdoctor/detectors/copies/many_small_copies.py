@@ -9,16 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.copies.pinned import pinned_rate
-from perfdoctor.metrics.copies.transfers import (
-    by_op,
-    bytes_of,
-    copies_of,
-    exposed_ns,
-    host_memory,
-    owner,
-    rates,
-    sizes,
-)
+from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, rates, sizes
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.place import Place
@@ -27,19 +18,11 @@ from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _small(place: Place, max_bytes: float) -> Mask:
-    size, asked = sizes(place), ~host_memory(place, "managed")
-    rows: Mask = copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= max_bytes)
-    return rows
+def _saved_ns(run: Run, place: Place, rows: Mask, direction: str) -> float:
+    """Ns of the window that copies of one direction take longer than one copy of a step's bytes.
 
-
-def _saved_ns(run: Run, place: Place, rows: Mask) -> float:
-    """What they take longer than one copy of all their bytes, each direction for itself."""
-    return sum(_saved_in_one_ns(run, place, rows & copies_of(place, way), way) for way in ("h2d", "d2h"))
-
-
-def _saved_in_one_ns(run: Run, place: Place, rows: Mask, direction: str) -> float:
-    """One copy of a step's bytes goes at the rate of large pinned copies; the best of the small ones is the least."""
+    That goes at the rate of large pinned copies, or of the fastest small one if this is faster.
+    """
     if not rows.any():
         return 0.0
     size = bytes_of(place, rows)
@@ -49,29 +32,32 @@ def _saved_in_one_ns(run: Run, place: Place, rows: Mask, direction: str) -> floa
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """One copy of all their bytes, from pinned memory, is what would be left.
-
-    Pages of managed memory that move are no copies that the program could make one of.
-    """
+    """Find small copies, of which one from pinned memory would be left in each direction."""
 
     def small(place: Place) -> Mask:
-        return _small(place, at["max_bytes"])
+        # Pages of managed memory that move are no copies that the program could make one of.
+        size, asked = sizes(place), ~host_memory(place, "managed")
+        return copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= at["max_bytes"])
+
+    def saved_ns(place: Place) -> float:
+        rows = small(place)
+        return sum(_saved_ns(run, place, rows & copies_of(place, way), way) for way in ("h2d", "d2h"))
 
     found = of_copies(run, small, at["min_share_of_step"])
     if found is None or found.per_step < at["min_copies_per_step"]:
         return
     worst, rows = found.worst, found.worst_rows
-    saved_ns = min(run.mean(lambda place: _saved_ns(run, place, small(place))), found.ns)
+    won_ns = min(run.mean(saved_ns), found.ns)
     yield found.finding(
         rule="many-small-copies",
-        saving=half_certain(saved_ns, found.ns),
+        saving=half_certain(won_ns, found.ns),
         confidence="medium",
         values={
             "copies_per_step": found.per_step,
             "mean_bytes": float(np.mean(sizes(worst)[rows])),
             "mean_us": us(float(np.mean(worst.copies.duration_ns[rows]))),
             **found.time_values("exposed"),
-            "merged_ms": ms(found.ns - saved_ns),
+            "merged_ms": ms(found.ns - won_ns),
         },
         evidence=(
             Measure("small copies a step", found.per_step, "count"),

@@ -20,19 +20,17 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _memsets(place: Place) -> Mask:
-    """Those of zero_grad have a rule of their own."""
-    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
-    return rows
+    """One bool a copy: is it a memset outside zero_grad, which has a rule of its own?"""
+    return copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
 
 
 def _asked_for(place: Place) -> Mask:
-    """One bool a row: did the program itself ask for zeros, and no operator that needs them to add something up?"""
-    rows: Mask = _memsets(place) & asked_by(place).matches(torch_names.FILL_ON_REQUEST)
-    return rows
+    """One bool a copy: did the program itself ask for zeros, and no op that needs them to add something up?"""
+    return _memsets(place) & asked_by(place).matches(torch_names.FILL_ON_REQUEST)
 
 
 def _beyond_one_fill_ns(place: Place) -> float:
-    """What operators' own memsets take longer than one that fills as many bytes at the memory's rate: their latency."""
+    """Ns of the window that ops' own memsets take longer than one that fills as many bytes at the memory's rate."""
     rows, known = _memsets(place) & ~_asked_for(place), attained(place)
     if known is None or not known.memory_bytes_per_second:
         return 0.0
@@ -40,7 +38,7 @@ def _beyond_one_fill_ns(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only what no kernel hides counts: a memset beside compute costs nothing."""
+    """Find memsets that no kernel hides: one beside compute costs nothing."""
     found = of_copies(run, _memsets, at["min_share_of_step"])
     if found is None:
         return

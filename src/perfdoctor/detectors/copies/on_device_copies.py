@@ -8,19 +8,13 @@ from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.copies.transfers import by_op, copies_of
 from perfdoctor.metrics.finding_rows import kernels_and_copies
-from perfdoctor.model.columns import Mask
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _within_the_device(place: Place) -> Mask:
-    return copies_of(place, "d2d")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) looks like arithmetic."""
-    found = of_copies(run, _within_the_device, at["min_share_of_step"])
+    """Find memcpy only: a copy that a kernel makes (`contiguous` of a transposed tensor) looks like arithmetic."""
+    found = of_copies(run, lambda place: copies_of(place, "d2d"), at["min_share_of_step"])
     if found is None:
         return
     yield found.finding(
@@ -32,5 +26,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("copies within the device with nothing beside them", found.ns, "ns"),
             by_op(found.worst, found.worst_rows, f"Copies within the device of rank {found.worst.rank}, a step"),
         ),
-        acts_on=lambda place: kernels_and_copies(place, copies=_within_the_device(place)),
+        acts_on=lambda place: kernels_and_copies(place, copies=copies_of(place, "d2d")),
     )

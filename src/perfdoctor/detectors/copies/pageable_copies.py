@@ -22,6 +22,11 @@ from perfdoctor.records.findings import Finding, Measure
 #: How much longer a pinned copy may take, by where its rate is from. Measured rates of one machine lie within a tenth;
 #: a data sheet's link may be in a slot of the generation before, which gives half.
 _AT_WORST = {"recording": 1.1, "measured": 1.1, "link": 2.0}
+_SOURCES = {
+    "recording": "pinned copies in this recording",
+    "measured": "pinned copies when this machine was measured",
+    "link": "what the link gives pinned copies",
+}
 _DERIVED_FROM = {"": "table", "link": "data-sheet", "measured": "measured", "recording": "recording"}
 
 
@@ -35,7 +40,7 @@ def _exposed_ns(place: Place) -> int:
 
 
 class _Pinned(Struct, frozen=True):
-    """The same copies from pinned memory: how long each takes likely, and at worst, in ns; the rates by direction."""
+    """The same copies from pinned memory: how long each takes, likely and at worst, and the rate by direction."""
 
     took_ns: Floats
     at_worst_ns: Floats
@@ -43,18 +48,13 @@ class _Pinned(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Where the rates are from, as derivations name it: of two directions the less certain."""
+        """The less certain source of the rates, as derivations name it."""
         found = {rate.source for rate in self.rates.values()}
         return next(_DERIVED_FROM[source] for source in ("", "link", "measured", "recording") if source in found)
 
-    @property
-    def are_known(self) -> bool:
-        """Does this machine show how fast they would be?"""
-        return all(rate.source in ("recording", "measured") for rate in self.rates.values())
-
 
 def _pinned(run: Run, place: Place, rows: Frame, assumed: float) -> _Pinned:
-    """Never slower than now. Where the link is not known, as much faster as `assumed`, or at worst not at all."""
+    """The copies from pinned memory, none slower than now; `assumed` times as fast where the link is not known."""
     direction, now_ns, size = rows.text("direction"), np.maximum(rows.duration_ns, 1).astype(float), rows["bytes"]
     took_ns, at_worst_ns = now_ns / assumed, now_ns.copy()
     rates = {}
@@ -69,20 +69,16 @@ def _pinned(run: Run, place: Place, rows: Frame, assumed: float) -> _Pinned:
 
 
 class _Left(Struct, frozen=True):
-    """Of the exposed time of pageable copies, as shares: what is left of it with pinned memory, likely and at worst.
+    """What is left of the exposed time with pinned memory, as shares of it: likely (`pinned`) and `at_worst`.
 
-    `beside`: what of that runs beside compute then. In the stream that computes nothing does as it is: what compute
-    would hide in another stream is in `beside_at_most`.
+    `beside`: what of that runs beside compute then, which nothing in the compute stream does; `beside_at_most`: what
+    compute would hide in another stream, too.
     """
 
     pinned: float
     at_worst: float
     beside: float
     beside_at_most: float
-
-    @property
-    def won(self) -> Shares:
-        return Shares(1 - self.at_worst, 1 - self.pinned + self.beside, 1 - self.pinned + self.beside_at_most)
 
 
 def _left(place: Place, rows: Frame, pinned: _Pinned) -> _Left:
@@ -97,7 +93,7 @@ def _left(place: Place, rows: Frame, pinned: _Pinned) -> _Left:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A pageable copy that compute hides, or of a few bytes, is no finding."""
+    """Find exposed pageable copies; one that compute hides, or of a few bytes, is no finding."""
     found = affected(run, _exposed_ns, at["min_share_of_step"])
     if found is None:
         return
@@ -106,10 +102,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
     pinned = _pinned(run, worst, rows, at["pinned_speedup"])
     left = _left(worst, rows, pinned)
+    won = Shares(1 - left.at_worst, 1 - left.pinned + left.beside, 1 - left.pinned + left.beside_at_most)
+    known = [each for each in pinned.rates.values() if each.source]
+    are_measured = all(each.source in ("recording", "measured") for each in pinned.rates.values())
+    slowest = min(known, key=lambda each: each.bytes_per_second, default=None)
+    rates = [Measure(_SOURCES[slowest.source], slowest.bytes_per_second, "bytes_per_second")] if slowest else []
     yield Finding(
         rule="pageable-copies",
-        saving_ns_per_step=left.won.of(found.ns),
-        confidence="high" if pinned.are_known else "medium",
+        saving_ns_per_step=won.of(found.ns),
+        confidence="high" if are_measured else "medium",
         values={
             **found.time_values("exposed"),
             "megabytes": size / worst.units / 1e6,
@@ -123,23 +124,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("pageable copies with no kernel beside them", found.ns, "ns"),
             Measure("bytes a step", size / worst.units, "bytes"),
             Measure("rate", rate * 1e9, "bytes_per_second"),
-            *_pinned_evidence(pinned),
+            *rates,
             *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
         ),
         sources=dict.fromkeys(("pinned_ms", "at_worst_ms"), pinned.source),
     )
-
-
-_SOURCES = {
-    "recording": "pinned copies in this recording",
-    "measured": "pinned copies when this machine was measured",
-    "link": "what the link gives pinned copies",
-}
-
-
-def _pinned_evidence(pinned: _Pinned) -> Iterator[Measure]:
-    """Of the slowest direction, and where that is from; nothing where it is unknown."""
-    known = [rate for rate in pinned.rates.values() if rate.source]
-    if known:
-        slowest = min(known, key=lambda rate: rate.bytes_per_second)
-        yield Measure(_SOURCES[slowest.source], slowest.bytes_per_second, "bytes_per_second")

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.copies.transfers import (
-    by_op,
-    copies_of,
-    host_memory,
-    owner,
-    sizes,
-    steps_with,
-)
+from perfdoctor.metrics.copies.transfers import by_op, copies_of, host_memory, owner, sizes, steps_with
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -22,14 +15,11 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Copies of at least this size, in nearly all steps: a checkpoint now and then is another matter.
-
-    Pages of managed memory that move are none that the program asked for.
-    """
+    """Find copies of at least this size in nearly all steps: a checkpoint now and then is another matter."""
 
     def large(place: Place) -> Mask:
-        rows: Mask = copies_of(place, "d2h") & ~host_memory(place, "managed") & (sizes(place) >= at["min_bytes"])
-        return rows
+        # Pages of managed memory that move are none that the program asked for.
+        return copies_of(place, "d2h") & ~host_memory(place, "managed") & (sizes(place) >= at["min_bytes"])
 
     found = of_copies(run, large, at["min_share_of_step"])
     if found is None:
@@ -41,11 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="results-copied-back",
         saving=shares(at, "avoidable_share").of(found.ns),
         confidence="medium",
-        values={
-            "megabytes": found.megabytes(),
-            "copies_per_step": found.per_step,
-            **found.time_values("exposed"),
-        },
+        values={"megabytes": found.megabytes(), "copies_per_step": found.per_step, **found.time_values("exposed")},
         evidence=(
             Measure("copies to the host with nothing beside them", found.ns, "ns"),
             by_op(worst, rows, f"Large copies to the host of rank {worst.rank}, a step"),

@@ -30,19 +30,18 @@ OLDER_SLOT_SHARE = 0.5
 
 
 def _peak(place: Place) -> float:
-    """Of the host link, in bytes/s; 0 where the GPU is not known."""
+    """The rate of the host link in bytes/s; 0 where the GPU is not known."""
     known = peaks(place)
     return known.host_link_bytes_per_second if known else 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Copies that share the link with another of the same GPU do not count; the usual one does, not the slowest."""
+    """Compare the median rate with the link's; copies that share the link with another of the GPU do not count."""
 
     def large(place: Place) -> Mask:
         pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")
         alone = sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
-        rows: Mask = pinned & (sizes(place) >= at["min_bytes"]) & alone
-        return rows
+        return pinned & (sizes(place) >= at["min_bytes"]) & alone
 
     def large_ns(place: Place) -> int:
         return exposed_ns(place, large(place)) if _peak(place) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.of_cores import core_measures
+from perfdoctor.detectors.of_host import core_measures
 from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host import cpu_use
@@ -14,7 +14,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The thread that trains waited for a core, and others had it. A doubt about the measurement: it saves nothing."""
+    """Find that the training thread waited for a core that others had: a doubt about the measurement, no saving."""
     found = cpu_use.crowding(run)
     if found is None or found.waiting_share < at["min_waiting_share"] or found.by_others < at["min_share_of_others"]:
         return

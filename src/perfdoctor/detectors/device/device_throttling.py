@@ -18,7 +18,7 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
+from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Evidence, Finding, Measure
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
@@ -36,7 +36,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 class _Held(Struct, frozen=True):
-    """GPUs that one cause holds down. `held`: one mask a GPU, the samples under load in which it does."""
+    """GPUs that one cause holds down. `held`: for each GPU the samples under load in which it does."""
 
     cause: str
     affected: list[SampledGpu]
@@ -49,16 +49,17 @@ class _Held(Struct, frozen=True):
 
     @property
     def loss(self) -> float:
-        """The share of the clock that is lost; NaN where clocks are unknown."""
+        """The lost share of the clock; NaN where clocks are unknown."""
         return 1 - self.clock_mhz / self.free_mhz
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By what the driver says holds them, the worst first; else clocks that stand still far below what the GPU can."""
+    """Find the cause for which the driver says that clocks are held down; else clocks locked far below the highest."""
     sampled = gpus(run.timeline)
     files = [[gpu for gpu in sampled if gpu.file == file] for file in dict.fromkeys(gpu.file for gpu in sampled)]
     held = [_held(of_file, cause, at) for of_file in files for cause in _CAUSES]
-    found = [each for each in held if each is not None and _matters(each, at)] or _standing_still(sampled, at)
+    # A limit that costs next to no clock is none. Where clocks are unknown, the driver's reason counts.
+    found = [each for each in held if each and not each.loss < at["min_clock_loss"]] or _standing_still(sampled, at)
     if not found:
         return
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
@@ -122,13 +123,8 @@ def _held(sampled: list[SampledGpu], cause: str, at: Mapping[str, float]) -> _He
     )
 
 
-def _matters(held: _Held, at: Mapping[str, float]) -> bool:
-    """A limit that costs next to no clock is none. Where clocks are unknown, the driver's reason counts."""
-    return bool(np.isnan(held.loss) or held.loss >= at["min_clock_loss"])
-
-
 def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[_Held]:
-    """Clocks locked by hand have no reason in NVML: they stand still under load, far below the highest."""
+    """The GPUs whose clocks were locked by hand: they stand still under load, without a reason in NVML."""
     found = []
     for gpu in sampled:
         clocks = gpu.floats("sm_clock_mhz")
@@ -136,9 +132,8 @@ def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[
         highest = gpu.floats("max_sm_clock_mhz")
         if loaded.sum() < at["many_samples"] or np.isnan(highest).all() or gpu.is_held()[loaded].any():
             continue
-        spread = float(np.ptp(clocks[loaded]))
         clock, most = float(np.median(clocks[loaded])), float(np.nanmax(highest))
-        if spread <= at["max_clock_spread_mhz"] and 1 - clock / most >= at["min_locked_loss"]:
+        if np.ptp(clocks[loaded]) <= at["max_clock_spread_mhz"] and 1 - clock / most >= at["min_locked_loss"]:
             found.append(_Held("clocks-set", [gpu], [loaded], int(loaded.sum()), 1.0, clock, most, False))
     return found
 
@@ -147,7 +142,7 @@ def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[
 
 
 def _limited_by_clock(place: Place) -> Mask:
-    """Products of matrices: they wait for the SMs. What waits for memory or for launches does not care."""
+    """One bool a kernel: is it a matrix product, which waits for the SMs, and not for memory or launches?"""
     return place.kernel_rows(*MATMUL_FAMILIES)
 
 
@@ -170,20 +165,20 @@ class _Loss(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Of the time of its products."""
+        """The lost share of the time of its products."""
         return self.of_products / self.products_ns if self.products_ns else 0.0
 
 
 def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
-    """Of the places on the GPUs that are held; [] where their ranks or the loss are unknown."""
+    """The losses of the places on the GPUs that are held; [] where their ranks or the loss are unknown."""
     if np.isnan(worst.loss):
         return []
     placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
+    held = {(gpu.device, gpu.file): mask for gpu, mask in zip(worst.affected, worst.held, strict=True)}
     losses = []
     for place in run.places:
         gpu = placed.get((place.rank, place.device or 0))
-        mask = next((m for g, m in zip(worst.affected, worst.held, strict=True) if gpu and _same(g, gpu)), None)
-        if gpu is not None and mask is not None:
+        if gpu is not None and (mask := held.get((gpu.device, gpu.file))) is not None:
             work = _work(place)
             of_products, of_all = (lost_ns(place, gpu, mask, w, worst.free_mhz) for w in (work, place.compute))
             losses.append(_Loss(place, *(ns / place.units for ns in (work.total_ns, of_products, of_all))))
@@ -208,17 +203,20 @@ class _Won(Struct, frozen=True):
 
 
 def _won(run: Run, worst: _Held, losses: Sequence[_Loss]) -> _Won:
-    if not losses or _is_the_boards_own(worst):
+    limit, usual = (worst.affected[0].floats(column) for column in ("power_limit_w", "default_power_limit_w"))
+    was_lowered, is_known = (limit < usual).any(), not np.isnan(limit + usual).all()
+    # A power limit at the board's own value is no mistake: only one below it was set on purpose.
+    if not losses or (worst.cause == "power" and is_known and not was_lowered):
         return _Won()
     products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
     kernels = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), products)
-    if worst.cause == "power" and not _was_lowered(worst):
+    if worst.cause == "power" and not was_lowered:
         return _Won(products, kernels, "bounded")
     return _Won(products, kernels, "" if worst.is_measured else "inferred")
 
 
 def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], Mask], int]:
-    """The products of the places that lose, and their time in a step of which the saving is a share.
+    """The products of the places that lose, and their time in ns a step, of which the saving is a share.
 
     One share is simulated on all places: that of the one that loses most. Of another's products so many are chosen that
     it gets back what it loses, and not more.
@@ -226,15 +224,13 @@ def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], 
     most = max((loss.share for loss in losses), default=0.0)
     if not most:
         return work_of(run, _limited_by_clock), run.mean(lambda place: _work(place).total_ns)
-    chosen = {loss.key: _part(_limited_by_clock(loss.place), loss.share / most) for loss in losses}
+    chosen = {}
+    for loss in losses:
+        rows = _limited_by_clock(loss.place)
+        # Multiples of the golden ratio spread them so that they fall in with no pattern.
+        chosen[loss.key] = rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < loss.share / most)
     won = won_ns(run, {loss.key: loss.of_products for loss in losses})
     return chosen, max(round(won / most), 1)
-
-
-def _part(rows: Mask, share: float) -> Mask:
-    """This share of the rows, spread so that it falls in with no pattern of theirs: multiples of the golden ratio."""
-    part: Mask = rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < share)
-    return part
 
 
 # --- what it makes others seem to have -------------------------------------------------------------------------------
@@ -243,7 +239,7 @@ def _part(rows: Mask, share: float) -> Mask:
 def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
     """The rules that see nothing but this: the rank that comes late, or whose kernels are slow, is one that is held.
 
-    And more than the middle one of the others: by at least half of what it has too much of.
+    It must lose more than the median of the others by at least half of what it has too much of.
     """
     lost = {(place.rank, place.device or 0): 0.0 for place in run.places} | {x.key: x.of_products for x in losses}
 
@@ -255,7 +251,7 @@ def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
 
 
 def _too_much(run: Run) -> Iterator[tuple[str, JobPlace, float]]:
-    """Which rank others wait for, and whose kernels are slow; and what it does more than they, in ns a step."""
+    """By rule the rank that others wait for, or whose kernels are slow, and its excess over them in ns a step."""
     if (matched := skew(run)) is not None:
         places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]
         late = next(place for place in places if place.rank == matched.late_rank)
@@ -263,28 +259,3 @@ def _too_much(run: Run) -> Iterator[tuple[str, JobPlace, float]]:
     if (same := same_kernels(run, 0)) is not None:
         slow = same.places[int(same.slowdown.argmax())]
         yield "gpus-differ", slow, slow.compute.total_ns / slow.units * (1 - 1 / float(same.slowdown.max()))
-
-
-# --- limits of power -------------------------------------------------------------------------------------------------
-
-
-def _same(one: SampledGpu, other: SampledGpu) -> bool:
-    return one.device == other.device and one.file == other.file
-
-
-def _limits(held: _Held) -> tuple[Floats, Floats]:
-    """The limit that holds, and the board's own, in W, in the samples that have both."""
-    limit, usual = (held.affected[0].floats(column) for column in ("power_limit_w", "default_power_limit_w"))
-    both = ~np.isnan(limit) & ~np.isnan(usual)
-    return limit[both], usual[both]
-
-
-def _was_lowered(held: _Held) -> bool:
-    limit, usual = _limits(held)
-    return bool((limit < usual).any())
-
-
-def _is_the_boards_own(held: _Held) -> bool:
-    """A power limit at the board's own value is no mistake: only one below it was set on purpose."""
-    limit, _ = _limits(held)
-    return held.cause == "power" and limit.size > 0 and not _was_lowered(held)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.skew import skew
-from perfdoctor.metrics.kernels.same_kernels import SameKernels, same_kernels
+from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import sampled
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import JobPlace
@@ -18,7 +18,7 @@ from perfdoctor.records.findings import Finding, Measure, Rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The slowest device, if nearly all of its kernels are slower, and the others agree with each other."""
+    """Find the slowest device, if nearly all of its kernels are slower, and the others agree with each other."""
     found = same_kernels(run, at["min_kernel_us"] * 1000)
     if found is None or found.share_of_compute < at["min_compared_share"] or found.timed_share < at["min_timed_share"]:
         return
@@ -32,6 +32,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if excess_ns < at["min_share_of_step"] * run.step_ns:
         return
     caused_ns = _caused_ns(run, place)
+    each = zip(found.places, found.slowdown.tolist(), strict=True)
+    rows = sorted(((on.rank, on.info.name or "unknown", by) for on, by in each), key=lambda row: -row[2])
+    units = ("count", "text", "share")
     yield Finding(
         rule="gpus-differ",
         saving_ns_per_step=half_certain(min(excess_ns, caused_ns), excess_ns),
@@ -47,7 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("compute that a device as fast as the others would not need", excess_ns, "ns"),
             Measure("compute in kernels that all ranks run equally often", found.share_of_compute, "share"),
-            _table(found),
+            Rows("The same kernels, against the middle rank", ("rank", "device", "time"), units, tuple(rows[:16])),
             *sampled(run),
         ),
     )
@@ -62,22 +65,8 @@ def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str
 
 
 def _caused_ns(run: Run, place: JobPlace) -> int:
-    """How much later collectives start because this rank comes last, per step; 0 where no rank is known to wait."""
+    """Ns a step by which collectives start later because this rank comes last; 0 where no rank is known to wait."""
     matched = skew(run.job)
     if matched is None or not matched.has(place.rank):
         return 0
     return place.per_step(int(matched.caused_ns[matched.number(place.rank)]))
-
-
-def _table(found: SameKernels) -> Rows:
-    rows = [
-        (place.rank, place.info.name or "unknown", float(slowdown))
-        for place, slowdown in zip(found.places, found.slowdown, strict=True)
-    ]
-    rows.sort(key=lambda row: -row[2])
-    return Rows(
-        "The same kernels, against the middle rank",
-        ("rank", "device", "time"),
-        ("count", "text", "share"),
-        tuple(rows[:16]),
-    )

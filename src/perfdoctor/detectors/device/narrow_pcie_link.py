@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -25,14 +26,21 @@ class _Narrow(Struct, frozen=True):
     most_width: float
 
     @property
+    def bytes_per_second(self) -> float:
+        return pcie_bytes_per_second(self.generation, self.width)
+
+    @property
+    def most_bytes_per_second(self) -> float:
+        return pcie_bytes_per_second(self.most_generation, self.most_width)
+
+    @property
     def share(self) -> float:
         """What the link gives, as a share of what it could."""
-        could = pcie_bytes_per_second(self.most_generation, self.most_width)
-        return pcie_bytes_per_second(self.generation, self.width) / could if could else 1.0
+        return self.bytes_per_second / self.most_bytes_per_second if self.most_bytes_per_second else 1.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The best that was seen under load: links rest in a lower generation while nothing crosses them."""
+    """Find the narrowest link, by the best seen under load: links rest in a lower generation while nothing crosses."""
     sampled = gpus(run.timeline)
     found = [narrow for gpu in sampled if (narrow := _narrow(gpu, at)) is not None]
     if not found:
@@ -40,12 +48,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst = min(found, key=lambda each: each.share)
     placed = of_places(run, at["min_load_share"], "pcie_width", "pcie_generation")
 
-    def waits_ns(*, at_most: bool) -> int:
-        return run.mean(
-            lambda place: _waits_ns(place, placed.get(place.rank_and_device), found, at["min_bytes"], at_most=at_most)
-        )
+    def waits_ns(place: Place, *, at_most: bool) -> float:
+        gpu = placed.get(place.rank_and_device)
+        own = next((each for each in found if gpu is not None and each.gpu.device == gpu.device), None)
+        return _waits_ns(place, own, at["min_bytes"], at_most=at_most) if own else 0.0
 
-    likely_ns, most_ns = waits_ns(at_most=False), waits_ns(at_most=True)
+    likely_ns, most_ns = (run.mean(partial(waits_ns, at_most=at_most)) for at_most in (False, True))
     yield Finding(
         rule="narrow-pcie-link",
         saving_ns_per_step=Saving(0, likely_ns, most_ns),
@@ -62,10 +70,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "most_ms": ms(most_ns),
         },
         evidence=(
-            Measure("what the link gives", pcie_bytes_per_second(worst.generation, worst.width), "bytes_per_second"),
-            Measure(
-                "what it could", pcie_bytes_per_second(worst.most_generation, worst.most_width), "bytes_per_second"
-            ),
+            Measure("what the link gives", worst.bytes_per_second, "bytes_per_second"),
+            Measure("what it could", worst.most_bytes_per_second, "bytes_per_second"),
         ),
     )
 
@@ -82,23 +88,20 @@ def _narrow(gpu: SampledGpu, at: Mapping[str, float]) -> _Narrow | None:
     return found if found.share < at["max_share_of_link"] else None
 
 
-def _waits_ns(
-    place: Place, gpu: SampledGpu | None, found: list[_Narrow], least_bytes: float, *, at_most: bool
-) -> float:
-    """Of large pinned copies with nothing beside them, what a whole link would not take, in ns of the window.
+def _waits_ns(place: Place, own: _Narrow, least_bytes: float, *, at_most: bool) -> float:
+    """Ns of the window that a whole link would save of large pinned copies with nothing beside them.
 
     The maximum that NVML reports is that of GPU and slot together (nvmlDeviceGetMaxPcieLinkWidth), so all of it is
     within reach. Likely a copy takes as long as its bytes over the narrow link, less PCIe's protocol: what it takes
     longer has another cause. Small copies wait for their latency, and pageable ones for the driver's own copy.
     """
-    own = next((each for each in found if gpu is not None and each.gpu.device == gpu.device), None)
     rows = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned") & (sizes(place) >= least_bytes)
-    if own is None or not rows.any():
+    if not rows.any():
         return 0.0
     lost_ns = exposed_ns(place, rows) * (1 - own.share)
     if at_most:
         return lost_ns
     took_ns = np.maximum(place.copies.duration_ns[rows], 1)
-    link = PCIE_PAYLOAD_SHARE * pcie_bytes_per_second(own.generation, own.width)
+    link = PCIE_PAYLOAD_SHARE * own.bytes_per_second
     of_link = np.minimum(sizes(place)[rows] / link * 1e9, took_ns)
     return lost_ns * float(of_link.sum() / took_ns.sum())

@@ -12,11 +12,11 @@ from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.findings import Finding, Measure
 
 
 class _Crowd(Struct, frozen=True):
-    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if unknown."""
+    """A GPU with more processes than the `own` of this run in a `share` of its samples; bytes are 0 if unknown."""
 
     gpu: SampledGpu
     processes: float
@@ -32,16 +32,26 @@ class _Crowd(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """More processes than ranks on a GPU of the run; memory that no process of the run reserved makes it sure."""
+    """Find more processes than ranks on a GPU; memory that no process of the run reserved makes it sure."""
     placed = of_places(run, at["min_load_share"], "processes")
     ranks_of: dict[int, list[int]] = {}
     for (rank, _), gpu in placed.items():
         ranks_of.setdefault(gpu.device, []).append(rank)
-    every = [_crowd(run, gpu, ranks_of[gpu.device]) for gpu in {gpu.device: gpu for gpu in placed.values()}.values()]
-    crowded = [each for each in every if each is not None and _is_sure(each, at)]
+    gpus = {gpu.device: gpu for gpu in placed.values()}.values()
+    # It must be seen often, and for long; once is enough where other processes hold memory.
+    crowded = [
+        each
+        for gpu in gpus
+        if (each := _crowd(run, gpu, ranks_of[gpu.device])) and each.share >= at["min_share_of_time"]
+        if np.sum(gpu.floats("processes") > 0) >= at["min_samples"] or each.foreign_bytes >= at["min_foreign_bytes"]
+    ]
     if not crowded:
         return
     worst = max(crowded, key=lambda each: (each.processes - each.own, each.share))
+    sizes = {
+        "memory in use on the GPU, at most": worst.used_bytes,
+        "memory that this run reserved, at most": worst.reserved_bytes,
+    }
     is_foreign = worst.foreign_bytes >= at["min_foreign_bytes"]
     yield Finding(
         rule="shared-gpu",
@@ -54,7 +64,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "share_percent": percent(worst.share),
             "foreign_mib": mib(worst.foreign_bytes) if is_foreign else 0,
         },
-        evidence=tuple(_evidence(worst)),
+        evidence=(
+            Measure("samples in which it is so", worst.share, "share"),
+            *(Measure(label, size, "bytes") for label, size in sizes.items() if size),
+        ),
         situation="memory" if is_foreign else "",
     )
 
@@ -74,18 +87,3 @@ def _crowd(run: Run, gpu: SampledGpu, ranks: list[int]) -> _Crowd | None:
         float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
         sum(peak.peak_bytes for peak in reserved_peaks(run.timeline) if peak.rank in ranks),
     )
-
-
-def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
-    """Often seen, and for long; once is enough where other processes hold memory."""
-    processes = found.gpu.floats("processes")
-    often = np.sum(processes > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
-    return bool(often and found.share >= at["min_share_of_time"])
-
-
-def _evidence(found: _Crowd) -> Iterator[Evidence]:
-    yield Measure("samples in which it is so", found.share, "share")
-    if found.used_bytes:
-        yield Measure("memory in use on the GPU, at most", found.used_bytes, "bytes")
-    if found.reserved_bytes:
-        yield Measure("memory that this run reserved, at most", found.reserved_bytes, "bytes")

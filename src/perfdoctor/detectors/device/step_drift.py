@@ -14,13 +14,13 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _rise(place: Place) -> float:
-    """From the first of the steps used to the last, as a share of their mean."""
+    """The rise from the first of the steps used to the last, as a share of their mean."""
     steps = place.steps.used
     return drift(own_durations(step_parts(place))).ns_per_step * (steps - 1) * place.units / max(place.window_ns, 1)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """It informs: what grows goes on growing after the recording, so no saving per step is known."""
+    """Find steps that grow; they go on growing after the recording, so no saving per step is known."""
     places = [place for place in run.places if place.steps.used >= at["min_steps"] and place.steps.confidence != "low"]
     if not places:
         return

@@ -20,14 +20,21 @@ _TABLE_ROWS = 5
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the place that loses most by a cause of its own: the others wait for it in their collectives."""
+    """Find the long steps of the place that loses most by a cause of its own; others wait for it in collectives."""
     found = _worst(run, at)
     if found is None or found.share < at["min_share_of_step"]:
         return
-    long = found.long
+    long, high_ns = found.long, found.place.per_step(found.long.excess_high_ns)
+    least_ns = found.place.per_step(long.excess_low_ns)
+    # What comes by chance may come less often from now on: as a share of how often it came.
+    least_often = 1.0 if long.period else least_of_rate(long.rows.size)
+    # More kernels or larger ones are more work: that is no anomaly.
+    is_anomaly = long.part != "compute" or same_work(found.place, long.rows, at["same_work_tolerance"])
+    # The long steps become like the others: the median of these, or their longest or shortest tenth.
+    saving = Saving(int(least_often * least_ns), found.excess_ns, high_ns) if is_anomaly else at_most(high_ns)
     yield Finding(
         rule="step-outliers",
-        saving_ns_per_step=_saving(found, at),
+        saving_ns_per_step=saving,
         confidence="high" if long.period else "medium",
         values={
             "long_steps": int(long.rows.size),
@@ -39,9 +46,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "cause_percent": percent(found.of_part_ns / found.excess_ns) if found.excess_ns else 0.0,
             "period": long.period,
             "excess_ms": ms(found.excess_ns),
-            "least_excess_ms": ms(found.place.per_step(long.excess_low_ns)),
-            "most_excess_ms": ms(found.place.per_step(long.excess_high_ns)),
-            "least_often_share": _least_often(long),
+            "least_excess_ms": ms(least_ns),
+            "most_excess_ms": ms(high_ns),
+            "least_often_share": least_often,
         },
         evidence=(
             Measure(f"what the long steps of rank {found.place.rank} lose, on the mean of all", found.excess_ns, "ns"),
@@ -51,22 +58,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="periodic" if long.period else "",
         symptom_of=OWNERS.get(long.part, ()),
-        formula="" if _is_anomaly(found, at) else "more-work",
+        formula="" if is_anomaly else "more-work",
     )
-
-
-def _saving(found: _Found, at: Mapping[str, float]) -> Saving:
-    """The long steps become like the others: the median of these, or their longest or shortest tenth."""
-    long = found.long
-    high_ns = found.place.per_step(long.excess_high_ns)
-    if not _is_anomaly(found, at):
-        return at_most(high_ns)
-    return Saving(int(_least_often(long) * found.place.per_step(long.excess_low_ns)), found.excess_ns, high_ns)
-
-
-def _least_often(long: Outliers) -> float:
-    """What comes by chance may come less often from now on: as a share of how often it came."""
-    return 1.0 if long.period else least_of_rate(long.rows.size)
 
 
 class _Found(Struct, frozen=True):
@@ -77,7 +70,7 @@ class _Found(Struct, frozen=True):
 
     @property
     def lost_ns(self) -> int:
-        """What all of them exceed the median by."""
+        """Ns by which all of them together exceed the median."""
         return int(self.long.excess_ns.sum())
 
     @property
@@ -86,50 +79,36 @@ class _Found(Struct, frozen=True):
 
     @property
     def excess_ns(self) -> int:
-        """What is lost, on the mean of all steps."""
+        """Lost ns a step, on the mean of all steps."""
         return self.place.per_step(self.lost_ns)
 
     @property
     def of_part_ns(self) -> int:
-        """What is lost in the part that grew most, on the mean of all steps."""
+        """Lost ns a step in the part that grew most, on the mean of all steps."""
         return min(self.place.per_step(self.long.part_excess_ns), self.excess_ns)
 
     @property
     def longest(self) -> Moment:
-        """The longest of them."""
+        """When the longest of them ran."""
         step = int(self.long.rows[self.long.excess_ns.argmax()])
         bounds = edges(self.place)
         return self.place.rank, int(bounds[step]), int(bounds[step + 1])
 
 
 def _worst(run: Run, at: Mapping[str, float]) -> _Found | None:
-    """Who loses most; whose collectives alone grew had only waited for another."""
-    found = [_Found(place, long) for place in run.places if (long := _of(place, at)) is not None]
+    """The place that loses most; one whose collectives alone grew had only waited for another."""
+    found = []
+    for place in run.places:
+        if place.steps.used >= at["min_steps"] and place.steps.confidence != "low":
+            long = outliers(place, at["reach"], at["min_excess_share"])
+            # Few enough of them to be exceptions.
+            if 0 < long.rows.size <= at["max_share_of_steps"] * long.durations_ns.size and long.part:
+                found.append(_Found(place, long))
     return max(found, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
-
-
-def _is_anomaly(found: _Found, at: Mapping[str, float]) -> bool:
-    """More kernels or larger ones are more work: that is no anomaly."""
-    return found.long.part != "compute" or same_work(found.place, found.long.rows, at["same_work_tolerance"])
-
-
-def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
-    """The long steps, if there are enough sure steps and few enough of them to be exceptions."""
-    if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
-        return None
-    found = outliers(place, at["reach"], at["min_excess_share"])
-    few = 0 < found.rows.size <= at["max_share_of_steps"] * found.durations_ns.size
-    return found if few and found.part else None
 
 
 def _table(found: Outliers) -> Rows:
     order = (-found.excess_ns).argsort(kind="stable")[:_TABLE_ROWS]
-    rows = [
-        (
-            f"step {int(found.rows[each]) + 1} of those used",
-            int(found.durations_ns[found.rows[each]]),
-            int(found.excess_ns[each]),
-        )
-        for each in order.tolist()
-    ]
+    each = zip(found.rows[order].tolist(), found.excess_ns[order], strict=True)
+    rows = [(f"step {at + 1} of those used", int(found.durations_ns[at]), int(excess_ns)) for at, excess_ns in each]
     return Rows("Longest steps", ("step", "duration", "above the median"), ("text", "ns", "ns"), tuple(rows))

@@ -11,7 +11,7 @@ from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import each_step_ns, host_rows
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -26,24 +26,26 @@ _SIGNS = {
 }
 
 
-def _storage_ns(place: Place) -> int:
-    return place.idle_ns("storage")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The saving is a mean over all steps. Only some save: the values say how many, and how long the longest took.
+    """Find idle time during file work on the rank that loses most: the others wait for it in their next collective.
 
-    Of the rank that loses most, and not of all: where one rank writes, the others wait for it in their next collective.
+    The saving is a mean over all steps; only some of them save, and the values say how many, and the longest time.
     """
     if not run.places:
         return
-    place = run.worst(_storage_ns)
-    share = place.share(_storage_ns(place))
+    place = run.worst(lambda place: place.idle_ns("storage"))
+    window_ns = place.idle_ns("storage")
+    share = place.share(window_ns)
     if share < at["min_share_of_step"] or _only_reads_once(place):
         return
-    storage_ns, step_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns)
+    storage_ns, step_ns = place.per_step(window_ns), place.per_step(place.window_ns)
     each_ns = each_step_ns(place, place.idle_causes["storage"])
     hit = int((each_ns >= at["min_share_of_step"] * step_ns).sum())
+    in_steps = (
+        Measure("steps with file work in the loop", hit, "count"),
+        Measure("steps analysed", each_ns.size, "count"),
+        Measure("longest in one step", int(each_ns.max()), "ns"),
+    )
     yield Finding(
         rule="blocking-checkpoint",
         saving_ns_per_step=shares(at, "recoverable_share").of(storage_ns),
@@ -58,7 +60,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure(f"idle during file work on rank {place.rank}, on the mean", storage_ns, "ns"),
-            *(_rhythm(hit, each_ns) if place.steps.used else ()),
+            *(in_steps if place.steps.used else ()),
             _work(place),
         ),
         situation=("once" if hit == 1 else "") if place.steps.used else "window",
@@ -66,7 +68,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _only_reads_once(place: Place) -> bool:
-    """Without steps: is most of it reading, as at a program's start, and nothing that says checkpoint?"""
+    """Is most of it reading, in a recording without steps, as at a program's start?"""
     if place.steps.used:
         return False
     files = host_rows(place, ("os_calls",))
@@ -75,16 +77,8 @@ def _only_reads_once(place: Place) -> bool:
     return 2 * (storage & Intervals.of(reads.start_ns, reads.end_ns)).total_ns > storage.total_ns
 
 
-def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:
-    return (
-        Measure("steps with file work in the loop", hit, "count"),
-        Measure("steps analysed", each_ns.size, "count"),
-        Measure("longest in one step", int(each_ns.max()), "ns"),
-    )
-
-
 def _work(place: Place) -> Rows:
-    """What the training's thread called, by name; one may stand inside another."""
+    """The file calls of the training's thread, by name; one may stand inside another."""
     count: Counter[str] = Counter()
     total: Counter[str] = Counter()
     threads = driving_threads(place.timeline, place.rank)

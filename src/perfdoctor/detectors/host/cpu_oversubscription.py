@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.of_cores import core_measures
+from perfdoctor.detectors.of_host import core_measures
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.units import ms, percent
@@ -13,7 +13,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The thread that trains waited for a core that its own program had. It saves no more than that wait."""
+    """Find that the training thread waited for a core that its own program had; that wait is the most it saves."""
     found = cpu_use.crowding(run)
     if found is None or found.waiting_share < at["min_waiting_share"]:
         return

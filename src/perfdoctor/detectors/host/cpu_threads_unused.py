@@ -16,23 +16,21 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _long_ops_ns(place: Place, long_ns: float) -> int:
-    """The own time of the training thread's ops that compute for so long by themselves."""
-    if not isinstance(place, HostPlace):
-        return 0
-    own = own_ns(place.rows("ops"), place.compute)
-    return int(own[own >= long_ns].sum())
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Fewer threads than half of the cores, and what they leave was idle. Nobody knows how well ops share: a doubt."""
+    """Find fewer threads than half of the cores, while the others were idle. How well ops share is a doubt."""
     cores, idle = cpu_use.cores_allowed(run), cpu_use.idle_cores(run)
     used = cpu_use.torch_threads(run) * max(cpu_use.training_processes(run), 1)
     if not host_places(run) or np.isnan([cores, idle, used]).any() or used >= at["most_used_share"] * cores:
         return
     if idle < at["min_idle_share"] * (cores - used):
         return
-    found = affected(run, lambda place: _long_ops_ns(place, at["long_op_ns"]), at["min_share_of_step"])
+
+    def long_ops_ns(place: Place) -> int:
+        assert isinstance(place, HostPlace)
+        own = own_ns(place.rows("ops"), place.compute)
+        return int(own[own >= at["long_op_ns"]].sum())
+
+    found = affected(run, long_ops_ns, at["min_share_of_step"])
     if found is None:
         return
     yield Finding(

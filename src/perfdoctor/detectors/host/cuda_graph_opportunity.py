@@ -14,18 +14,14 @@ from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
-def _idle_ns(place: Place) -> int:
-    return place.idle_ns("launch_bound")
-
-
 def _has_graphs(place: Place) -> bool:
     calls = place.timeline.calls.of(rank=place.rank)
     return bool(calls.name.matches(cuda_names.GRAPH_LAUNCH).any())
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Every place must repeat itself: the ranks of one job capture together or not at all."""
-    idle_ns = run.mean(_idle_ns) + paced_waiting_ns(run, "launch_bound")
+    """Find that every place repeats itself: the ranks of one job capture together or not at all."""
+    idle_ns = run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
     share = idle_ns / max(run.step_ns, 1)
     if share < at["min_share_of_step"] or any(_has_graphs(place) for place in run.places):
         return

@@ -11,7 +11,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only collections that were marked and left the device idle; those behind a full queue cost nothing."""
+    """Find collections that were marked and left the device idle; those behind a full queue cost nothing."""
     found = of_cause(run, "garbage_collection", at["min_share_of_step"])
     if found is None:
         return

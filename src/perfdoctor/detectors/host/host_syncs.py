@@ -15,12 +15,17 @@ from perfdoctor.records.findings import Finding, Measure, Rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only where the device really ran dry: a sync with work left in the queue costs nothing."""
+    """Find blocking calls after which the device ran dry: a sync with work left in the queue costs nothing."""
     found = of_cause(run, "host_sync", at["min_share_of_step"])
     if found is None:
         return
-    calls, sources = _calls(found.worst), _sources(found.worst)
-    call = str((sources.rows or calls.rows)[0][0]) if sources.rows or calls.rows else "a blocking copy"
+    worst, calls = found.worst, _calls(found.worst)
+    # The calls after which the device ran dry, with the op and the user's line that made them where recorded.
+    sources = syncs(worst).sources()
+    dry = tuple((call, op, line, times, worst.per_step(ns)) for call, op, line, times, ns in sources[:5])
+    columns, units = ("call", "op", "line", "times", "idle a step"), ("text", "text", "text", "count", "ns")
+    _, op, line, *_ = dry[0] if dry else ("", "", "")
+    call = str((dry or calls.rows)[0][0]) if dry or calls.rows else "a blocking copy"
     yield Finding(
         rule="host-syncs",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
@@ -29,9 +34,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             **found.time_values("lost"),
             "dry_per_step": found.times_per_step,
             "call": call,
-            "where": _where(sources),
+            "where": (f" from `{op}`" if op else "") + (f" in `{line}`" if line else ""),
         },
-        evidence=(Measure("GPU idle after blocking calls", found.ns, "ns"), calls, sources),
+        evidence=(
+            Measure("GPU idle after blocking calls", found.ns, "ns"),
+            calls,
+            Rows("Where the GPU ran dry", columns, units, dry),
+        ),
     )
 
 
@@ -46,25 +55,5 @@ def _calls(place: Place) -> Rows:
     total = np.bincount(codes, weights=inside.duration_ns, minlength=len(values))
     found = [(values[code], int(count[code]), int(total[code])) for code in np.flatnonzero(count).tolist()]
     rows = sorted(found, key=lambda row: -row[2])
-    return Rows(
-        "Blocking calls in the window", ("call", "count", "host waited"), ("text", "count", "ns"), tuple(rows[:5])
-    )
-
-
-def _sources(place: Place) -> Rows:
-    """The calls after which the device ran dry, with the op and the user's line that made them where recorded."""
-    rows = syncs(place).sources()
-    return Rows(
-        "Where the GPU ran dry",
-        ("call", "op", "line", "times", "idle a step"),
-        ("text", "text", "text", "count", "ns"),
-        tuple((call, op, line, times, place.per_step(ns)) for call, op, line, times, ns in rows[:5]),
-    )
-
-
-def _where(sources: Rows) -> str:
-    """` from op in line` of the first row, as far as it is known."""
-    if not sources.rows:
-        return ""
-    _, op, line, *_ = sources.rows[0]
-    return (f" from `{op}`" if op else "") + (f" in `{line}`" if line else "")
+    columns = ("call", "count", "host waited")
+    return Rows("Blocking calls in the window", columns, ("text", "count", "ns"), tuple(rows[:5]))

@@ -9,20 +9,13 @@ from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
-from perfdoctor.metrics.accounting.behind_idle import (
-    Culprit,
-    culprits,
-    host_rows,
-    innermost_with_most,
-    launched_next,
-)
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, innermost_with_most, launched_next
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.between_ops import between_ops
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.host_work import kind_of
@@ -30,7 +23,7 @@ from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 class _HostTime(Struct, frozen=True):
-    """What counts: on a run without a GPU the `long` stretches between ops, and the `short` ones if they are many."""
+    """The time that counts: without a GPU `long` stretches between ops, and `short` ones if they are many."""
 
     long: Intervals
     short: Intervals
@@ -39,15 +32,12 @@ class _HostTime(Struct, frozen=True):
     def pieces(self) -> Intervals:
         return self.long | self.short
 
-    @property
-    def is_mostly_short(self) -> bool:
-        return self.short.total_ns > MOST_OF_IT * self.pieces.total_ns
-
 
 def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
-    """Without a GPU, a short stretch may be the call of the next op, and a single long one another process.
+    """The time of the place that counts.
 
-    So a stretch counts if it is usually there, or takes longer than any other process would keep the core.
+    Without a GPU a short stretch may be the call of the next op, and a single long one another process: a stretch
+    counts if it is usually there, or longer than another process would keep the core.
     """
     if not isinstance(place, HostPlace):
         return _HostTime(place.idle_causes["host_work"], Intervals.empty())
@@ -60,57 +50,31 @@ def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
     return _HostTime(long, short if is_much else Intervals.empty())
 
 
-class _Parts(Struct, frozen=True):
-    """What may go, in ns a step: `long_ns` of code of its own, `beyond_ns` of Python around ops, without its least."""
-
-    long_ns: float
-    beyond_ns: float
-
-    def saving(self, found: Idle, at: Mapping[str, float]) -> Saving:
-        """A long stretch may run in one of fifty steps, or beside them."""
-        likely_ns = at["recoverable_share_likely"] * self.long_ns + self.beyond_ns
-        return Saving(int(min(at["recoverable_share_low"] * found.ns, likely_ns)), int(likely_ns), found.ns)
-
-
-def _parts(found: Idle, seen: _HostTime, at: Mapping[str, float]) -> _Parts:
-    """Of a short stretch between ops, what calls the next op stays."""
+def _parts_ns(found: Idle, seen: _HostTime, least_ns: float) -> tuple[float, float]:
+    """Ns a step that a fix may save: of code of its own, and of Python around ops beyond `least_ns` each."""
     if not isinstance(found.worst, HostPlace):
-        return _Parts(found.ns, 0.0)
+        return found.ns, 0.0
     each_ns = found.ns / max(found.pieces.total_ns, 1)
-    beyond_ns = np.maximum(seen.short.durations_ns - at["python_between_ops_ns"], 0).sum()
-    return _Parts(each_ns * seen.long.total_ns, each_ns * float(beyond_ns))
-
-
-def _thread_time(run: Run, at: Mapping[str, float]) -> dict[int, tuple[Ints, Ints]]:
-    """By rank, starts and ends of what counts on a run without a GPU."""
-    pieces = {place.rank: _seen(place, at).pieces for place in host_places(run)}
-    return {rank: (each.starts, each.ends) for rank, each in pieces.items()}
+    beyond_ns = np.maximum(seen.short.durations_ns - least_ns, 0).sum()
+    return each_ns * seen.long.total_ns, each_ns * float(beyond_ns)
 
 
 def _named(place: Place, pieces: Intervals) -> list[Culprit]:
-    """Ops first, on whatever thread: a range around the backward pass waits for the thread that runs it."""
+    """Ops, on any thread, and beside them ranges and functions: one around the backward pass waits for its thread."""
     ops = host_rows(place, ("ops",))
     others = host_rows(place, ("ranges", "functions"))
     rest = pieces - Intervals.of(ops.start_ns, ops.end_ns)
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
 
 
-def _mostly_before(following: list[Culprit], least_ns: float) -> str:
-    """The kernel or op that ended that much of the idle time; "" where none did."""
-    return next((each.name for each in following if each.idle_ns >= least_ns), "")
-
-
 def _launches(place: Place, following: list[Culprit]) -> Rows:
-    return Rows(
-        "The next launch is of",
-        ("kernel or op", "times", "idle before it, a step"),
-        ("text", "count", "ns"),
-        tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5]),
-    )
+    rows = tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5])
+    columns = ("kernel or op", "times", "idle before it, a step")
+    return Rows("The next launch is of", columns, ("text", "count", "ns"), rows)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle in which the launching thread was late and busy with something that is none of the other causes."""
+    """Find idle time in which the launching thread was late and busy with something that no other cause names."""
     found = of_idle(run, at["min_share_of_step"], lambda place: _seen(place, at).pieces)
     if found is None:
         return
@@ -120,12 +84,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     functions = host_rows(worst, ("functions",))
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
     best = (lines or named)[:1]
-    known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
+    named_ns = at["named_share"] * pieces.total_ns
+    known = bool(best) and best[0].idle_ns >= named_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
-    following, parts = launched_next(worst, pieces), _parts(found, seen, at)
+    following = launched_next(worst, pieces)
+    is_short = seen.short.total_ns > MOST_OF_IT * seen.pieces.total_ns
+    long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
+    # A long stretch may run in one of fifty steps, or beside them.
+    likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
+    low_ns = int(min(at["recoverable_share_low"] * found.ns, likely_ns))
+    on_host = {place.rank: _seen(place, at).pieces for place in host_places(run)}
     yield Finding(
         rule="host-work",
-        saving_ns_per_step=parts.saving(found, at),
+        saving_ns_per_step=Saving(low_ns, int(likely_ns), found.ns),
         confidence="high" if known else "medium",
         values={
             **found.time_values("work"),
@@ -135,20 +106,21 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "inside": inside if known and inside != best[0].name and not is_user_function(inside) else "",
             "inside_ms": ms(worst.per_step(inside_ns)),
             "longest_ms": ms(found.longest_ns),
-            "long_ms": ms(parts.long_ns),
-            "beyond_ms": ms(parts.beyond_ns),
+            "long_ms": ms(long_ns),
+            "beyond_ms": ms(beyond_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
-            "following": _mostly_before(following, at["named_share"] * pieces.total_ns),
+            # The kernel or op that ended so much of the idle time.
+            "following": next((each.name for each in following if each.idle_ns >= named_ns), ""),
         },
         evidence=(
             Measure("idle while the host ran code that issues nothing", found.ns, "ns"),
             Measure("longest stretch", found.longest_ns, "ns"),
             *found.table("Lines of your own code meanwhile", lines),
             *found.table("Innermost op, range or function meanwhile", named),
-            *((_launches(worst, following),) if following and not known else ()),
+            *([_launches(worst, following)] if following and not known else []),
         ),
-        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
+        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if is_short else "",
         affected_ns=found.ns if host_places(run) else 0,
-        thread_time=_thread_time(run, at),
+        thread_time={rank: (each.starts, each.ends) for rank, each in on_host.items()},
     )

@@ -32,7 +32,7 @@ _NOWHERE = Stood("", 0, "", "")
 
 
 class _Known(Struct, frozen=True):
-    """What is known of most of it, or what the recording lacks, and the values of that situation's summary."""
+    """What is known of most of the idle time, or what the recording lacks; and values of the situation's summary."""
 
     situation: str
     evidence: tuple[Evidence, ...] = ()
@@ -48,12 +48,19 @@ class _Known(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle without proof of its cause. What it would save is what it lasts, with nothing to rely on: low is zero."""
+    """Find idle time without a proven cause: a fix may save all of it, and nothing is certain."""
     found = of_cause(run, "unknown", at["min_share_of_step"])
     if found is not None:
-        beside_ns = run.mean(lambda place: _beside_ns(run, place))
+        # While another device of the process worked: what is queued here waits for that one, most likely.
+        beside_ns = run.mean(lambda place: (place.idle_causes["unknown"] & others_busy(run, place)).total_ns)
         symptom_of = _SEVERAL_DEVICES if beside_ns >= MOST_OF_IT * found.ns else ()
-        yield _finding(found, _known(found), Shares(0.0, 1.0).of(found.ns), "low", symptom_of)
+        known = _of_most(found)
+        measures = (
+            Measure("GPU idle without a known cause", found.ns, "ns"),
+            Measure("stretches a step", found.times_per_step, "count"),
+        )
+        known = replace(known, evidence=(*measures, *known.evidence, *longest_idle(run, "unknown")))
+        yield _finding(found, known, Shares(0.0, 1.0).of(found.ns), "low", symptom_of)
         return
     # Not idle at all, most likely: kernels of CUDA graphs that the profiler lost. Nothing to win, but to know.
     inside = affected(run, _in_graphs_ns, at["min_share_of_step"])
@@ -90,15 +97,6 @@ def _finding(
     )
 
 
-def _known(found: Idle) -> _Known:
-    known = _of_most(found)
-    measures = (
-        Measure("GPU idle without a known cause", found.ns, "ns"),
-        Measure("stretches a step", found.times_per_step, "count"),
-    )
-    return replace(known, evidence=(*measures, *known.evidence, *longest_idle(found.run, "unknown")))
-
-
 def _of_most(found: Idle) -> _Known:
     place, most_ns = found.worst, MOST_OF_IT * found.pieces.total_ns
     recorded = [SIGNALS[signal].label for signal in ON_HOST if signal in found.run.timeline.recorded]
@@ -119,14 +117,20 @@ def _of_most(found: Idle) -> _Known:
 
 
 def _queued(place: Place) -> _Known:
-    """Which stream waits, behind what, and where the host is: of the longest stretch."""
+    """Which stream waits in the longest stretch, behind what, and where the host is meanwhile."""
     waits = queue_waits(place)
     longest = int(waits.pieces.durations_ns.argmax())
     event, call = int(waits.event_wait[longest]), int(waits.meanwhile[longest])
     awaited = int(waits.awaited_stream[longest])
+    table = Rows(
+        "Launched work that did not start",
+        ("stream", "behind", "host meanwhile in", "times", "idle a step", "longest"),
+        ("count", "text", "text", "count", "ns", "ns"),
+        tuple((*row[:4], place.per_step(row[4]), row[5]) for row in by_stream(place)[:5]),
+    )
     return _Known(
         "queued",
-        (_queues(place),),
+        (table,),
         stream=int(place.work.stream[waits.work[longest]]),
         behind=place.timeline.calls.name[event] if event != UNKNOWN else "",
         awaited=str(awaited) if awaited != UNKNOWN else "",
@@ -134,20 +138,6 @@ def _queued(place: Place) -> _Known:
         longest_ms=ms(int(waits.pieces.durations_ns[longest])),
         host=stood(place, call) if call != UNKNOWN else _NOWHERE,
     )
-
-
-def _queues(place: Place) -> Rows:
-    return Rows(
-        "Launched work that did not start",
-        ("stream", "behind", "host meanwhile in", "times", "idle a step", "longest"),
-        ("count", "text", "text", "count", "ns", "ns"),
-        tuple((*row[:4], place.per_step(row[4]), row[5]) for row in by_stream(place)[:5]),
-    )
-
-
-def _beside_ns(run: Run, place: Place) -> int:
-    """Unknown idle while another device of the process worked: what is queued here waits for that one, most likely."""
-    return (place.idle_causes["unknown"] & others_busy(run, place)).total_ns
 
 
 def _in_graphs_ns(place: Place) -> int:

@@ -15,13 +15,14 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
 @once_per_place
 def _reading(place: Place) -> Syncs:
-    """Calls made by an op that reads a value, outside the optimizer's update."""
+    """The calls made by an op that reads a value, outside the optimizer's update."""
     found = syncs(place)
     if not len(found.calls) or not len(found.ops):
         return found.of(np.zeros(len(found.calls), dtype=bool))
@@ -30,22 +31,26 @@ def _reading(place: Place) -> Syncs:
 
 
 @once_per_place
-def _reads(place: Place) -> Intervals:
-    """When the host was in an op that reads a value, outside the optimizer's update."""
+def _reads(place: Place) -> Frame:
+    """The ops that read a value."""
     ops = host_rows(place, ("ops",))
-    reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
-    return Intervals.of(reads.start_ns, reads.end_ns) - around_update(place)
+    return ops.take(ops.name.matches(torch_names.READS_VALUE))
+
+
+@once_per_place
+def _reading_time(place: Place) -> Intervals:
+    """When the host was in an op that reads a value, outside the optimizer's update."""
+    return Intervals.of(_reads(place).start_ns, _reads(place).end_ns) - around_update(place)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A part of what host-syncs counts: that whose op shows that a value was read."""
+    """Find the part of what host-syncs counts whose op shows that a value was read."""
     found = part_of_cause(run, "host_sync", lambda place: _reading(place).total_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst
     sources = _reading(worst).sources()
-    ops = host_rows(worst, ("ops",))
-    reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
+    reads = _reads(worst)
     innermost = reads.take(~reads.name.where(lambda name: name == "aten::item"))  # it calls _local_scalar_dense
     per_step = int((worst.window.overlap_ns(innermost.start_ns, innermost.end_ns) > 0).sum()) / worst.units
     _, op, line, *_ = sources[0]
@@ -71,5 +76,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *longest(run, _reading(worst).longest(worst)),
         ),
         affected_ns=found.ns,
-        waits=waits_within(run, _reads),
+        waits=waits_within(run, _reading_time),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
@@ -17,7 +17,7 @@ def _idle_ns(place: JobPlace) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle in which the launching thread was busy launching; kernels that wait in a queue are no evidence for it."""
+    """Find idle time in which the launching thread was busy launching; kernels in a queue are no evidence for it."""
     paced_ns = paced_waiting_ns(run, "launch_bound")
     idle_ns, worst = run.job.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
     share = idle_ns / max(run.step_ns, 1)
@@ -25,6 +25,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     ranks = len({place.rank for place in run.job.places})
     kernels = max(len(worst.kernels), 1)
+    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.job.places]
+    rows.sort(key=lambda row: -row[1])
+    columns = ("rank", "idle while its host was launching", "share of the step")
+    gaps = worst.idle_causes["launch_bound"]
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
         rule="launch-bound",
@@ -45,24 +49,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("GPU idle while the host was launching", idle_ns - paced_ns, "ns"),
-            *(_by_rank(run) if ranks > 1 else ()),
+            *([Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))] if ranks > 1 else []),
             *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
-            Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),
+            Measure("mean gap in front of which the host was late", gaps.total_ns / max(len(gaps), 1), "ns"),
         ),
         situation=("paced" if paced_ns else "ranks") if ranks > 1 else "",
     )
-
-
-def _by_rank(run: Run) -> Iterator[Rows]:
-    """Each place's own idle of this cause, the most first."""
-    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.job.places]
-    rows.sort(key=lambda row: -row[1])
-    columns = ("rank", "idle while its host was launching", "share of the step")
-    yield Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))
-
-
-def _mean_gap_ns(place: Place) -> float:
-    gaps = place.idle_causes["launch_bound"]
-    return gaps.total_ns / max(len(gaps), 1)

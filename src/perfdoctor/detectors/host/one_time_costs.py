@@ -11,7 +11,7 @@ from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Value
+from perfdoctor.records.findings import Finding, Rows
 
 #: Where a recording holds nothing but a start, what else is seen of the host belongs to the start too.
 _PART_OF_A_START = ("host-work", "launch-bound", "idle-unknown", "allocator-churn", "blocking-checkpoint", "host-syncs")
@@ -20,13 +20,8 @@ _NO_NAME = "host not recorded"
 Kinds = Callable[[Place], Mapping[str, Intervals]]
 
 
-def _launching_beside(place: Place) -> Intervals:
-    """While work is launched, outside of what comes once."""
-    return (place.host.launching & place.window) - place.idle_causes["compilation"] - place.host.once
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Where several steps were found, `recompilation` says whether it comes again in them."""
+    """Find what comes once; where several steps were found, `recompilation` says whether it comes again in them."""
     inside = () if run.repeats else tuple(_instead_of_steps(run, at))
     if inside or not run.per_step:
         yield from inside
@@ -35,18 +30,23 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _instead_of_steps(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """In a recording without steps, or of a single one."""
+    """Find what comes once in a recording without steps, or of a single one."""
     found = of_idle(run, at["min_share_of_step"], lambda place: united(always_once(place)))
     if found is None:
         return
-    launching = of_idle(run, 0.0, _launching_beside)
+
+    def launching_beside(place: Place) -> Intervals:
+        """When work is launched, outside of what comes once."""
+        return (place.host.launching & place.window) - place.idle_causes["compilation"] - place.host.once
+
+    launching = of_idle(run, 0.0, launching_beside)
     is_steady = launching is not None and launching.share > at["launching_beside"]
     only = found.share >= at["most_of_the_recording"] and not is_steady
     yield _finding(found, always_once, "first_calls" if only else "", _PART_OF_A_START if only else ())
 
 
 def _before_steps(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What comes once takes this share of all that was recorded, and longer than a step."""
+    """Find what comes once before the first step, where it takes much of the recording, and longer than a step."""
     start = before_first_step(run)
     found = of_idle(start, 0.0, lambda place: united(once_kinds(place))) if start else None
     if start is None or found is None:
@@ -57,33 +57,25 @@ def _before_steps(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _finding(found: Idle, kinds: Kinds, situation: str, explains: tuple[str, ...] = ()) -> Finding:
-    each = {kind: pieces for kind, pieces in kinds(found.worst).items() if pieces}
-    order = sorted(each, key=lambda kind: -each[kind].total_ns)
+    each = [(what(kind), pieces) for kind, pieces in kinds(found.worst).items() if pieces]
+    each.sort(key=lambda kind: -kind[1].total_ns)
+    rows = [(kind, p.total_ns, int(p.durations_ns.max()), _name(found.worst, p)) for kind, p in each]
     return Finding(
         rule="one-time-costs",
         situation=situation,
         explains=explains,
         saving_ns_per_step=NO_SAVING,
         confidence="high",
-        values={
-            **found.time_values("lost"),
-            "what": what(order[0]),
-            "most_ms": ms(each[order[0]].total_ns),
-            "name": _name(found.worst, each[order[0]]),
-        },
+        values={**found.time_values("lost"), "what": rows[0][0], "most_ms": ms(rows[0][1]), "name": rows[0][3]},
         evidence=(
             Rows(
                 "What comes once",
                 ("what", "time", "longest", "innermost on the host"),
                 ("text", "ns", "ns", "text"),
-                tuple(_row(found.worst, kind, each[kind]) for kind in order),
+                tuple(rows),
             ),
         ),
     )
-
-
-def _row(place: Place, kind: str, pieces: Intervals) -> tuple[Value, ...]:
-    return what(kind), pieces.total_ns, int(pieces.durations_ns.max()), _name(place, pieces)
 
 
 def _name(place: Place, pieces: Intervals) -> str:

@@ -18,26 +18,24 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 @once_per_place
 def _updating(place: Place) -> Syncs:
-    """Calls made around the update."""
+    """The blocking calls made around the update."""
     found = syncs(place)
     return found.of(within(around_update(place), found.calls.start_ns))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A part of what host-syncs counts: that of calls made around the update."""
+    """Find the part of what host-syncs counts that calls around the update cause."""
     found = part_of_cause(run, "host_sync", lambda place: _updating(place).total_ns, at["min_share_of_step"])
     if found is None:
         return
     sources = _updating(found.worst).sources()
     scaled = bool(host_rows(found.worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
+    times_per_step = sum(times for *_, times, _ in sources) / found.worst.units
     yield Finding(
         rule="optimizer-syncs",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
-        values={
-            **found.time_values("lost"),
-            "times_per_step": sum(times for *_, times, _ in sources) / found.worst.units,
-        },
+        values={**found.time_values("lost"), "times_per_step": times_per_step},
         evidence=(
             Measure("GPU idle after blocking calls around the update", found.ns, "ns"),
             Rows(

@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle behind the profiler's own marks: flushes and requests for buffers."""
+    """Find idle time behind the profiler's own marks: flushes and requests for buffers."""
     found = of_cause(run, "profiler", at["min_share_of_step"])
     if found is None:
         return

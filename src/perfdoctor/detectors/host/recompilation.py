@@ -11,7 +11,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Compiling once is warm-up: it counts as a fault where it comes in several of the steady steps."""
+    """Find compilation in steady steps: coming once is warm-up, coming in several of them is a fault."""
     least_share = at["min_share_of_step"]
     found = of_cause(run, "compilation", least_share) if run.repeats else None  # else: one-time-costs
     if found is None:

@@ -17,9 +17,9 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The saving is for the items of one step, and only bounded: steps of more items take longer, but fewer are left.
+    """Find ops that are mostly their call; on a GPU the same is launch-bound, which has the larger batch as a fix.
 
-    On a GPU the same is launch-bound, which has the larger batch among its fixes.
+    The saving is for the items of one step, and only bounded: steps of more items take longer, but fewer are left.
     """
     if not host_places(run):
         return

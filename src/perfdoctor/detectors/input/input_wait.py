@@ -22,9 +22,9 @@ from perfdoctor.records.savings import Saving
 
 
 class _Judged(Struct, frozen=True):
-    """What workers, or batches that are indexed at once, bring, in ns a step, and which of the situations that is.
+    """What workers, or batches that are indexed at once, save, and which of the situations that is.
 
-    `stays_ns`: what stays of the wait then; `formula`: which one gives the saving, if not that of the situation.
+    `stays_ns`: what then stays of the wait, a step; `formula`: that of the saving, if not that of the situation.
     """
 
     situation: str
@@ -36,15 +36,18 @@ class _Judged(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle that is proven, or on an unmarked recording inferred, to be a wait for the next batch."""
+    """Find idle time that is proven, or on an unmarked recording inferred, to be a wait for the next batch."""
     found = of_cause(run, "input_wait", at["min_share_of_step"])
     if found is None:
         return
     judged = _judged(run, found, at)
+    # Of items it is not known what the dataset does between its ops.
+    is_measured = judged.situation not in ("unmarked", "items")
+    is_measured = is_measured and feeding.cores(run).is_known and feeding.cost(run).is_measured
     yield Finding(
         rule="input-wait",
         saving_ns_per_step=judged.saving,
-        confidence="high" if _is_measured(run, judged) else "medium",
+        confidence="high" if is_measured else "medium",
         values={
             **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
@@ -56,8 +59,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("idle while the next batch was awaited", found.ns, "ns"),
             Measure("as a share of the step", found.share, "share"),
             Measure("longest single wait", found.longest_ns, "ns"),
-            *_of_items(judged.items),
-            *_evidence(run, judged.prospect),
+            *_evidence(run, judged),
         ),
         situation=judged.situation,
         formula=judged.formula,
@@ -65,23 +67,21 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _is_measured(run: Run, judged: _Judged) -> bool:
-    """Is all known that the prediction rests on? Of items it is not what the dataset does between its ops."""
-    if judged.situation in ("unmarked", "items"):
-        return False
-    return feeding.cores(run).is_known and feeding.cost(run).is_measured
-
-
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
+    """What a fix of the wait saves, by what is known of the loader."""
     kind, known = loader(run), feeding.reported_loader(run)
+    # Workers that are too slow make the usual step wait; workers that start make single ones wait.
+    is_pace = np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2
     if kind == "single-process":
         prospect = feeding.prospect(run, found.ns, 0)
-    elif kind == "workers" and known and known.workers and _is_pace(found):
+    elif kind == "workers" and known and known.workers and is_pace:
         prospect = feeding.prospect(run, found.ns, known.workers)
     else:
         return _of_unknown_workers(kind, run, found, at)
     won_ns = run.step_ns - prospect.likely_ns
-    items = _one_by_one(found, at)
+    items = item_fetch(found.worst)
+    if items and items.op_ns > at["longest_op_of_an_item"]:  # ops of indexing are shorter
+        items = None
     if items and items.won_share * found.ns >= max(won_ns, at["min_share_of_step"] * run.step_ns):
         won_ns = _won_at_once_ns(run, found, items)
         return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
@@ -92,28 +92,18 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     return _Judged(kind, saving, prospect, None, found.ns - won_ns, "unsure" if unsure else "")
 
 
-def _one_by_one(found: Idle, at: Mapping[str, float]) -> ItemFetch | None:
-    """The items that a batch is collected from, where ops as short as those of indexing take most of the time."""
-    items = item_fetch(found.worst)
-    return items if items and items.op_ns <= at["longest_op_of_an_item"] else None
-
-
 def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
-    """The wait, less one gather, which has no rows that recording makes longer: it is stretched as the wait will be
-    shortened again (`diagnosis/predicted_saving.py`).
+    """The wait less one gather, in ns a step.
+
+    Recording does not stretch a gather; it is stretched as much as `diagnosis/predicted_saving.py` shortens the wait.
     """
     real = real_time(run)
     stretch = real.stretch_by_part.get("input_wait", 1.0) if real and real.is_notable else 1.0
     return int(max(1 - (1 - items.won_share) * stretch, 0.0) * found.ns)
 
 
-def _is_pace(found: Idle) -> bool:
-    """Does the usual step wait, as it does for workers that are too slow; or single ones, as for workers that start?"""
-    return bool(np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2)
-
-
 def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
-    """A loader whose pace is not known: not how many processes make its batches. What receiving them takes stays."""
+    """What a fix saves where it is not known how many processes make batches; receiving them stays."""
     won_ns = found.ns - (feeding.receive_ns(run) if kind == "workers" else 0.0)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged("handed-over", at_most(found.ns))
@@ -121,34 +111,29 @@ def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float
 
 
 def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: bool = False) -> Saving:
-    """At most all of the wait, which cheaper samples may win as well. `unsure`: workers may win nothing."""
+    """The saving, at most all of the wait, which cheaper samples may save, too. `unsure`: workers may save nothing."""
     expected = shares(at, "recoverable_share").of(won_ns)
     return Saving(0 if unsure else expected.low, expected.likely, wait_ns)
 
 
 def _why_not(run: Run, kind: str, found: Idle, prospect: Prospect) -> str:
-    """Why workers bring nothing: receiving costs as much as the wait, or no core is idle, or others had it."""
+    """Why workers save nothing: receiving costs as much as the wait, or no core is idle, or others had it."""
     if prospect.receive_ns >= found.ns or not prospect.crowded:
         return "cheap-batches" if kind == "single-process" else "handed-over"
     return "other-programs" if cpu_use.others_use_the_rest(run) else "busy-cores"
 
 
-def _of_items(items: ItemFetch | None) -> Iterator[Evidence]:
-    """What a prediction for batches that are indexed at once rests on."""
-    if items is None:
-        return
-    yield Measure("items of a batch, collected one by one", items.items, "count")
-    yield Measure("ops of an item", items.ops_per_item, "count")
-    yield Measure("an op of an item, with the Python around it", items.op_ns, "ns")
-    yield Measure("a batch that is indexed at once", items.at_once_ns, "ns")
-
-
-def _evidence(run: Run, prospect: Prospect | None) -> Iterator[Evidence]:
-    """What the prediction rests on."""
-    if prospect is None:
+def _evidence(run: Run, judged: _Judged) -> Iterator[Evidence]:
+    """The numbers that the prediction rests on: items that are indexed at once, and batches from workers."""
+    if items := judged.items:
+        yield Measure("items of a batch, collected one by one", items.items, "count")
+        yield Measure("ops of an item", items.ops_per_item, "count")
+        yield Measure("an op of an item, with the Python around it", items.op_ns, "ns")
+        yield Measure("a batch that is indexed at once", items.at_once_ns, "ns")
+    if judged.prospect is None:
         return
     batch, cores = feeding.batch(run), feeding.cores(run)
-    yield Measure("receiving a batch from a worker takes the training process", prospect.receive_ns, "ns")
+    yield Measure("receiving a batch from a worker takes the training process", judged.prospect.receive_ns, "ns")
     if feeding.reported_loader(run):
         yield Measure("tensors of a batch", batch.tensors, "count")
         yield Measure("bytes of a batch", batch.bytes, "bytes")

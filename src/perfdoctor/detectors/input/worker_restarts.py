@@ -19,7 +19,7 @@ from perfdoctor.vocabulary.names import loaders as loader_names
 
 
 def _restarts(place: Place) -> Frame:
-    """Iterators made inside the window in whose making a process was started."""
+    """The calls inside the window that made an iterator and started a process in it."""
     functions = host_rows(place, ("functions",))
     begins = functions.take(functions.name.matches(loader_names.LOADER_BEGINS))
     begins = begins.take(place.window.overlap_ns(begins.start_ns, begins.end_ns) > 0)
@@ -29,7 +29,7 @@ def _restarts(place: Place) -> Frame:
 
 
 def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
-    """How much longer the device is idle in the wait for the first batch after a restart than in the usual wait."""
+    """Ns that the device idles longer in the wait for the first batch after a restart than in the usual wait."""
     waits = _waits(place)
     if not waits:
         return 0
@@ -42,7 +42,7 @@ def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
 
 
 def _waits(place: Place) -> Intervals:
-    """Each wait for a batch, of a loader that exists."""
+    """The waits for a batch of a loader that exists."""
     ranges, functions = host_rows(place, ("ranges", "ops")), host_rows(place, ("functions",))
     ranges = ranges.take(ranges.name.matches(loader_names.INPUT_WAIT))
     functions = functions.take(functions.name.matches(loader_names.INPUT_WAIT_FUNCTION))
@@ -53,27 +53,24 @@ def _waits(place: Place) -> Intervals:
 
 
 def _lost_ns(place: Place) -> int:
+    """Ns of the window that the device idles because workers end, are started, and make their first batch."""
     rows = _restarts(place)
     if not len(rows):
         return 0
-    idle = place.idle_causes["input_wait"]
-    changing = Intervals.of(rows.start_ns, rows.end_ns) | _ending(place)
+    idle, functions = place.idle_causes["input_wait"], host_rows(place, ("functions",))
+    ending = functions.take(functions.name.matches(loader_names.WORKERS_END))  # with the last batch
+    changing = Intervals.of(rows.start_ns, rows.end_ns) | Intervals.of(ending.start_ns, ending.end_ns)
     return (idle & changing).total_ns + _first_batches_ns(place, rows, idle - changing)
 
 
-def _ending(place: Place) -> Intervals:
-    """When the training waits for workers that end: with the last batch, which comes before the restart."""
-    functions = host_rows(place, ("functions",))
-    functions = functions.take(functions.name.matches(loader_names.WORKERS_END))
-    return Intervals.of(functions.start_ns, functions.end_ns)
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """In steady steps only: the first start of a training is none."""
+    """Find restarts in steady steps: the first start of a training is none."""
     found = part_of_cause(run, "input_wait", _lost_ns, at["min_share_of_step"])
     if found is None:
         return
     rows = _restarts(found.worst)
+    # Then faster samples or more workers, the fixes for a wait, do not help.
+    is_most = found.ns > at["most_of_the_wait"] * run.mean(lambda place: place.idle_ns("input_wait"))
     yield Finding(
         rule="worker-restarts",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
@@ -89,10 +86,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("times in the steps analysed", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),
-        explains=("input-wait",) if _is_most_of_the_wait(run, found.ns, at) else (),
+        explains=("input-wait",) if is_most else (),
     )
-
-
-def _is_most_of_the_wait(run: Run, lost_ns: int, at: Mapping[str, float]) -> bool:
-    """Then faster samples or more workers, the fixes for a wait, do not help."""
-    return lost_ns > at["most_of_the_wait"] * run.mean(lambda place: place.idle_ns("input_wait"))

@@ -21,19 +21,18 @@ def _depthwise(place: Place) -> Mask:
 
 def _on_32_bits(place: Place) -> Mask:
     wide = place.kernels.name.has(kernel_names.input_type, "fp32")
-    rows: Mask = _depthwise(place) & wide
-    return rows
+    return _depthwise(place) & wide
 
 
 def _weights_ns(place: Place) -> float:
-    """Of the fp32 ones those that sum a gradient of weights; beside other kernels as much less as all of them."""
+    """Ns of the fp32 ones that sum a gradient of weights, less what runs beside other kernels."""
     rows, ns = _on_32_bits(place), place.kernel_ns
     sums = rows & place.kernels.name.matches(kernel_names.GRID_OF_WEIGHTS)
     return float(ns[sums].sum() / max(ns[rows].sum(), 1)) * place.alone_ns(rows)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What they gain is half of the bytes; on 16 bits already, knowing it is all there is."""
+    """Find depthwise convolutions; on 32-bit numbers half of the bytes can go, on 16 bits nothing."""
     found = of_kernels(run, _depthwise, at["min_share_of_step"])
     wide = of_kernels(run, _on_32_bits)
     if found is None or wide is None:
@@ -41,7 +40,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     weights_ns = run.mean(_weights_ns)
 
     def saved(case: str) -> int:
-        """Half of the bytes: of kernels that pass over activations, and less of those that sum."""
+        """Ns a step that half of the bytes save, less of kernels that sum than of those over activations."""
         activations = at[f"of_activations_share_{case}"] * (wide.ns - weights_ns)
         return int(activations + at[f"of_weights_share_{case}"] * weights_ns)
 

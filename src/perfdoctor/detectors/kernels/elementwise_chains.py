@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.metrics.kernels.attention import attention_pieces
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
 from perfdoctor.metrics.kernels.sets import largest
@@ -15,21 +15,10 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import CASES, Saving
-
-
-def _saved_ns(place: Place, chains: Chains, case: str) -> float:
-    """Time of the passes over memory that one kernel a chain would not make."""
-    rows = in_chains(chains)
-    summed = int(place.kernel_ns[rows].sum())
-    if not summed:
-        return 0.0
-    saved = float((place.kernel_ns * saved_shares(place, chains, case)).sum())
-    return saved * place.alone_ns(rows) / summed  # beside other kernels they gain less
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Eager kernels that each last long enough to be bound by memory, so many in a row."""
+    """Find eager kernels that each last long enough to be bound by memory, so many in a row."""
 
     @once_per_place
     def chains(place: Place) -> Chains:
@@ -37,10 +26,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return elementwise_chains(place, at["min_kernels_in_chain"], at["memory_bound_kernel_ns"], others)
 
     def saved_ns(place: Place, case: str) -> float:
-        return _saved_ns(place, chains(place), case)
+        """Ns of the window in passes over memory that one kernel a chain would not make."""
+        rows = in_chains(chains(place))
+        summed = int(place.kernel_ns[rows].sum())
+        if not summed:
+            return 0.0
+        saved = float((place.kernel_ns * saved_shares(place, chains(place), case)).sum())
+        return saved * place.alone_ns(rows) / summed  # beside other kernels they gain less
 
-    low, likely, high = (run.mean(partial(saved_ns, case=case)) for case in CASES)
-    if not likely or likely < at["min_share_of_step"] * run.step_ns:
+    saving = saving_in_cases(run, saved_ns)
+    if not saving.likely or saving.likely < at["min_share_of_step"] * run.step_ns:
         return
     found = of_kernels(run, lambda place: in_chains(chains(place)))
     if found is None:
@@ -49,17 +44,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     count = np.unique(of_worst.number[found.worst_rows]).size / found.worst.units
     yield found.finding(
         rule="elementwise-chains",
-        saving=Saving(low, likely, max(likely, high)),
+        saving=saving,
         confidence="medium",
-        values={
-            "chains_per_step": count,
-            "links_mean": found.per_step / count,
-            **found.time_values("chains"),
-        },
+        values={"chains_per_step": count, "links_mean": found.per_step / count, **found.time_values("chains")},
         evidence=(
             Measure("kernels in chains a step", found.per_step, "count"),
             Measure("their time", found.ns, "ns"),
-            Measure("of it what each writes for the next to read", likely, "ns"),
+            Measure("of it what each writes for the next to read", saving.likely, "ns"),
             largest(found.worst, found.worst_rows, "Largest of them, a step"),
         ),
     )

@@ -15,18 +15,14 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 def _wide(place: Place) -> Mask:
-    """Products with a vector are bound by memory and count here; those of matrices are fp32-matmuls'."""
+    """One bool a kernel: is it on 64-bit numbers? Products of matrices are fp32-matmuls', those with a vector count."""
     names = place.kernels.name
-    vector = names.where(_is_vector_product)
+    vector = names.where(kernel_names.is_vector_product) & names.has(kernel_names.input_type, "fp64")
     return vector | (names.matches(kernel_names.ON_FP64) & ~place.kernel_rows(*MATMUL_FAMILIES))
 
 
-def _is_vector_product(name: str) -> bool:
-    return kernel_names.is_vector_product(name) and kernel_names.input_type(name) == "fp64"
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By the type in their names."""
+    """Find kernels on 64-bit numbers by the type in their names."""
     found = of_kernels(run, _wide, at["min_share_of_step"])
     if found is None:
         return

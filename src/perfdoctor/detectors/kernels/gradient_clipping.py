@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.of_loops import of_loops
+from perfdoctor.detectors.of_idle import of_loops
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, tensor_loops
 from perfdoctor.model.place import Place
@@ -20,7 +20,7 @@ _FACTOR = 6
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Loops over norms, and the scaling that follows; the idle time is launch-bound's, located here."""
+    """Find loops over norms, and the scaling that follows; the idle time is launch-bound's, located here."""
 
     def loops(place: Place) -> list[TensorLoop]:
         return [loop for loop in tensor_loops(place, int(at["min_tensors"])) if loop.is_clipping]
@@ -30,7 +30,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     ops_per_step = sum(loop.turns * len(loop.names) for loop in found.of_worst) / found.worst.units
     tensors = max(loop.turns for loop in found.of_worst)
-    launches, left = ops_per_step + _FACTOR, _launches_left(tensors)
+    # Of a multi-tensor implementation: one for the norms and one for the scaling of `_TENSORS`, and for the factor.
+    launches, left = ops_per_step + _FACTOR, _PASSES * -(-tensors // _TENSORS) + _FACTOR
     likely = max(1 - left / launches, at["recoverable_share_low"])
     yield Finding(
         rule="gradient-clipping",
@@ -50,8 +51,3 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         work=found.work,
         affected_ns=found.ns,
     )
-
-
-def _launches_left(tensors: int) -> int:
-    """Of a multi-tensor implementation: one for the norms and one for the scaling of `_TENSORS`, and for the factor."""
-    return _PASSES * -(-tensors // _TENSORS) + _FACTOR

@@ -11,7 +11,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What lies between where they are and where good kernels come to; all of the way to the peak is the most."""
+    """Find such kernels; likely a fix brings them to where good kernels come, and at most to the peak."""
     bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"], at["max_busy_share"], at["max_occupancy_share"])
     found = claim(run, bounds.other)
     if not found.rows.any() or found.share < at["min_share_of_step"]:

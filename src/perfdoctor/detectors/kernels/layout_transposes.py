@@ -6,20 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import shares
-from perfdoctor.model.columns import Mask
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-def _layout(place: Place) -> Mask:
-    return place.kernels.name.where(kernel_names.is_layout_change)
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By the names that the libraries give them."""
-    found = of_kernels(run, _layout, at["min_share_of_step"])
+    """Find kernels that only change the layout, by the names that the libraries give them."""
+    changes_layout = kernel_names.is_layout_change
+    found = of_kernels(run, lambda place: place.kernels.name.where(changes_layout), at["min_share_of_step"])
     if found is None:
         return
     yield found.finding(

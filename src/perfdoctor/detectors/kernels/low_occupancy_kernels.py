@@ -16,7 +16,7 @@ from perfdoctor.records.findings import Finding
 
 
 def _limiter(found: Claim) -> str:
-    """What keeps warps away from most of their time: too few blocks, or what each block takes."""
+    """What limits warps in most of the kernels' time: a small grid, or what each block takes."""
     kernels, spent = found.kernels, Counter[str]()
     waves = kernels.number("waves_per_sm")
     for number in np.unique(kernels.stands_in[found.rows]).tolist():
@@ -27,14 +27,14 @@ def _limiter(found: Claim) -> str:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Few warps are no fault where a unit is busy all the same: good matmuls need few."""
+    """Find kernels with few warps and no busy unit: good matmuls need few warps."""
     bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"], at["max_busy_share"], at["max_occupancy_share"])
     found = claim(run, bounds.few_warps)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
 
     def share_won(kernels: Measured, case: str) -> Floats:
-        """So many times the warps hide as many waits, until the busiest unit is busy or no warp fits any more.
+        """The share of their time that more warps save, until the busiest unit is busy or no warp fits any more.
 
         Little's law: what is under way is rate times latency. At the most, all places are taken: that is a ceiling.
         """

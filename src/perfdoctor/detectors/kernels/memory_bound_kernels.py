@@ -22,33 +22,28 @@ from perfdoctor.records.findings import Finding, Measure
 
 @once_per_place
 def _rates(place: Place, least_excess_share: float) -> tuple[Rates, Mask]:
-    """What shapes and times show, and in its place what Nsight Compute measured; which kernels it measured.
+    """The rates that Nsight Compute measured, or else shapes and times show; and one bool a kernel: was it measured?
 
-    Bytes that are fetched in vain need not be moved: of kernels that fetch many, nothing is said.
+    Bytes that are fetched in vain need not be moved: kernels that fetch many count as far from the peak.
     """
     by_shape, found = rates(place), measured(place)
     share, moved = found.number("dram_share"), found.number("dram_bytes")
     known = ~np.isnan(share) & (by_shape.peak_bytes_per_second > 0)
     share = np.where(found.number("excess_sector_share") >= least_excess_share, 0.0, share)
     moved = np.where(np.isnan(moved), share * by_shape.peak_bytes_per_second * place.kernels.duration_ns / 1e9, moved)
-    both = np.where(known, moved, by_shape.moved_bytes), np.where(known, share, by_shape.share_of_peak)
-    return replace(by_shape, moved_bytes=both[0], share_of_peak=both[1]), known
+    moved, share = np.where(known, moved, by_shape.moved_bytes), np.where(known, share, by_shape.share_of_peak)
+    return replace(by_shape, moved_bytes=moved, share_of_peak=share), known
 
 
 def _near(place: Place, at: Mapping[str, float]) -> Mask:
     found, known = _rates(place, at["min_excess_share"])
     by_shape = found.near(at["min_share_of_peak"], at["faster_than_memory"], at["min_moved_bytes"])
     # What the memory itself counted came out of no cache.
-    near: Mask = np.where(known, found.share_of_peak >= at["min_share_of_peak"], by_shape)
-    return near
-
-
-def _known_ns(place: Place, at: Mapping[str, float]) -> int:
-    return place.alone_ns(_rates(place, at["min_excess_share"])[0].moved_bytes > 0)
+    return np.where(known, found.share_of_peak >= at["min_share_of_peak"], by_shape)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Measured, or proven by shapes, types and time; what a compiler would save is elementwise-chains' to say."""
+    """Find kernels at the limit of the memory, measured or proven by shapes, types and time; chains have a rule."""
     found = of_kernels(run, lambda place: _near(place, at), at["min_share_of_step"])
     if found is None:
         return
@@ -56,6 +51,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     of_worst, _ = _rates(worst, at["min_excess_share"])
     moved = float(of_worst.moved_bytes[rows].sum())
     share = float(np.average(of_worst.share_of_peak[rows], weights=worst.kernels.duration_ns[rows]))
+    known_ns = run.mean(lambda place: place.alone_ns(_rates(place, at["min_excess_share"])[0].moved_bytes > 0))
     compute = run.mean(lambda place: place.compute.total_ns)
     yield Finding(
         rule="memory-bound-kernels",
@@ -71,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("kernels at the limit of the memory", found.ns, "ns"),
             Measure("bytes that they move a step, at the least", moved / worst.units, "bytes"),
-            Measure("kernels whose bytes are known", run.mean(lambda place: _known_ns(place, at)), "ns"),
+            Measure("kernels whose bytes are known", known_ns, "ns"),
             largest(worst, rows, "Largest of them, a step"),
         ),
     )

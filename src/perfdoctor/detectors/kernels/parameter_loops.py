@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.of_loops import of_loops
+from perfdoctor.detectors.of_idle import of_loops
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, tensor_loops
 from perfdoctor.model.place import Place
@@ -13,7 +13,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Averages of weights, updates written by hand; clipping and Optimizer.step have rules of their own."""
+    """Find averages of weights and updates written by hand; clipping and Optimizer.step have rules of their own."""
 
     def loops(place: Place) -> list[TensorLoop]:
         return [loop for loop in tensor_loops(place, int(at["min_tensors"])) if not loop.is_clipping]
@@ -21,6 +21,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_loops(run, loops, at["min_share_of_step"])
     if found is None:
         return
+    turns = sum(loop.turns for loop in found.of_worst)
     longest = max(found.of_worst, key=lambda loop: loop.end_ns - loop.start_ns)
     yield Finding(
         rule="parameter-loops",
@@ -28,9 +29,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="medium",
         values={"tensors": longest.turns, "body": " ".join(longest.names), **found.time_values("idle")},
         evidence=(
-            Measure(
-                "turns of these loops a step", sum(loop.turns for loop in found.of_worst) / found.worst.units, "count"
-            ),
+            Measure("turns of these loops a step", turns / found.worst.units, "count"),
             Measure("device idle while the host goes through them", found.ns, "ns"),
         ),
         work=found.work,

@@ -18,21 +18,16 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-def _casts(place: Place, at_least_ns: float) -> Mask:
-    """Short ones are small-kernels', and those of an optimizer belong to its update: unfused-optimizer's."""
-    kernels = place.kernels
-    # Casts to 64 bits are fp64-kernels', since nobody wants those for mixed precision.
-    casts = kernels.name.matches(kernel_names.CAST) & ~kernels.name.matches(kernel_names.CAST_TO_FP64)
-    rows: Mask = casts & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
-    return rows
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By name: copies that convert. Kernels that compute something as well convert for nothing."""
+    """Find copies that convert, by name: kernels that compute something as well convert for nothing."""
 
     @once_per_place
     def casts(place: Place) -> Mask:
-        return _casts(place, at["memory_bound_kernel_ns"])
+        # Short ones are small-kernels', those of an optimizer unfused-optimizer's, and those to 64 bits fp64-kernels',
+        # since nobody wants these for mixed precision.
+        kernels = place.kernels
+        rows = kernels.name.matches(kernel_names.CAST) & ~kernels.name.matches(kernel_names.CAST_TO_FP64)
+        return rows & (kernels.duration_ns >= at["memory_bound_kernel_ns"]) & ~in_optimizer(place)
 
     found = of_kernels(run, casts, at["min_share_of_step"])
     if found is None:

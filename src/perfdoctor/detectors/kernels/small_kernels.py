@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.detectors.of_host_ops import TimeOfOps, of_host_ops
+from perfdoctor.detectors.of_host import TimeOfOps, of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
@@ -30,23 +30,20 @@ _FUSABLE = ("elementwise", "reduction", "normalization", "embedding", "other")
 
 
 def _small(place: Place, at: Mapping[str, float]) -> Mask:
-    """Short, and with fewer blocks than the device has processors where both are known."""
+    """One bool a kernel: is it short, with fewer blocks than the device has SMs, and may a compiler fuse it?"""
     kernels = place.kernels
     short = kernels.duration_ns < at["short_kernel_ns"]
     blocks, processors = kernels["blocks"], place.info.sm_count
     leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
-    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~kernels.name.where(_is_of_other_rules)
+    # Fused already, or nothing that a compiler fuses (layout-transposes owns those).
+    of_others = kernels.name.where(kernel_names.is_compiled) | kernels.name.where(kernel_names.is_layout_change)
+    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~of_others
     small: Mask = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
     return small
 
 
-def _is_of_other_rules(name: str) -> bool:
-    """Fused already, or nothing that a compiler fuses (layout-transposes owns those)."""
-    return kernel_names.is_compiled(name) or kernel_names.is_layout_change(name)
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Their own running time counts here; the gaps between them are launch-bound's."""
+    """Find small kernels by their own running time; the gaps between them are launch-bound's."""
     if host_places(run):
         yield from _on_host(run, at)
         return
@@ -68,15 +65,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "left_ms": ms(found.ns - saving.likely),
             "left_at_most_ms": ms(found.ns - saving.low),
         },
-        evidence=(
-            Measure("small kernels a step", found.per_step, "count"),
-            Measure("their time", found.ns, "ns"),
-        ),
+        evidence=(Measure("small kernels a step", found.per_step, "count"), Measure("their time", found.ns, "ns")),
     )
 
 
 def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
-    """Of each run of them one kernel is left; at the least, sums and gathers stay kernels of their own."""
+    """The saving if one kernel is left of each run of them; at least, sums and gathers stay kernels of their own."""
 
     def saved(place: Place, *, apart: bool) -> float:
         rows = _small(place, at)
@@ -89,7 +83,7 @@ def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Without a GPU nothing runs beside the Python that asks for the ops: the gaps between them count here."""
+    """Find short ops on a run without a GPU, where the gaps of Python between them count as well."""
     found = of_host_ops(
         run,
         lambda place: short_ops(place, at["short_host_op_ns"], at["python_between_ops_ns"]),
@@ -98,13 +92,18 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     if found is None:
         return
-    looped = _looped(found)
+    # By rank: what of the ops and of the Python between them are turns of loops.
+    looped = {place.rank: found.of_rank[place.rank].time & op_loops(place).time for place in host_places(run)}
     looped_ns = found.mean_ns_of(looped)
     left_ns = _left_ns(found, looped, at)
-    turns = _most_turns(found.worst, looped) if looped_ns > MOST_OF_IT * found.ns else 0
+    assert isinstance(found.worst, HostPlace)
+    turns = op_loops(found.worst).most_turns(looped[found.worst.rank]) if looped_ns > MOST_OF_IT * found.ns else 0
+    # A loop that becomes one call goes, but for what is left of it. Of other short ops a compiler fuses a share.
+    gone_ns = looped_ns - left_ns
+    others = Shares(0.0, at["batchable_share_likely"]).of(found.ns - looped_ns)
     yield Finding(
         rule="small-kernels",
-        saving_ns_per_step=_saving_on_host(found, looped_ns, left_ns, at),
+        saving_ns_per_step=Saving(int(gone_ns * CERTAIN_SHARE), others.likely + gone_ns, others.high + looped_ns),
         confidence="medium",
         values={
             "small_per_step": found.per_step,
@@ -127,18 +126,8 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _looped(found: TimeOfOps) -> Mapping[int, Intervals]:
-    """By rank: what of the ops and of the Python between them are turns of loops."""
-    return {place.rank: found.of_rank[place.rank].time & op_loops(place).time for place in host_places(found.run)}
-
-
-def _most_turns(place: Place, looped: Mapping[int, Intervals]) -> int:
-    """Of the loop that has most of them on this place; 0 without loops."""
-    return op_loops(place).most_turns(looped[place.rank]) if isinstance(place, HostPlace) else 0
-
-
 def _left_ns(found: TimeOfOps, looped: Mapping[int, Intervals], at: Mapping[str, float]) -> int:
-    """Of loops that become one call each: one turn, and what their ops compute beyond their dispatch."""
+    """Ns a step that stay of loops that become one call: one turn, and what ops compute beyond their dispatch."""
 
     def of_place(place: Place) -> float:
         assert isinstance(place, HostPlace)
@@ -147,10 +136,3 @@ def _left_ns(found: TimeOfOps, looped: Mapping[int, Intervals], at: Mapping[str,
         return min(one + beyond_dispatch_ns(place, own, at["op_dispatch_ns"]), own.total_ns)
 
     return found.run.mean(of_place)
-
-
-def _saving_on_host(found: TimeOfOps, looped_ns: int, left_ns: int, at: Mapping[str, float]) -> Saving:
-    """A loop that becomes one call goes, but for what is left of it. Of other short ops a compiler fuses a share."""
-    gone = looped_ns - left_ns
-    others = Shares(0.0, at["batchable_share_likely"]).of(found.ns - looped_ns)
-    return Saving(int(gone * CERTAIN_SHARE), others.likely + gone, others.high + looped_ns)

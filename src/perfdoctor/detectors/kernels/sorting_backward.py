@@ -17,14 +17,14 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _sorting(place: Place) -> Mask:
-    """Sorts count only where an op shows that a gradient asked for them: programs sort for other reasons too."""
+    """One bool a kernel: does it sum by sorting? Sorts count only where an op of a gradient launched them."""
     names, gradients = place.kernels.name, named(place.timeline, "ops", torch_names.LOOK_UP_GRADIENT)
     by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
     return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & by_gradient)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By the kernels of those gradients, and the sorts that their ops launch."""
+    """Find the kernels of those gradients, and the sorts that their ops launch."""
     found = of_kernels(run, _sorting, at["min_share_of_step"])
     if found is None:
         return

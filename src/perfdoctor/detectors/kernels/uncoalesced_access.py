@@ -13,12 +13,9 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 
-#: NVIDIA's rule about the same fault.
-_RULE = "UncoalescedGlobalAccess"
-
 
 def _share_won(kernels: Measured, reached: float) -> Floats:
-    """Of its time, where its busiest unit comes to `reached` once nothing is fetched in vain.
+    """The share of its time that a kernel saves if its busiest unit comes to `reached` with nothing fetched in vain.
 
     Caches then move only what is used, memory no more than that (what L2 held was not fetched in vain), and the rest
     has the same to do.
@@ -31,20 +28,21 @@ def _share_won(kernels: Measured, reached: float) -> Floats:
     return np.where(np.isnan(dram), np.nan, 1 - np.fmax(dram * needed, others) / reached)
 
 
-def _hoped(kernels: Measured) -> Floats:
-    """No more than what is fetched in vain, nor than NVIDIA's rule hopes for."""
-    return np.fmin(kernels.number("excess_sector_share"), kernels.estimated_by(_RULE))
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What is fetched for nothing, counted by sectors of 32 bytes between the processors and L2."""
+    """Find kernels that fetch for nothing, counted by sectors of 32 bytes between the SMs and L2."""
     bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"])
     found = claim(run, bounds.wasteful, with_eager=True)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
     yield Finding(
         rule="uncoalesced-access",
-        saving_ns_per_step=found.saving(lambda kernels, case: _share_won(kernels, at[f"reached_share_{case}"]), _hoped),
+        saving_ns_per_step=found.saving(
+            lambda kernels, case: _share_won(kernels, at[f"reached_share_{case}"]),
+            # No more than what is fetched in vain, nor than NVIDIA's rule about the same fault hopes for.
+            lambda kernels: np.fmin(
+                kernels.number("excess_sector_share"), kernels.estimated_by("UncoalescedGlobalAccess")
+            ),
+        ),
         confidence="medium",
         values={
             **found.sentence_values(),

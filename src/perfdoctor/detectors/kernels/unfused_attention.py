@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.metrics.kernels.attention import AttentionPieces, attentions, sizes
@@ -21,7 +21,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.records.savings import CASES
 
 #: Scores and result; and the gradients of their four factors.
 _PRODUCTS, _GRADIENTS_PRODUCTS = 2, 4
@@ -30,12 +30,13 @@ _TABLE_ROWS = 5
 
 
 class _AttentionCost(Struct, frozen=True):
-    """What the attentions of a place take in its window, one element each, in ns.
+    """How long the attentions of a place take in its window, one element each, in ns. `rows`: their kernels.
 
     `whole_products_ns`: all of its products, those elsewhere included. `fused_ns`: in each of CASES, NaN where unknown.
     """
 
     pieces: AttentionPieces
+    rows: Mask
     own_ns: Floats
     products_ns: Floats
     whole_products_ns: Floats
@@ -44,24 +45,20 @@ class _AttentionCost(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The kernels between the two products go; the products are in the fused kernel, which takes what was published."""
+    """Find attentions whose kernels between the two products a fused kernel makes needless, as fast as published."""
 
     @once_per_place
     def cost(place: Place) -> _AttentionCost:
         return _cost(place, attentions(place, at["max_kernels_between_products"]))
 
     between = of_kernels(run, lambda place: cost(place).pieces.between)
-    found = of_kernels(run, lambda place: _rows(cost(place)))
+    found = of_kernels(run, lambda place: cost(place).rows)
     if between is None or found is None or not between.ns:
         return
 
-    def saved_ns(place: Place, case: str) -> float:
-        return _saved_ns(place, cost(place), at, case)
-
-    low, likely, high = (run.mean(partial(saved_ns, case=case)) for case in CASES)
-    if likely < at["min_share_of_step"] * run.step_ns:
+    saving = saving_in_cases(run, lambda place, case: _saved_ns(place, cost(place), at, case))
+    if saving.likely < at["min_share_of_step"] * run.step_ns:
         return
-    saving = Saving(min(low, likely), likely, max(high, likely))
     worst = cost(found.worst)
     passes_per_step = worst.pieces.count / found.worst.units
     by_size = bool((~np.isnan(worst.fused_ns["likely"])).any())
@@ -81,20 +78,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("passes through unfused attention a step", passes_per_step, "count"),
             Measure("time between the two products", between.ns, "ns"),
             Measure("time of the products themselves", max(found.ns - between.ns, 0), "ns"),
-            Measure("a fused kernel instead of both", found.ns - likely, "ns"),
+            Measure("a fused kernel instead of both", found.ns - saving.likely, "ns"),
             *_by_size(found.worst, worst),
             largest(found.worst, worst.pieces.between, "Largest kernels between them, a step"),
         ),
     )
 
 
-def _rows(cost: _AttentionCost) -> Mask:
-    rows: Mask = cost.pieces.number != UNKNOWN
-    return rows
-
-
 def _cost(place: Place, pieces: AttentionPieces) -> _AttentionCost:
-    belongs = pieces.number != UNKNOWN
+    """What the attentions of this place take now, and fused."""
+    belongs: Mask = pieces.number != UNKNOWN
 
     def of_each(rows: Mask, weights: Ints | None = None) -> Floats:
         own = None if weights is None else weights[rows]
@@ -105,20 +98,13 @@ def _cost(place: Place, pieces: AttentionPieces) -> _AttentionCost:
     # Of a gradient's four products some may be elsewhere: they take what the others do.
     whole = products * np.where(pieces.backward, _GRADIENTS_PRODUCTS, _PRODUCTS) / np.maximum(found, 1)
     known, limits = sizes(place, pieces), peaks(place)
-    fused = {
-        case: np.array(
-            [
-                _fused_ns(size, limits, case, bool(masked), time)
-                for size, masked, time in zip(known, pieces.masked, whole, strict=True)
-            ]
-        )
-        for case in CASES
-    }
-    return _AttentionCost(pieces, of_each(belongs, place.kernel_ns), products, whole, known, fused)
+    each = list(zip(known, pieces.masked.tolist(), whole, strict=True))
+    fused = {case: np.array([_fused_ns(size, limits, case, *rest) for size, *rest in each]) for case in CASES}
+    return _AttentionCost(pieces, belongs, of_each(belongs, place.kernel_ns), products, whole, known, fused)
 
 
 def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: bool, products_ns: float) -> float:
-    """Of one attention; NaN where its size or GPU is unknown, or where its products outran the GPU that was recorded.
+    """Ns of one attention, fused; NaN where its size or GPU is unknown, or its products outran the recorded GPU.
 
     A mask is taken for a causal one only where the most is asked for that fusing can save.
     """
@@ -134,7 +120,7 @@ def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: b
 
 
 def _saved_ns(place: Place, cost: _AttentionCost, at: Mapping[str, float], case: str) -> float:
-    """Fewer ns for the window: of what these kernels take alone, all that the fused ones do not need."""
+    """Ns saved in the window: of what these kernels take alone, all that the fused ones do not need."""
     summed = float(cost.own_ns.sum())
     if not summed:
         return 0.0
@@ -142,11 +128,11 @@ def _saved_ns(place: Place, cost: _AttentionCost, at: Mapping[str, float], case:
     fused = np.where(np.isnan(cost.fused_ns[case]), by_products, cost.fused_ns[case])
     elsewhere = cost.whole_products_ns - cost.products_ns
     saved = float(np.clip(cost.own_ns + elsewhere - fused, 0, cost.own_ns).sum())
-    return saved * place.alone_ns(_rows(cost)) / summed
+    return saved * place.alone_ns(cost.rows) / summed
 
 
 def _by_size(place: Place, cost: _AttentionCost) -> tuple[Rows, ...]:
-    """What attentions of each size take now and fused, and where that was published; () where no size is known."""
+    """How long attentions of each size take now and fused, and where that was published; () without known sizes."""
     limits, fused = peaks(place), cost.fused_ns["likely"]
     different: dict[Attention, list[int]] = {}
     for number, size in enumerate(cost.sizes):

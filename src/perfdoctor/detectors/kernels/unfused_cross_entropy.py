@@ -13,15 +13,15 @@ from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
-def _loss(place: Place) -> Mask:
-    """PyTorch's own: the logarithm of the softmax and the loss. What a compiler has made is fused already."""
-    names = place.kernels.name
-    return names.matches(kernel_names.CROSS_ENTROPY) & ~names.where(kernel_names.is_compiled)
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By the names of PyTorch's kernels for it."""
-    found = of_kernels(run, _loss, at["min_share_of_step"])
+    """Find PyTorch's own kernels of the loss, by name."""
+
+    def of_loss(place: Place) -> Mask:
+        # The logarithm of the softmax and the loss. What a compiler has made is fused already.
+        names = place.kernels.name
+        return names.matches(kernel_names.CROSS_ENTROPY) & ~names.where(kernel_names.is_compiled)
+
+    found = of_kernels(run, of_loss, at["min_share_of_step"])
     if found is None:
         return
     yield found.finding(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
-from perfdoctor.detectors.of_host_ops import of_host_ops
+from perfdoctor.detectors.of_host import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.saved_shares import shares
+from perfdoctor.detectors.saved_shares import saving_in_cases, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.kernels.fused_update import FusedUpdate, fused_update
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
@@ -16,25 +15,30 @@ from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
 def _per_tensor(place: Place) -> Mask:
-    """Matrix multiplications of an optimizer (Muon, Shampoo) are its mathematics, and fuse with nothing."""
-    rows: Mask = in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
-    return rows
+    """One bool a kernel: does it update one tensor? Matrix products (Muon, Shampoo) fuse with nothing."""
+    return in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Kernels launched inside Optimizer.step that are not multi-tensor or fused ones."""
+    """Find kernels launched inside Optimizer.step that are not multi-tensor or fused ones."""
     if host_places(run):
         yield from _on_host(run, at)
         return
     found = of_kernels(run, _per_tensor, at["min_share_of_step"])
     if found is None or found.per_step < at["min_kernels_per_step"]:
         return
-    saving = _saving(run, at)
+
+    def saved_ns(place: Place, case: str) -> float:
+        """Ns of the window that the kernels take beyond one update of all tensors."""
+        rows = _per_tensor(place)
+        summed = float(place.kernel_ns[rows].sum())
+        return max(1 - _update(place, case, at).ns / summed, 0.0) * place.alone_ns(rows) if summed else 0.0
+
+    saving = saving_in_cases(run, saved_ns)
     launches = _update(found.worst, "likely", at).launches
     yield found.finding(
         rule="unfused-optimizer",
@@ -57,24 +61,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _saving(run: Run, at: Mapping[str, float]) -> Saving:
-    """What the kernels take beyond what one update of all tensors would."""
-
-    def saved(place: Place, case: str) -> float:
-        rows = _per_tensor(place)
-        summed = float(place.kernel_ns[rows].sum())
-        return max(1 - _update(place, case, at).ns / summed, 0.0) * place.alone_ns(rows) if summed else 0.0
-
-    low, likely, high = (run.mean(partial(saved, case=case)) for case in CASES)
-    return Saving(min(low, likely), likely, max(high, likely))
-
-
 def _update(place: Place, case: str, at: Mapping[str, float]) -> FusedUpdate:
     return fused_update(place, _per_tensor(place), case, at["kernel_floor_ns"], at["short_kernel_ns"])
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The training's thread does the updates itself: each outermost op stands for a kernel, with its Python."""
+    """Find updates by the training thread itself: each outermost op, with its Python, stands for a kernel."""
     found = of_host_ops(run, host_updates, at["min_share_of_host_step"], at["min_host_ops_per_step"])
     if found is None:
         return

@@ -19,12 +19,11 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _memsets(place: Place) -> Mask:
-    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
-    return rows
+    return copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Short kernels belong to small-kernels, the gaps between them to launch-bound."""
+    """Find fills by zero_grad; short kernels belong to small-kernels, the gaps between them to launch-bound."""
 
     @once_per_place
     def parts_ns(place: Place) -> tuple[float, float]:
@@ -33,6 +32,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = affected(run, lambda place: sum(parts_ns(place)), at["min_share_of_step"])
     if found is None:
         return
+
+    def rows(place: Place) -> Mask:
+        return kernels_and_copies(place, _fills(place, at) | _additions(place, at), _memsets(place))
+
     worst = found.worst
     adding = run.mean(lambda place: parts_ns(place)[1])
     count = int(filled_by_zero_grad(launches_of(worst, "kernels")).sum()) + int(_memsets(worst).sum())
@@ -54,17 +57,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("time of adding to what they filled", adding, "ns"),
         ),
         symptom_of=("exposed-copies",) if mostly_memsets else (),
-        work=work_of(run, lambda place: _rows(place, at)),
+        work=work_of(run, rows),
         affected_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )
 
 
 def _parts_ns(place: Place, at: Mapping[str, float]) -> tuple[float, float]:
-    """Filling, and adding to what was filled: once for each fill, as micro-batches would add up in any case."""
+    """Ns of filling, and of adding to it: once for each fill, as micro-batches would add up in any case."""
     filling = _filling_ns(place, at)
-    if not filling:
-        return 0, 0
-    return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling)
+    return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling) if filling else 0
 
 
 def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
@@ -72,16 +73,9 @@ def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
 
 
 def _fills(place: Place, at: Mapping[str, float]) -> Mask:
-    rows: Mask = filled_by_zero_grad(launches_of(place, "kernels")) & (
-        place.kernels.duration_ns >= at["short_kernel_ns"]
-    )
-    return rows
+    long: Mask = place.kernels.duration_ns >= at["short_kernel_ns"]
+    return long & filled_by_zero_grad(launches_of(place, "kernels"))
 
 
 def _additions(place: Place, at: Mapping[str, float]) -> Mask:
-    rows: Mask = added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])
-    return rows
-
-
-def _rows(place: Place, at: Mapping[str, float]) -> Mask:
-    return kernels_and_copies(place, _fills(place, at) | _additions(place, at), _memsets(place))
+    return added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])

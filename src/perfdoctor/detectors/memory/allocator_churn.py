@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A caching allocator settles in the first steps: what it still asks for in steady ones comes again and again."""
+    """Find requests in steady steps, which come again and again: a caching allocator settles in the first steps."""
     least_share = at["min_share_of_step"]
     found = of_cause(run, "allocator", least_share)
     if found is None:
@@ -26,10 +26,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="allocator-churn",
         saving_ns_per_step=Shares(min(at["recoverable_share_low"], likely), likely).of(found.ns),
         confidence="low" if situation and not uncached else "high",
-        values={
-            **found.recurring_values(least_share, named, "an allocation"),
-            "requests_per_step": asked.per_step,
-        },
+        values={**found.recurring_values(least_share, named, "an allocation"), "requests_per_step": asked.per_step},
         evidence=(
             *found.recurring_evidence("idle while the driver allocated or freed memory", least_share),
             *found.table("Calls meanwhile", named),

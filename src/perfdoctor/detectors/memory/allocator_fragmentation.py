@@ -19,7 +19,7 @@ def _grown(reserve: Reserve) -> int:
 
 
 def _in_pieces(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What a snapshot proves: memory lay free, was asked for, and could not be used because it was cut up."""
+    """Find what a snapshot proves: memory was free when asked for, and could not be used because it was cut up."""
     found = [(replay.refits(), replay.rank) for replay in replays(run.timeline)]
     proven = [
         each
@@ -50,7 +50,7 @@ def _finding(grown: int, reserved: int, held: int, rises: int, evidence: tuple[M
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Reserve above what is held is normal at the end of a step: activations are gone. That it keeps rising is not."""
+    """Find a reserve that keeps rising; that it is above what is held is normal at the end of a step."""
     rising = [
         reserve
         for reserve in reserves(run.timeline)

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.saved_shares import NO_SAVING
-from perfdoctor.metrics.memory.growth import MemoryGrowth, growths
+from perfdoctor.metrics.memory.growth import growths
 from perfdoctor.metrics.memory.step_samples import keepers
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
-def _situation(growth: MemoryGrowth) -> str:
-    if growth.kind == "heap":
-        return "host"
-    return "" if growth.capacity_bytes else "unknown-size"
-
-
-def _kept(run: Run, growth: MemoryGrowth, least_share: float) -> Iterator[Rows]:
-    """Who holds it, where a snapshot shows it."""
-    found = [] if growth.kind == "heap" else list(keepers(run.timeline, growth.rank, least_share))
-    if found:
-        rows = tuple((holder.stack or "no stack", holder.bytes, holder.count) for holder in found[:5])
-        yield Rows("Made in the recorded steps and never freed", ("line and callers", "held", "tensors"),
-                   ("text", "bytes", "count"), rows)  # fmt: skip
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the process that grows most. It takes no time, so a fix saves none: what it saves is the run."""
+    """Find the process that grows most. It takes no time, so a fix saves none: what it saves is the run."""
     least = {"cuda": at["min_device_bytes_per_step"], "heap": at["min_heap_bytes_per_step"]}
     rising = [
         growth
@@ -38,6 +23,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if not rising:
         return
     most = max(rising, key=lambda growth: growth.bytes_per_step)
+    holders = [] if most.kind == "heap" else list(keepers(run.timeline, most.rank, at["min_rising_share"]))
+    columns, units = ("line and callers", "held", "tensors"), ("text", "bytes", "count")
+    kept = tuple((holder.stack or "no stack", holder.bytes, holder.count) for holder in holders[:5])
     yield Finding(
         rule="memory-growth",
         saving_ns_per_step=NO_SAVING,
@@ -53,7 +41,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("held at the end of the last", most.last_bytes, "bytes"),
             Measure("steps in which it rose", round(most.rising_share * most.gaps), "count"),
             Measure("steps analysed", most.gaps, "count"),
-            *_kept(run, most, at["min_rising_share"]),
+            *([Rows("Made in the recorded steps and never freed", columns, units, kept)] if kept else []),
         ),
-        situation=_situation(most),
+        situation="host" if most.kind == "heap" else "" if most.capacity_bytes else "unknown-size",
     )

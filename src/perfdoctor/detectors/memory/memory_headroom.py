@@ -7,19 +7,13 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.replay.what_if.sizes import throughput
 
 
-def _idle_ns(place: Place) -> int:
-    return place.idle_ns("launch_bound")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0, and what is
-    predicted is the throughput of the batch that fits.
+    """Find free memory on the fullest device. A larger batch makes no step shorter: its throughput is predicted.
 
     The slowest host sets the pace of a job. The devices of faster ones wait in collectives, where they are not idle:
     the rank that is launch-bound most shows what launches cost them all.
@@ -27,8 +21,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     known = [reserve for reserve in reserved_peaks(run.timeline) if reserve.capacity_bytes]
     if not known or not run.places:
         return
-    slowest = run.worst(_idle_ns)
-    share = slowest.share(_idle_ns(slowest))
+    slowest = run.worst(lambda place: place.idle_ns("launch_bound"))
+    idle_ns = slowest.idle_ns("launch_bound")
+    share = slowest.share(idle_ns)
     if share < at["min_launch_bound_share"]:
         return
     fullest = max(known, key=lambda reserve: reserve.peak_bytes / reserve.capacity_bytes)
@@ -36,6 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if free < at["min_free_share"]:
         return
     gain = throughput(run, at["batch_factor"])
+    least, likely, most = (percent(times - 1) for times in gain) if gain else (0.0, 0.0, 0.0)  # where not simulated
     yield Finding(
         rule="memory-headroom",
         saving_ns_per_step=NO_SAVING,
@@ -45,19 +41,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "capacity_mib": mib(fullest.capacity_bytes),
             "free_percent": percent(free),
             "idle_percent": percent(share),
-            "more_samples_percent": _more_percent(gain, 1),
-            "least_percent": _more_percent(gain, 0),
-            "most_percent": _more_percent(gain, 2),
+            "more_samples_percent": likely,
+            "least_percent": least,
+            "most_percent": most,
         },
         evidence=(
             Measure(f"most that was reserved on rank {fullest.rank}", fullest.peak_bytes, "bytes"),
             Measure("memory of the GPU", fullest.capacity_bytes, "bytes"),
-            Measure("idle because the host launches too slowly", slowest.per_step(_idle_ns(slowest)), "ns"),
+            Measure("idle because the host launches too slowly", slowest.per_step(idle_ns), "ns"),
             *([Measure("more samples a second with twice the batch", gain[1] - 1, "share")] if gain else []),
         ),
     )
-
-
-def _more_percent(gain: tuple[float, float, float] | None, case: int) -> float:
-    """How many more samples a second; 0 where that cannot be simulated."""
-    return percent(gain[case] - 1) if gain else 0.0

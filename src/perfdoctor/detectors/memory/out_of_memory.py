@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.saved_shares import NO_SAVING
-from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
+from perfdoctor.metrics.memory.peak import holders, out_of_memories
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -14,21 +14,15 @@ from perfdoctor.vocabulary.kinds import memory_label
 _SHOWN = 5
 
 
-def _held(failed: OutOfMemory) -> Iterator[Rows]:
-    allocations = failed.replay.allocations
-    found = holders(allocations, failed.replay.alive_at(failed.at))[:_SHOWN]
-    if found:
-        rows = tuple((each.stack or "no stack", memory_label(each.category), each.bytes, each.count) for each in found)
-        yield Rows("Who held most", ("line and callers", "for", "held", "tensors"),
-                   ("text", "text", "bytes", "count"), rows)  # fmt: skip
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the last one: earlier ones were survived. It costs the run, and no time that a fix would win back."""
+    """Find the last one: earlier ones were survived. It costs the run, and no time that a fix would save."""
     failures = [each for each in out_of_memories(run.timeline) if each.asked_bytes >= at["min_asked_bytes"]]
     if not failures:
         return
     last = failures[-1]
+    found = holders(last.replay.allocations, last.replay.alive_at(last.at))[:_SHOWN]
+    held = tuple((each.stack or "no stack", memory_label(each.category), each.bytes, each.count) for each in found)
+    columns, units = ("line and callers", "for", "held", "tensors"), ("text", "text", "bytes", "count")
     yield Finding(
         rule="out-of-memory",
         saving_ns_per_step=NO_SAVING,
@@ -49,7 +43,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("reserved by torch, and free", int(last.free_pieces.sum()), "bytes"),
             Measure("of it in whole pages that could be moved", last.movable_bytes, "bytes"),
             Measure("requests that failed", len(failures), "count"),
-            *_held(last),
+            *([Rows("Who held most", columns, units, held)] if held else []),
         ),
         situation="pieces" if last.fits_in_pieces else "",
     )

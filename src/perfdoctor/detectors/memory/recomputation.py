@@ -10,7 +10,6 @@ from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.recompute import kept_bytes, recomputed
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, ms
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
@@ -18,21 +17,14 @@ from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
 class _Memory(Struct, frozen=True):
-    """Of the fullest device: what was never reserved, its capacity, and what activations need; None: not recorded."""
+    """Memory of the fullest device: never reserved, in all, and what activations need; None where not recorded."""
 
     free_bytes: int | None
     capacity_bytes: int
     needed_bytes: float | None
 
-    @property
-    def known(self) -> str:
-        """Which formula there are numbers for."""
-        if self.free_bytes is None:
-            return ""
-        return "room" if self.needed_bytes is None else "needed"
-
     def share_that_fits(self, room_for_all: float) -> float | None:
-        """How much of what is computed again could be kept. `room_for_all`: of the memory, if the need is unknown."""
+        """The share of recomputed results that fits. `room_for_all`: the need as a share of the memory, if unknown."""
         if self.free_bytes is None:
             return None
         needed = room_for_all * self.capacity_bytes if self.needed_bytes is None else self.needed_bytes
@@ -40,16 +32,17 @@ class _Memory(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Kernels launched by functions of the forward pass from inside nodes of the backward pass."""
+    """Find kernels launched by functions of the forward pass from inside nodes of the backward pass."""
     found = of_kernels(run, recomputed, at["min_share_of_step"])
     if found is None:
         return
     memory = _memory(run)
-    products = min(run.mean(_products_ns), found.ns)
+    products = run.mean(lambda place: place.alone_ns(recomputed(place) & place.kernel_rows(*MATMUL_FAMILIES)))
+    products = min(products, found.ns)
     yield found.finding(
         rule="recomputation",
         saving=_saving(found.ns, products, memory, at),
-        formula=memory.known,
+        formula="" if memory.free_bytes is None else "room" if memory.needed_bytes is None else "needed",
         confidence="medium" if memory.free_bytes is not None else "low",
         values={
             "kernels_per_step": found.per_step,
@@ -71,18 +64,12 @@ def _memory(run: Run) -> _Memory:
     known = [each for each in reserved_peaks(run.timeline) if each.capacity_bytes]
     fullest = min(known, key=lambda each: each.capacity_bytes - each.peak_bytes, default=None)
     needs = [need for place in run.places if (need := kept_bytes(place)) is not None]
-    if fullest is None:
-        return _Memory(None, 0, max(needs, default=None))
-    free = max(fullest.capacity_bytes - fullest.peak_bytes, 0)
-    return _Memory(free, fullest.capacity_bytes, max(needs, default=None))
-
-
-def _products_ns(place: Place) -> int:
-    return place.alone_ns(recomputed(place) & place.kernel_rows(*MATMUL_FAMILIES))
+    free = max(fullest.capacity_bytes - fullest.peak_bytes, 0) if fullest else None
+    return _Memory(free, fullest.capacity_bytes if fullest else 0, max(needs, default=None))
 
 
 def _saving(again_ns: int, products_ns: int, memory: _Memory, at: Mapping[str, float]) -> Saving:
-    """As much of it as its results fit into the memory that was never reserved.
+    """The saving: as much of the time as its results fit into the memory that was never reserved.
 
     Where that is unknown, the results of matmuls and attention are kept, which are few and take most of the time.
     """

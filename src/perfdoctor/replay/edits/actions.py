@@ -9,13 +9,15 @@ shorter it gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.communication.collectives import transfer_share
+from perfdoctor.metrics.communication.lateness import excess_ns, parts_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.model.cache import once_per_place
@@ -24,11 +26,11 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.chosen_work import chosen_of, spread, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
-from perfdoctor.replay.edits.straggler import in_time, too_much
-from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import with_fewer_collectives
 
 #: Actions that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
@@ -48,13 +50,18 @@ Edit = Callable[[Graph, float], Graph]
 
 
 def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
-    """The edit that takes a share of the action's work out of a graph. That work is found once per place."""
+    """The edit that takes a share of the action's work out of a graph. `run`: needed for lateness alone."""
     if finding.thread_time:
-        return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
+        return lambda graph, share: edits.without_host_time(graph, thread_time(graph.place, finding), share)
     if action == "host_pace":
         return lambda graph, share: edits.with_faster_host(graph, share, _no_launching(graph.place))
     if action == "waits":
-        return lambda graph, share: edits.without_waits(graph, _waits(graph.place, finding)) if share else graph
+
+        def without_waits(graph: Graph, share: float) -> Graph:
+            waits = _idle_waits(graph.place) if finding.waits is None else finding.waits
+            return edits.without_waits(graph, waits) if share else graph
+
+        return without_waits
     if action == "lateness":
         return _coming_in_time(finding, run)
     if finding.changes:
@@ -70,11 +77,11 @@ def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
         if action == "collectives":
             return lambda graph, share: _without_communication(graph, rows(graph.place), share)
         return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
-    return lambda graph, share: _without_cause(graph, action, _of_cause(graph.place, action), share)
+    return lambda graph, share: _without_cause(graph, action, share)
 
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
-    """How much time the action can shorten, a step and place, counted as the finding counts its saving."""
+    """Ns a step that the action can shorten, on the mean of the places, counted as the finding counts its saving."""
     if finding.affected_ns:
         return finding.affected_ns
     if action == "host_pace":
@@ -90,24 +97,22 @@ def affected_ns(action: str, finding: Finding, run: Run) -> int:
 
 
 def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
-    """What a fix may win in each case, in ns a step.
+    """Ns a step that a fix may save in each case.
 
     Shorter work saves no more than it is shorter; work that is no longer launched saves the host's part in it as well.
     How much of the host's time hides other waits is unknown.
     """
     saving = finding.saving_ns_per_step
     low, likely, high = saving.low, saving.likely, saving.high
-    if finding.thread_time or action in WHOLLY:
-        return low, likely, high
-    if action not in WORK_SIGNALS:
+    if not finding.thread_time and action not in (*WHOLLY, *WORK_SIGNALS):
         return high, high, high
-    if action != "fused":
+    if finding.thread_time or action != "fused":
         return low, likely, high
     beside = [
         beside_ns(graph, work_rows(graph.place, WORK_SIGNALS[action], finding.work), _no_ops(graph.place)) / graph.units
         for graph in graphs
     ]
-    parts = shares((low, likely, high), affected_ns(action, finding, run))
+    parts = shares(saving, affected_ns(action, finding, run))
     low, likely, high = (
         ns + int(part * float(np.mean(beside))) for ns, part in zip((low, likely, high), parts, strict=True)
     )
@@ -115,13 +120,12 @@ def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) ->
 
 
 def _kernel_by_kernel(finding: Finding) -> Edit:
-    """Each kernel changes by its own share, and the host does more in front of some launches."""
-    saving = finding.saving_ns_per_step
-    levels = shares((saving.low, saving.likely, saving.high), finding.affected_ns)
+    """An edit by which each kernel changes by its own share, and the host does more in front of some launches."""
+    levels = shares(finding.saving_ns_per_step, finding.affected_ns)
 
     @once_per_place
     def of_work(place: Place, first: int) -> tuple[list[Floats], list[Floats]]:
-        """The share of time saved and the host ns added in each case, for the rows of DeviceWork from `first` on."""
+        """The share of time saved and the host ns added in each case, by row of DeviceWork from `first` on."""
         changes = finding.changes.get(place.rank_and_device)
         columns = (changes.shorter, changes.host_ns) if changes else ((), ())
         shorter, host_ns = ([spread(place, "kernels", case)[first:].copy() for case in column] for column in columns)
@@ -164,8 +168,8 @@ def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:
     return with_fewer_collectives(edits.without_host_time(shorter, graph.place.own_communication, share), share)
 
 
-def _thread_time(place: Place, finding: Finding) -> Intervals:
-    """The time of this place's training thread that the finding is about."""
+def thread_time(place: Place, finding: Finding) -> Intervals:
+    """When this place's training thread did what the finding is about."""
     starts, ends = finding.thread_time.get(place.rank, ((), ()))
     return Intervals.of(starts, ends)
 
@@ -175,8 +179,8 @@ def _of_cause(place: Place, cause: str) -> Intervals:
     return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
 
 
-def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float) -> Graph:
-    shorter = edits.without_host_time(graph, stretches, share)
+def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
+    shorter = edits.without_host_time(graph, _of_cause(graph.place, cause), share)
     return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
 
 
@@ -187,8 +191,32 @@ def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     if run is None or matched is None or not late:
         return lambda graph, _: graph
     places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]
-    parts = too_much(late[0], places, matched)
-    return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
+    own, excess = parts_ns(late[0], matched), excess_ns(places, matched)[late[0].rank]
+    # The share of each activity by which it exceeds the median of the others.
+    parts = {name: min(ns / own[name], 1.0) for name, ns in excess.items() if ns and own[name]}
+    return lambda graph, share: _in_time(graph, parts, share) if graph.place is late[0] else graph
+
+
+def _in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
+    """The graph with `share` of these parts taken out of computing, copying and idle time by cause."""
+    for name, part in parts.items():
+        if name == "compute" and graph.place.device is None:  # without a GPU it is the thread that computes
+            graph = edits.without_host_time(graph, graph.place.compute, share * part)
+        elif name in ("compute", "copies"):
+            rows = work_rows(graph.place, ("kernels" if name == "compute" else "copies",), {})
+            graph = edits.with_shorter_work(graph, rows, share * part)
+        else:
+            graph = _without_idle(graph, graph.place.idle_causes[name], share * part)
+            graph = edits.without_loader_waits(graph, share * part) if name == "input_wait" else graph
+    return graph
+
+
+def _without_idle(graph: Graph, idle: Intervals, share: float) -> Graph:
+    """The graph without host time in these stretches, and without unexplained waits of device work there."""
+    shorter = edits.without_host_time(graph, idle, share)
+    start = graph.recorded_start_ns
+    waited = np.where(graph.kind == WORK, idle.overlap_ns(start - graph.extra_ns, start), 0)
+    return replace(shorter, extra_ns=graph.extra_ns - (share * waited).astype(np.int64))
 
 
 @once_per_place
@@ -206,11 +234,6 @@ def _no_ops(place: Place) -> Intervals:
     return _no_launching(place) | place.idle_causes["host_work"]
 
 
-def _waits(place: Place, finding: Finding) -> Mask:
-    """One bool a row of `timeline.calls`: the waits that the finding names, else all after which the device idles."""
-    return _idle_waits(place) if finding.waits is None else finding.waits
-
-
 @once_per_place
 def _idle_waits(place: Place) -> Mask:
     """One bool a row of `timeline.calls`: does the host wait in it, and does the device run out of work after it?"""
@@ -223,6 +246,7 @@ def _idle_waits(place: Place) -> Mask:
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:
+    """Ns of the window in which the chosen work alone keeps the device."""
     rows = chosen_of(place, WORK_SIGNALS[action], finding.work)
     if action in ("kernels", "fused"):
         return place.alone_ns(rows[: len(place.kernels)])
@@ -231,6 +255,8 @@ def _work_ns(place: Place, action: str, finding: Finding) -> int:
     return (exposed & Intervals.of(frame.start_ns, frame.end_ns)).total_ns
 
 
-def shares(saving_ns: Sequence[int], affected: int) -> list[float]:
-    """The share of the affected time that the action takes away for each saving: at most 1."""
-    return [min(ns / affected, 1.0) if affected > 0 else 0.0 for ns in saving_ns]
+def shares(saving: Saving, affected: int) -> tuple[float, float, float]:
+    """The share of the `affected` ns that the action takes away in each case of the saving: at most 1."""
+    if affected <= 0:
+        return 0.0, 0.0, 0.0
+    return min(saving.low / affected, 1.0), min(saving.likely / affected, 1.0), min(saving.high / affected, 1.0)

@@ -84,7 +84,7 @@ def _whole(ns: _Numbers) -> Ints:
 
 
 def _loading_ns(graph: Graph) -> Floats:
-    """Ns of loading that the training's own threads do in front of each call; 0 if the loader has its own pace."""
+    """Ns of loading that the training's own threads do before each call; 0 if the loader has a pace of its own."""
     loading = np.zeros(len(graph))
     if graph.awaited or not graph.place.host.explicit.get("input_wait"):
         return loading
@@ -100,7 +100,9 @@ def work_factors(place: Place, factor: float, case: int) -> Floats:
     factors = np.ones(len(place.work))
     rows = place.work.rows
     factors[rows["kernels"]] = _of_kernels(place, factor, case)
-    factors[rows["copies"]] = _of_copies(place, factor)
+    copies = place.recorded("copies")
+    on_device = copies.text("direction").equals("d2d", "p2p", "memset")  # those from and to the host: below
+    factors[rows["copies"]] = np.where(on_device & ~_of_parameters(place, "copies"), factor, 1.0)
     kinds = place.recorded("collectives").text("kind")
     factors[rows["collectives"]] = np.where(kinds.equals(*_OF_ACTIVATIONS), factor, 1.0)
     factors[loader_kernels(place) | batch_copies(place)] = factor
@@ -116,18 +118,10 @@ def _of_kernels(place: Place, factor: float, case: int) -> Floats:
     return np.where(fixed, 1.0, factor if certain else waves)
 
 
-def _of_copies(place: Place, factor: float) -> Floats:
-    """Copies on the device and memsets grow with the batch; copies from and to the host are handled in `_factors`."""
-    copies = place.recorded("copies")
-    on_device = copies.text("direction").equals("d2d", "p2p", "memset")
-    return np.where(on_device & ~_of_parameters(place, "copies"), factor, 1.0)
-
-
 def _of_parameters(place: Place, signal: str) -> Mask:
-    """One bool a row: did the optimizer launch it, or `zero_grad`?"""
+    """One bool a recorded row of this signal: did the optimizer launch it, or `zero_grad`?"""
     launched = recorded_launches(place, signal)
-    found: Mask = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
-    return found
+    return launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
 
 
 def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:

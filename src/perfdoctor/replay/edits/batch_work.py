@@ -1,4 +1,4 @@
-"""Which work brings the next batch? Kernels of loaders that run on the GPU, copies from the host, who launches them.
+"""Which work brings the next batch? Kernels of loaders that run on the GPU, and copies from the host.
 
 A copy from the host is the batch's unless the optimizer launched it, or code that fetches parameters kept on the host,
 or all copies of its size together are too small to be one: a scalar, a seed. Copies on the device (a loader's
@@ -41,23 +41,24 @@ def batch_copies(place: Place) -> Mask:
 
 
 def _of_parameters(place: Place, alike: Ints) -> Mask:
-    """One bool a copy: is it the optimizer's, or of parameters? Without a known call it is as most of its size."""
+    """One bool a copy: is it the optimizer's, or of parameters? Without a known call it is as most copies of its size.
+
+    `alike`: for each copy a number that all copies of its size have.
+    """
     launched = recorded_launches(place, "copies")
     proven = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
     proven |= launched.while_open(torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
     many = int(alike.max(initial=-1)) + 1
     of_all, of_proven = (np.bincount(alike[each], minlength=many) for each in (launched.known, proven))
-    found: Mask = proven | (~launched.known & (2 * of_proven > of_all)[alike])
-    return found
+    return proven | (~launched.known & (2 * of_proven > of_all)[alike])
 
 
 @once_per_place
 def loader_threads(place: Place) -> tuple[int, ...]:
-    """Threads that launch nothing but batches' work: loaders' kernels, and copies from the host, large or small."""
-    known = launches(place).known
+    """The threads that launch nothing but batches' work: loaders' kernels, and copies from the host of any size."""
+    known, kernels = launches(place).known, loader_kernels(place)
     thread = launches(place).thread[known]
-    loaders = (loader_kernels(place) | place.work.is_h2d)[known]
-    brings = (loader_kernels(place) | batch_copies(place))[known]
+    loaders, brings = (kernels | place.work.is_h2d)[known], (kernels | batch_copies(place))[known]
     return tuple(
         each for each in np.unique(thread).tolist() if loaders[thread == each].all() and brings[thread == each].any()
     )
@@ -75,7 +76,7 @@ def loader_nodes(graph: Graph) -> Mask:
 
 
 def held_up_ns(graph: Graph, by: Mask) -> Ints:
-    """How long each piece of work that could have started waited while these rows of DeviceWork ran, in ns."""
+    """Ns that each node of work waited, though it could have started, while the rows `by` of DeviceWork ran."""
     busy = Intervals.of(graph.place.work.start_ns[by], graph.place.work.end_ns[by])
     late = np.flatnonzero((graph.kind == WORK) & (graph.extra_ns != 0))
     start, extra = graph.recorded_start_ns[late], graph.extra_ns[late]
@@ -85,10 +86,9 @@ def held_up_ns(graph: Graph, by: Mask) -> Ints:
 
 
 def brings_batch(place: Place) -> Mask:
-    """One bool a row of DeviceWork: loaders' kernels, batches from the host, all else that loaders' threads launch."""
+    """One bool a row of DeviceWork: is it a loader's kernel, a batch, or other work that loaders' threads launch?"""
     asked = launches(place).known & np.isin(launches(place).thread, loader_threads(place))
-    found: Mask = loader_kernels(place) | batch_copies(place) | asked
-    return found
+    return loader_kernels(place) | batch_copies(place) | asked
 
 
 def _of_work(place: Place, signal: str, rows: Mask) -> Mask:

@@ -34,7 +34,7 @@ def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int
 
 
 def chosen_of(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
-    """One bool a row of the place's frames: all of them where nothing is chosen anywhere."""
+    """One bool a row of the place's frames of these signals; all are chosen where `work` chooses nothing anywhere."""
     size = sum(np.count_nonzero(place.in_window(signal)) for signal in signals)
     chosen: Mask = np.full(size, not work)
     of_place = work.get(place.rank_and_device, chosen)
@@ -53,12 +53,11 @@ def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Ma
     piece = same_piece(place)[rows]
     many = int(piece.max(initial=-1)) + 1
     of_all, of_chosen = (np.bincount(piece[inside][each], minlength=many) for each in (whole, whole & chosen))
-    found: Mask = (2 * of_chosen > of_all)[piece[~inside]]
-    return found
+    return (2 * of_chosen > of_all)[piece[~inside]]
 
 
 def spread(place: Place, signal: str, values: Floats) -> Floats:
-    """A number for each row of DeviceWork from one for each row of the place's frame of this signal; 0 for others.
+    """A number for each row of DeviceWork, from `values` of the place's frame of this signal; 0 for other signals.
 
     Outside the window it is the mean of its counterparts' in the window, 0 where there is none.
     """

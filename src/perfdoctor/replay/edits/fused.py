@@ -37,8 +37,8 @@ def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
 
 
 def _starting_ns(graph: Graph, rows: Mask) -> Ints:
-    """The gap in front of each of these rows that is its own: what the device takes to start it."""
-    chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
+    """Ns that the device takes to start each node of these rows of DeviceWork: the gap in front that is its own."""
+    chosen = graph.of_work(rows)
     rates = measured(graph.place)
     longest_ns = int(rates.one("kernel_floor") if rates else 0) or _LONGEST_START_NS
     return np.where(chosen, np.minimum(graph.extra_ns, longest_ns), 0)
@@ -69,10 +69,9 @@ def _launching(graph: Graph, rows: Mask) -> Intervals:
 
 
 def _as_the_next(goes: Mask, for_itself: Mask) -> Mask:
-    """Calls that launch nothing and wait for nothing belong to the next call that does; the last ones to none."""
+    """`goes` of each call or, of one that does not launch or wait (`for_itself`), of the next that does; else False."""
     at = np.flatnonzero(for_itself)
     if not at.size:
         return np.zeros_like(goes)
     following = np.searchsorted(at, np.arange(goes.size))
-    found: Mask = (following < at.size) & goes[at[np.minimum(following, at.size - 1)]]
-    return found
+    return (following < at.size) & goes[at[np.minimum(following, at.size - 1)]]

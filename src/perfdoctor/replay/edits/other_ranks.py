@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.simulate import simulate
@@ -33,9 +32,9 @@ _ONE = "ranks=1"
 
 
 class Askable(Struct, frozen=True):
-    """Which numbers of ranks can be asked of a recording: `what` in words, and `why_not` others.
+    """The numbers of ranks that can be asked of a recording: `what` in words, and `why_not` others.
 
-    `with_network`: may it be more of them if the question gives a network's bandwidth?
+    They are 1, if `what` names any, `recorded` and `first` to `last`; more `with_network`, if its bandwidth is given.
     """
 
     what: str
@@ -46,7 +45,7 @@ class Askable(Struct, frozen=True):
     with_network: bool = False
 
     def holds(self, ranks: int, *, network_known: bool = False) -> bool:
-        """`network_known`: does the question give a network's bandwidth?"""
+        """Can so many ranks be asked? `network_known`: does the question give a network's bandwidth?"""
         more = network_known and self.with_network and ranks > self.recorded
         return more or ranks == self.recorded or (ranks == 1 and bool(self.what)) or self.first <= ranks <= self.last
 
@@ -67,19 +66,15 @@ def askable(run: Run) -> Askable:
     if why := _unclear(run, ranks):
         return Askable(one, why, ranks)
     if ranks > MOST_OF_ONE_MACHINE:
-        why = (
-            f"so few would be in one machine, whose links were not recorded apart from those between the {ranks} ranks"
-        )
-        return Askable(
-            f"{one}, or ranks={MOST_OF_ONE_MACHINE + 1} and more", why, ranks, MOST_OF_ONE_MACHINE + 1, 1 << 31, True
-        )
+        first, links = MOST_OF_ONE_MACHINE + 1, "links were not recorded apart from those between"
+        why = f"so few would be in one machine, whose {links} the {ranks} ranks"
+        return Askable(f"{one}, or ranks={first} and more", why, ranks, first, 1 << 31, True)
     why = (
         f"more than the {ranks} recorded ranks need links, or a network, that were not recorded: give the bandwidth of "
         "each GPU, as in ranks=64@50GB/s"
     )
-    return Askable(
-        f"ranks=1 to ranks={ranks}, or more of them over a network (ranks=64@50GB/s)", why, ranks, 1, ranks, True
-    )
+    what = f"ranks=1 to ranks={ranks}, or more of them over a network (ranks=64@50GB/s)"
+    return Askable(what, why, ranks, 1, ranks, True)
 
 
 def _unclear(run: Run, ranks: int) -> str:
@@ -99,23 +94,22 @@ def _unclear(run: Run, ranks: int) -> str:
     return ""
 
 
-# --- the change ------------------------------------------------------------------------------------------------------
-
-
 def with_ranks(
     graphs: Sequence[Graph], run: Run, ranks: int, case: int = 1, network_bytes_per_second: float = 0.0
 ) -> tuple[tuple[Graph, ...], float]:
     """The graphs among so many ranks, and by how much later the last of them comes, in ns a step.
 
-    `case`: 0 the worst, 1 likely, 2 the best. `network_bytes_per_second`: what links then give each at most, one
-    way; 0: what the recorded ones show.
+    `case`: 0 worst, 1 likely, 2 best. `network_bytes_per_second`: the most that links give each rank one way; 0: what
+    the recorded ones show.
     """
     before = recorded_ranks(run)
     if ranks == 1:
         return tuple(alone(graph) for graph in graphs), 0.0
     if ranks == before:
         return tuple(graphs), 0.0
-    factors = _factors(run, before, ranks, network_bytes_per_second or math.inf)
+    messages, most = list(measured(run)), network_bytes_per_second or math.inf
+    # Of each kind and size of message its time among the recorded ranks, and the factors by which that changes.
+    factors = {(each.kind, each.size_bytes): (each, grown(each, messages, before, ranks, most)) for each in messages}
     changed = tuple(_longer(graph, factors, case) for graph in graphs)
     return changed, later_ns(own_steps_ns(graphs), before, ranks)[2 - case]
 
@@ -123,7 +117,9 @@ def with_ranks(
 def alone(graph: Graph) -> Graph:
     """The graph without collectives, and without waits for other ranks on the host."""
     place = graph.place
-    talks = _collective_nodes(graph)
+    rows = np.zeros(len(place.work), dtype=bool)
+    rows[place.work.rows["collectives"]] = True
+    talks = graph.of_work(rows)
     peers = place.host.explicit.get("peer_wait", Intervals.empty()) | place.idle_causes["peer_wait"]
     nothing = np.empty(0, np.int64)
     silent = replace(
@@ -137,29 +133,13 @@ def alone(graph: Graph) -> Graph:
 
 
 def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
-    """How long single steps of all ranks take where none waits for another, in ns: of those that a graph stands for,
-    each as long as its own.
-    """
+    """Ns of single steps of all ranks where none waits for another; those of a graph count for all it stands for."""
     by_themselves = [alone(graph) for graph in graphs]
     steps = [np.repeat(steps_ns(graph, simulate([graph]).end_ns[0]), graph.stands_for) for graph in by_themselves]
-    found: Ints = np.concatenate(steps)
-    return found
-
-
-def _collective_nodes(graph: Graph) -> Mask:
-    rows = np.zeros(len(graph.place.work), dtype=bool)
-    rows[graph.place.work.rows["collectives"]] = True
-    talks: Mask = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
-    return talks
+    return np.concatenate(steps)
 
 
 Grown = Mapping[tuple[str, int], tuple[Message, tuple[float, float, float]]]
-
-
-def _factors(run: Run, before: int, after: int, at_most: float) -> Grown:
-    """For each kind and size of message: its time among the recorded ranks, and the factors by which that changes."""
-    messages = list(measured(run))
-    return {(each.kind, each.size_bytes): (each, grown(each, messages, before, after, at_most)) for each in messages}
 
 
 def measured(run: Run) -> Iterator[Message]:
@@ -171,33 +151,27 @@ def measured(run: Run) -> Iterator[Message]:
     everybody = matched is not None and len(matched.ranks) == recorded_ranks(run)
     found: dict[tuple[str, int], list[int]] = {}
     for place in run.job.places:
-        frame, rows = place.recorded_collectives, np.arange(len(place.recorded_collectives))
+        frame = place.recorded_collectives
         took = frame.duration_ns
         if matched is not None and everybody:
             own = matched.rows[matched.number(place.rank)]
-            rows, took = own[own != UNKNOWN], matched.shortest_ns[own != UNKNOWN]
-        for key, ns in zip(_keys(place, rows), took.tolist(), strict=True):
+            frame, took = frame.take(own[own != UNKNOWN]), matched.shortest_ns[own != UNKNOWN]
+        for key, ns in zip(_kinds_and_sizes(frame), took.tolist(), strict=True):
             found.setdefault(key, []).append(ns)
     for (kind, size), ns in found.items():
         if kind in MODELLED and (size != UNKNOWN or kind == "barrier") and min(ns) > 0:
             yield Message(kind, max(size, 0), float(np.median(ns) if everybody else min(ns)))
 
 
-def _keys(place: JobPlace, rows: Ints) -> Iterator[tuple[str, int]]:
-    frame = place.recorded_collectives.take(rows)
+def _kinds_and_sizes(frame: Frame) -> Iterator[tuple[str, int]]:
     return zip(frame.text("kind"), frame["bytes"].tolist(), strict=True)
 
 
 def _longer(graph: Graph, factors: Grown, case: int) -> Graph:
     """The graph in which collectives get longer or shorter by as much as their transfer does."""
     place = graph.place
-    frame = place.recorded_collectives
-    own = [
-        factors.get((kind, max(size, 0)))
-        for kind, size in zip(frame.text("kind"), frame["bytes"].tolist(), strict=True)
-    ]
-    more = np.zeros(len(place.work))
-    factor = np.ones(len(place.work))
+    own = [factors.get((kind, max(size, 0))) for kind, size in _kinds_and_sizes(place.recorded_collectives)]
+    more, factor = np.zeros(len(place.work)), np.ones(len(place.work))
     rows = place.work.rows["collectives"]
     factor[rows] = [each[1][2 - case] if each else 1.0 for each in own]
     more[rows] = [each[0].transfer_ns if each else 0.0 for each in own]

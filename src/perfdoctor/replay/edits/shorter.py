@@ -34,7 +34,7 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
 
 
 def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
-    """The parts of these stretches that earlier edits left, each with the share of it that can still be taken out."""
+    """The parts of these stretches, each with the share of it that earlier edits left to be taken out."""
     for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
         yield stretches & earlier, max(share - gone, 0.0)
         stretches = stretches - earlier
@@ -55,9 +55,7 @@ def without_loader_waits(graph: Graph, share: float) -> Graph:
     lag = graph.lag_ns[1] - (share * graph.loader_wait_ns).astype(np.int64)
     depends = np.where(waits & (share >= 1), NOTHING, graph.depends[1])
     return replace(
-        graph,
-        depends=(graph.depends[0], depends, graph.depends[2]),
-        lag_ns=(graph.lag_ns[0], lag, graph.lag_ns[2]),
+        graph, depends=(graph.depends[0], depends, graph.depends[2]), lag_ns=(graph.lag_ns[0], lag, graph.lag_ns[2])
     )
 
 
@@ -79,9 +77,7 @@ def without_waits(graph: Graph, calls: Mask) -> Graph:
     chosen = (graph.kind == WAIT_END) & calls[np.maximum(graph.call_row, 0)] & (graph.call_row != UNKNOWN)
     device, other_stream = (np.where(chosen, NOTHING, on) for on in graph.depends[1:])
     return replace(
-        graph,
-        depends=(graph.depends[0], device, other_stream),
-        extra_ns=np.where(chosen, 0, graph.extra_ns),
+        graph, depends=(graph.depends[0], device, other_stream), extra_ns=np.where(chosen, 0, graph.extra_ns)
     )
 
 

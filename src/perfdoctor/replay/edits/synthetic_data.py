@@ -29,16 +29,15 @@ def without_loading(graph: Graph, case: int = 1) -> Graph:
     rows = brings_batch(place)
     lighter = shorter.without_loader_waits(shorter.without_host_time(graph, awaited, 1.0), 1.0)
     lighter = merged(lighter, rows, 1.0, Intervals.empty())
-    gone = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
-    lighter = _in_time(lighter, rows, case)
-    return _on_their_own(_waiting_for_nothing(lighter, gone), loader_nodes(graph), awaited)
+    lighter = _waiting_for_nothing(_in_time(lighter, rows, case), graph.of_work(rows))
+    return _on_their_own(lighter, loader_nodes(graph), awaited)
 
 
 def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
     """The graph in which the removed `rows` of DeviceWork neither delay other work nor make it longer."""
     graph = replace(graph, extra_ns=graph.extra_ns - held_up_ns(graph, rows))
     busy = Intervals.of(graph.place.work.start_ns[rows], graph.place.work.end_ns[rows])
-    stays = (graph.kind == WORK) & ~rows[np.maximum(graph.work_row, 0)]
+    stays = graph.of_work(~rows)
     start, end = (np.where(stays, each, 0) for each in (graph.recorded_start_ns, graph.recorded_end_ns))
     beside = stays & (busy.overlap_ns(start, end) > 0)
     if case == 0 or not beside.any():
@@ -67,11 +66,7 @@ def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) ->
 
 def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     """The graph in which nothing waits for this work; a wait for the whole stream waits for the work left there."""
-    first, second, third = (each.copy() for each in graph.depends)
-    lag_0, lag_1, lag_2 = (each.copy() for each in graph.lag_ns)
-    before = graph.before[1].copy()
-    third[gone | (_on(third, gone))] = NOTHING
-    lag_0[gone] = 0
+    second, before, third = graph.depends[1].copy(), graph.before[1].copy(), graph.depends[2]
     waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
     other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
     names = graph.place.timeline.calls.name
@@ -81,15 +76,15 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     before[waits] = False
     return replace(
         graph,
-        depends=(first, second, third),
-        lag_ns=(lag_0, lag_1, lag_2),
+        depends=(graph.depends[0], second, np.where(gone | _on(third, gone), NOTHING, third)),
+        lag_ns=(np.where(gone, 0, graph.lag_ns[0]), *graph.lag_ns[1:]),
         before=(graph.before[0], before, graph.before[2]),
         extra_ns=np.where(gone | np.isin(np.arange(len(graph)), waits), 0, graph.extra_ns),
     )
 
 
 def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
-    """The graph without the calls of these threads; the threads that they woke go on after their own calls."""
+    """The graph without the calls `of_loader` threads; the threads that they woke go on after their own calls."""
     if not of_loader.any():
         return graph
     depends = [np.where(_on(each, of_loader) | of_loader, NOTHING, each) for each in graph.depends]
@@ -121,7 +116,7 @@ def _on(depends: Ints, chosen: Mask) -> Mask:
 
 
 def _last_of(graph: Graph, nodes: Ints, among: Mask) -> tuple[Ints, Mask]:
-    """For each node the one of those that ended last before it began or, of a wait, was over; and is there one?"""
+    """For each of these nodes the one `among` those that ended last before it began or was over; is there one?"""
     candidates = np.flatnonzero(among)
     candidates = candidates[np.argsort(graph.recorded_end_ns[candidates], kind="stable")]
     if not candidates.size:

@@ -13,7 +13,7 @@ from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
 from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
-from perfdoctor.replay.graph.draft import Draft
+from perfdoctor.replay.graph.draft import DeviceDraft
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
 from perfdoctor.replay.graph.period import launched_in, period_of
@@ -47,7 +47,7 @@ def graph_of(
     rows = launched_in(place, period)
     if not rows.size:
         return None
-    draft = Draft(place, host_calls(place, period), rows, period)
+    draft = DeviceDraft(place, host_calls(place, period), rows, period)
     if len(draft.host):
         _calls(draft)
         if paced:
@@ -60,7 +60,7 @@ def graph_of(
     return draft.graph()
 
 
-def _calls(draft: Draft) -> None:
+def _calls(draft: DeviceDraft) -> None:
     """Tie calls in program order: each comes after the last call of its thread, or of the thread that woke it."""
     host, nodes = draft.host, draft.host_nodes
     draft.start[nodes], draft.end[nodes] = host.start_ns, np.where(host.waits, host.start_ns, host.end_ns)
@@ -83,33 +83,25 @@ def _calls(draft: Draft) -> None:
     draft.inferred += woken
 
 
-def _loader(draft: Draft) -> None:
-    """Tie awaited batches to the batch before, at the recorded distance, however fast the training is."""
+def _loader(draft: DeviceDraft) -> None:
+    """Tie batches that the host waited for, and long enough, to the batch before."""
     place, period, nodes = draft.place, draft.period, draft.host_nodes
     draft.awaited = place.host.explicit["input_wait"] | place.idle_causes["input_wait"]
     waited = draft.awaited.overlap_ns(draft.gap_start[nodes], draft.gap_end[nodes])
-    waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * period.unit_ns)
-    if not waits.size:
-        return
-    previous = np.roll(waits, 1)
-    since = draft.start[waits] - draft.end[previous]
-    since[0] += period.launches_again_ns
-    draft.tie(1, waits, previous, lag_ns=since, before=np.arange(waits.size) == 0)
-    draft.lag_ns[0][waits] -= waited[waits]
-    draft.loader_wait[waits] = waited[waits]
+    waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * (period.duration_ns / period.units))
+    if waits.size:
+        draft.tie_batches(waits, waited[waits], period.launches_again_ns)
 
 
-def _streams(draft: Draft) -> None:
-    """Tie work to the work before it on its stream; it may start a little before that ends if streams allow it."""
+def _streams(draft: DeviceDraft) -> None:
+    """Tie work to the work before it on its stream."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     draft.start[nodes], draft.end[nodes], draft.duration[nodes] = start, end, end - start
     for stream in occurring(draft.streams):
-        own = np.flatnonzero(draft.streams == stream)
-        overlap = np.append(0, np.minimum(start[own[1:]] - end[own[:-1]], 0))
-        draft.tie(0, nodes[own], nodes[np.roll(own, 1)], lag_ns=overlap, before=np.arange(own.size) == 0)
+        draft.tie_in_a_row(nodes[draft.streams == stream])
 
 
-def _launches(draft: Draft) -> None:
+def _launches(draft: DeviceDraft) -> None:
     """Tie work to its call: it starts no sooner than the call began, plus the time that the launch took."""
     latency_ns = launch_latency_ns(draft.place.work, draft.place.timeline.calls)
     known = draft.launch >= 0
@@ -118,7 +110,7 @@ def _launches(draft: Draft) -> None:
     draft.tie(1, nodes, call, lag_ns=np.minimum(since, latency_ns) - draft.duration[call])
 
 
-def _other_streams(draft: Draft) -> None:
+def _other_streams(draft: DeviceDraft) -> None:
     """Tie work to other streams if it starts later than stream and launch explain, or after a wait for an event."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     explained = draft.explained(nodes)
@@ -131,9 +123,10 @@ def _other_streams(draft: Draft) -> None:
     _behind_the_period_before(draft, asked & (last < 0) & (draft.launch < 0))
 
 
-def _behind_the_period_before(draft: Draft, asked: Mask) -> None:
-    """Work whose launch is not known, and before which nothing else ended: it waits for what ended last in the
-    repetition before. If it only came after its own stream, a stream that is used once would keep the recorded pace.
+def _behind_the_period_before(draft: DeviceDraft, asked: Mask) -> None:
+    """Tie work of unknown launch, before which nothing else ended, to what ended last in the repetition before.
+
+    If it only came after its own stream, a stream that is used once would keep the recorded pace.
     """
     if not asked.any():
         return
@@ -145,8 +138,11 @@ def _behind_the_period_before(draft: Draft, asked: Mask) -> None:
     draft.inferred += int(use.sum())
 
 
-def _last_of_others(draft: Draft, moments: Ints, not_on: Ints, begun_before: Ints) -> Ints:
-    """For each moment the work that ended last before it, on any stream but this one; NOTHING where none had."""
+def _last_of_others(draft: DeviceDraft, moments: Ints, not_on: Ints, begun_before: Ints) -> Ints:
+    """For each moment the work that ended last before it, on any stream but `not_on`; NOTHING where none had.
+
+    `begun_before`: only work that began before this moment.
+    """
     start, end, streams = draft.work_start, draft.work_end, draft.streams
     best, best_end = np.full(moments.size, NOTHING), np.full(moments.size, _NEVER)
     for stream in occurring(streams):
@@ -160,18 +156,17 @@ def _last_of_others(draft: Draft, moments: Ints, not_on: Ints, begun_before: Int
     return best
 
 
-def _behind_event(draft: Draft) -> Mask:
-    """Was a wait for an event put on the stream between the launch of this work and the one before?"""
+def _behind_event(draft: DeviceDraft) -> Mask:
+    """One bool a row of work: was a wait for an event put on the stream between its launch and the one before?"""
     waits = np.empty(0, np.int64)
     if len(draft.host):
         waits = np.flatnonzero(draft.host.named(draft.place.timeline.calls, cuda_names.STREAM_WAIT))
     launching = distinct(draft.launch[draft.launch >= 0])
     next_launch = np.searchsorted(launching, waits, side="right")
-    behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
-    return behind
+    return np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
 
 
-def _waits(draft: Draft) -> None:
+def _waits(draft: DeviceDraft) -> None:
     """Tie the end of each waiting call to the work that ended last before it, among the work launched by then."""
     host, nodes = draft.host, draft.wait_nodes
     waits = np.flatnonzero(host.waits)
@@ -179,7 +174,11 @@ def _waits(draft: Draft) -> None:
     draft.start[nodes], draft.end[nodes] = end, end
     draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
     work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
-    own = _own_copy(draft)[waits]
+    # The last copy that each call launched itself, for which it waits if at all.
+    own = np.full(draft.hosts, NOTHING)
+    copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
+    own[draft.launch[copies]] = copies
+    own = own[waits]
     copied = (own != NOTHING) & (draft.work_end[own] <= end + _CLOCK_SLACK_NS) & (draft.work_end[own] >= begin)
     work, earlier = np.where(copied, own, work), earlier & ~copied
     ended = np.where(copied, draft.work_end[own], ended)
@@ -197,15 +196,7 @@ def _waits(draft: Draft) -> None:
     draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 
-def _own_copy(draft: Draft) -> Ints:
-    """The last copy that each call asked for itself, for which it waits if at all; NOTHING if it asked for none."""
-    found = np.full(draft.hosts, NOTHING)
-    copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
-    found[draft.launch[copies]] = copies
-    return found
-
-
-def _all_streams(draft: Draft, waits: Ints, last: Ints) -> None:
+def _all_streams(draft: DeviceDraft, waits: Ints, last: Ints) -> None:
     """Tie waits for the whole device to a second stream as well, whose work is the last if `last` ends sooner."""
     host = draft.host
     whole = host.named(draft.place.timeline.calls, cuda_names.WAITS_FOR_DEVICE) | (host.rows == UNKNOWN)
@@ -216,8 +207,8 @@ def _all_streams(draft: Draft, waits: Ints, last: Ints) -> None:
     draft.tie(2, draft.wait_nodes[use[known]], draft.work_nodes[other[known]])
 
 
-def _last_before(draft: Draft, moments: Ints) -> tuple[Ints, Mask, Ints]:
-    """The work that ended last before each moment, NOTHING where none; is it of the period before; when it ended.
+def _last_before(draft: DeviceDraft, moments: Ints) -> tuple[Ints, Mask, Ints]:
+    """For each moment the work that ended last before it, NOTHING where none; is it of the period before; its end.
 
     What was launched before the period is taken to be as far back as its counterpart is from the period's end.
     """

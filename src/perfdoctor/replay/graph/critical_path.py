@@ -25,27 +25,25 @@ _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "c
 
 
 class _Link(Struct, frozen=True):
-    """One node of the path: the rank's number, the node, and how the time up to its end divides."""
+    """One node of the path, the number of its rank, and by which dependency (0, 1, 2) it was held."""
 
     rank: int
     node: int
-    by: int  # which dependency held it: 0, 1, 2
-    before: bool
+    by: int
 
 
 def critical_path(graphs: Sequence[Graph], simulation: Simulation, most_pieces: int = 20) -> CriticalPath:
-    """The path of the steady step that was simulated."""
-    spent = _added_up(graphs, list(_trace(graphs, simulation)), simulation.step_ns * graphs[0].units)
+    """The path of the steady step that was simulated. `most_pieces`: only the longest pieces are named."""
     units = graphs[0].units
+    spent = _added_up(graphs, list(_trace(graphs, simulation)), simulation.step_ns * units)
     pieces = [PathPiece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
     pieces.sort(key=lambda piece: (-piece.ns_per_step, piece.name))
     whole = sum(piece.ns_per_step for piece in pieces)
     share: dict[str, float] = dict.fromkeys(KINDS, 0.0)
     for piece in pieces:
         share[piece.kind] += piece.ns_per_step / whole
-    return CriticalPath(
-        simulation.step_ns, {kind: part for kind, part in share.items() if part}, tuple(pieces[:most_pieces])
-    )
+    shares = {kind: part for kind, part in share.items() if part}
+    return CriticalPath(simulation.step_ns, shares, tuple(pieces[:most_pieces]))
 
 
 def _added_up(
@@ -82,24 +80,20 @@ def _trace(graphs: Sequence[Graph], simulation: Simulation) -> Iterator[_Link]:
             arrived = [bound[each][2][int(graph.collectives[met])] for each, graph in enumerate(graphs)]
             rank = int(np.argmax(arrived))
             node = int(graphs[rank].collectives[met])
-        by, before = int(bound[rank][0][node]), bool(bound[rank][1][node])
-        yield _Link(rank, node, by, before)
+        by = int(bound[rank][0][node])
+        yield _Link(rank, node, by)
+        back += period if bound[rank][1][node] else 0.0
         node = int(graphs[rank].depends[by][node])
-        back += period if before else 0.0
         if node == NOTHING or begun - (float(simulation.end_ns[rank][node]) - back) >= period:
             return
 
 
 def _bound(graph: Graph, ends: np.ndarray, simulation: Simulation) -> tuple[Ints, Mask, np.ndarray]:
-    """For each node: the dependency that ended last, whether it is of the repetition before, and the earliest start."""
+    """For each node the dependency that ended last, whether it is of the repetition before, and the earliest start."""
     period = simulation.step_ns * graph.units
     moments = np.stack(
         [
-            np.where(
-                depends == NOTHING,
-                -np.inf,
-                ends[np.maximum(depends, 0)] - np.where(before, period, 0.0) + lag,
-            )
+            np.where(depends == NOTHING, -np.inf, ends[np.maximum(depends, 0)] - np.where(before, period, 0.0) + lag)
             for depends, before, lag in zip(graph.depends, graph.before, graph.lag_ns, strict=True)
         ]
     )
@@ -117,12 +111,8 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
     works = nodes[kind == WORK]
     yield from _of_work(graph, works)
     waits = (lag + graph.extra_ns[nodes])[kind == WORK]
-    yield (
-        "latency",
-        "from launch, event or the work before to the start",
-        float(waits.clip(min=0).sum()),
-        float(works.size),
-    )
+    late = float(waits.clip(min=0).sum())
+    yield "latency", "from launch, event or the work before to the start", late, float(works.size)
     back = float((lag + graph.extra_ns[nodes] + graph.duration_ns[nodes])[kind == WAIT_END].sum())
     yield "latency", "from the end of work to the end of the call that waits", back, float((kind == WAIT_END).sum())
     host, of_loader = nodes[kind == HOST], (by == 1)[kind == HOST]
@@ -133,6 +123,7 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 
 
 def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float]]:
+    """Kind, name, ns and count of device work on the path."""
     place = graph.place
     for signal, rows in place.work.rows.items():
         name = place.recorded(signal).name

@@ -74,10 +74,15 @@ class Graph(Struct, frozen=True):
 
     @property
     def first_work(self) -> int:
-        """The first row of DeviceWork that is in it, 0 where none is."""
+        """The first row of DeviceWork in the graph, 0 where none is."""
         return int(self.work_row[self.kind == WORK].min()) if (self.kind == WORK).any() else 0
+
+    def of_work(self, rows: Mask) -> Mask:
+        """One bool a node: is it a piece of work among these rows of DeviceWork?"""
+        found: Mask = (self.kind == WORK) & rows[np.maximum(self.work_row, 0)]
+        return found
 
     @property
     def step_ns(self) -> float:
-        """The recorded step."""
+        """The recorded step, in ns."""
         return self.period_ns / self.units

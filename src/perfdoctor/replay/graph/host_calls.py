@@ -64,10 +64,9 @@ class HostCalls(Struct, frozen=True):
 
 
 def host_calls(place: Place, period: Period) -> HostCalls:
-    """The calls of the driving threads in this period; None if none of its launches was recorded."""
-    none = np.empty(0, np.int64)
+    """The calls of the driving threads in this period; none if none of its launches was recorded."""
     if not period.launch_begin_ns and not period.closed:
-        nowhere = none.astype(bool)
+        none, nowhere = np.empty(0, np.int64), np.empty(0, dtype=bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
     threads = launching_threads(place.timeline, place.rank)
@@ -78,8 +77,11 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
-    for_room = _for_room(place, rows)
-    found = HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
+    by_name = np.isin(rows, blocking_rows(place.host, place.work))
+    # Launches that wait until the device's queue has room take far longer than others.
+    full = np.isin(rows, place.work.launch) & (columns[1] - columns[0] > LONGEST_LAUNCH_NS)
+    for_room: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~by_name
+    found = HostCalls(rows, *columns, by_name | for_room, for_room, end, own, outer)
     return _closed(found, period) if period.closed and rows.size else found
 
 
@@ -105,22 +107,8 @@ def _closed(host: HostCalls, period: Period) -> HostCalls:
 
 
 def _call_begun(calls: Frame, rows: Ints, outer: Ints, moment: int) -> int:
-    """When the outermost call began whose part began at this moment; the moment itself where none did."""
+    """The start of the outermost call of which a part began at this moment; the moment itself where none did."""
     return int(calls.start_ns[outer[calls.start_ns[rows] == moment]].min(initial=moment))
-
-
-def _by_name(place: Place, rows: Ints) -> Mask:
-    """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
-    return np.isin(rows, blocking_rows(place.host, place.work))
-
-
-def _for_room(place: Place, rows: Ints) -> Mask:
-    """Which of these calls are launches that wait until the device's queue has room: far longer than a launch takes."""
-    calls = place.timeline.calls
-    took = calls.end_ns[rows] - calls.start_ns[rows]
-    full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
-    waits: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
-    return waits
 
 
 def predecessors(host: HostCalls) -> tuple[Ints, int]:
@@ -129,18 +117,15 @@ def predecessors(host: HostCalls) -> tuple[Ints, int]:
     It follows the last one of its thread, or, after a pause, the last call of the other thread that woke it.
     """
     previous = _previous_of_thread(host.thread)
-    latest = _latest_before(host, previous)
-    previous_end, latest_end = (_end_or_never(host, each) for each in (previous, latest))
+    latest = last_ended(host, host.start_ns)
+    # In a recording of whole µs calls may take none, and end as they or the next ones begin.
+    latest = np.where(latest >= np.arange(len(host)), previous, latest)
+    previous_end, latest_end = (
+        np.where(each >= 0, host.end_ns[np.maximum(each, 0)], _NEVER) for each in (previous, latest)
+    )
     paused = (previous < 0) | (host.start_ns - previous_end > _WOKEN_NS)
     woken = (latest >= 0) & (latest_end > previous_end) & paused
     return np.where(woken, latest, previous), int(woken.sum())
-
-
-def _latest_before(host: HostCalls, previous: Ints) -> Ints:
-    """Which call, of any thread, ended last before each began?"""
-    latest = last_ended(host, host.start_ns)
-    # In a recording of whole µs calls may take none, and end as they or the next ones begin.
-    return np.where(latest >= np.arange(len(host)), previous, latest)
 
 
 def last_ended(host: HostCalls, moments: Ints) -> Ints:
@@ -148,10 +133,6 @@ def last_ended(host: HostCalls, moments: Ints) -> Ints:
     by_end = np.argsort(host.end_ns, kind="stable")
     place = np.searchsorted(host.end_ns[by_end], moments, side="right") - 1
     return np.where(place >= 0, by_end[np.maximum(place, 0)], NOTHING)
-
-
-def _end_or_never(host: HostCalls, which: Ints) -> Ints:
-    return np.where(which >= 0, host.end_ns[np.maximum(which, 0)], _NEVER)
 
 
 def _previous_of_thread(thread: Ints) -> Ints:

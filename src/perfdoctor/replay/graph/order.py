@@ -60,7 +60,7 @@ class SimulationOrder(Struct, frozen=True):
     on: tuple[Positions, Positions, Positions]
 
     def fits(self, graph: Graph) -> bool:
-        """Does it hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
+        """Does the order hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
         first, *others = zip(graph.depends, self.depends, strict=True)
         return (
             graph.before is self.before
@@ -71,7 +71,7 @@ class SimulationOrder(Struct, frozen=True):
 
 
 def order_of(graph: Graph, shortest: int = _FEW) -> SimulationOrder:
-    """`shortest`: the number of nodes from which on a streak is simulated at once."""
+    """The order of a graph. `shortest`: the number of nodes from which on a streak is simulated at once."""
     chain, level = _chains(graph)
     part = (2 * np.searchsorted(graph.collectives, np.arange(len(graph)))).astype(np.int32)
     part[graph.collectives] += 1
@@ -90,8 +90,9 @@ def order_of(graph: Graph, shortest: int = _FEW) -> SimulationOrder:
 
 
 def positions(depends: Ints, before: Mask, nodes: Positions, at: Positions) -> Positions:
-    """Where what each node depends on stands among the ends of all nodes in the repetition before, then those of this
-    one, then one that is never; in the order of simulation, as all of these.
+    """The position of what each node depends on, in the order of simulation, among the ends of all nodes.
+
+    First come those of the repetition before, then those of this one, then one that is never.
     """
     on = depends[nodes]
     found: Positions = at[on]
@@ -123,17 +124,13 @@ def _chains(graph: Graph) -> tuple[Positions, Positions]:
         else:
             levels.append(max(level, before) + 1)
     behind = np.where(follows, depends[0] - 1, np.arange(len(graph), dtype=np.int32))
-    return _begun_by(behind), np.array(levels[1:], np.int32)
-
-
-def _begun_by(behind: Positions) -> Positions:
-    """The first node of each node's chain. `behind`: the one before it, itself where there is none."""
-    while not np.array_equal(further := behind[behind], behind):
+    while not np.array_equal(further := behind[behind], behind):  # from node to node to the first of each chain
         behind = further
-    return behind
+    return behind, np.array(levels[1:], np.int32)
 
 
 def _parts(graph: Graph, order: Positions, begins: Ints, part: Positions, shortest: int) -> Iterator[NodeRange]:
+    """The nodes before, between and behind the collectives. `part`: for each node in which of these it is."""
     ends = np.append(begins[1:], order.size)
     edges = np.searchsorted(part[order], np.arange(2 * graph.collectives.size + 2)).tolist()
     long = np.flatnonzero(ends - begins >= shortest)

@@ -40,10 +40,6 @@ class Period(Struct, frozen=True):
         """How long after each call of this period its counterpart in the next is made."""
         return self.duration_ns if self.closed else self.launch_end_ns - self.launch_begin_ns
 
-    @property
-    def unit_ns(self) -> float:
-        return self.duration_ns / self.units
-
 
 def period_of(place: Place, most_work: int, most_units: int) -> Period:
     """The steps that were launched inside the recording, or all where no calls were recorded.
@@ -84,7 +80,7 @@ def _returned(place: Place, moment: int) -> int:
 
 
 def _chosen(place: Place, edges: Ints, launched: Ints, most_work: int, most_units: int) -> int:
-    """The first step to simulate."""
+    """The first step to simulate. `launched`: when the work at each edge was launched, 0 where unknown."""
     last = edges.size - 1
     first = int(np.argmax(launched > 0))
     if first >= last:
@@ -97,7 +93,7 @@ def _chosen(place: Place, edges: Ints, launched: Ints, most_work: int, most_unit
 
 
 def _launched_at(place: Place, edges: Ints) -> Ints:
-    """When the work that begins at each edge was launched; 0 where that was not recorded."""
+    """The launch in ns of the work that begins at each edge; 0 where that was not recorded."""
     work = place.work
     launched_at = np.where(launches(place).known, launches(place).at_ns, 0)
     rows = np.searchsorted(work.start_ns, edges)[:, None] + np.arange(_TOGETHER)
@@ -108,21 +104,15 @@ def _launched_at(place: Place, edges: Ints) -> Ints:
 
 
 def launched_in(place: Place, period: Period) -> Ints:
-    """Rows of DeviceWork launched in the period; where no launch on the stream is known, those that ran in it."""
+    """The rows of DeviceWork launched in the period; where no launch on the stream is known, those that ran in it."""
     work = place.work
     inside = (work.start_ns >= period.begin_ns) & (work.start_ns < period.end_ns)
     if not period.launch_begin_ns or period.closed:
         return np.flatnonzero(inside)
-    at = _in_stream_order(place)
-    launched = (at >= period.launch_begin_ns) & (at < period.launch_end_ns)
-    return np.flatnonzero(np.where(at > 0, launched, inside))
-
-
-def _in_stream_order(place: Place) -> Ints:
-    """When each row of work was launched: without a launch, no sooner than the work before it on its stream; else 0."""
-    work = place.work
+    # Without a launch, no sooner than the work before it on its stream; else 0.
     at = np.where(launches(place).known, launches(place).at_ns, 0)
     for stream in np.unique(work.stream).tolist():
         own = work.stream == stream
         at[own] = np.maximum.accumulate(at[own])
-    return at
+    launched = (at >= period.launch_begin_ns) & (at < period.launch_end_ns)
+    return np.flatnonzero(np.where(at > 0, launched, inside))

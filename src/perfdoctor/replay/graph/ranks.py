@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,28 +20,25 @@ from perfdoctor.replay.graph.without_gpu import host_graph
 def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tuple[Graph, ...]:
     """A graph for each place of a run, joined at the collectives that all ranks recorded; () where one has none."""
     most = max(most_work // max(len(run.places), 1), 1)
-    known = _graphs(run, lambda place: _graph(place, most, paced=paced))
+
+    def graph(place: Place, most_units: int) -> Graph | None:
+        if isinstance(place, HostPlace):
+            return host_graph(place, paced=paced, most_units=most_units)
+        return graph_of(place, most, paced=paced, most_units=most_units)
+
+    def graphs(most_units: int) -> tuple[Graph, ...]:
+        known = tuple(found for place in run.places if (found := graph(place, most_units)) is not None)
+        return known if len(known) == len(run.places) else ()
+
+    known = graphs(ALL_UNITS)
     units = min((graph.units for graph in known), default=0)
     if any(graph.units != units for graph in known):  # together they can only simulate equally many steps
-        known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
+        known = graphs(units)
     if run.stands_for and known:
         known = tuple(replace(graph, stands_for=count) for graph, count in zip(known, run.stands_for, strict=True))
     # Steps are simulated as they were launched: the last of them may lie behind the window.
     matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
-
-
-def _graph(place: Place, most_work: int, *, paced: bool, most_units: int = ALL_UNITS) -> Graph | None:
-    if isinstance(place, HostPlace):
-        return host_graph(place, paced=paced, most_units=most_units)
-    return graph_of(place, most_work, paced=paced, most_units=most_units)
-
-
-def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ...]:
-    """The graphs of all places; () if any place has none."""
-    found = [graph(place) for place in run.places]
-    known = tuple(each for each in found if each is not None)
-    return known if len(known) == len(found) else ()
 
 
 def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:

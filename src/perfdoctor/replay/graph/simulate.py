@@ -25,10 +25,9 @@ _NEVER = -(1 << 62)
 
 
 class Simulation(Struct, frozen=True):
-    """`step_ns`: the steady step, mean over all ranks that the graphs stand for.
+    """`step_ns`: the steady step, mean over all ranks that the graphs stand for. `end_ns`: per graph, each node's end.
 
-    `end_ns`: per graph, each node's end in the last repetition.
-    Ends are counted from a moment shortly before the first repetition, the same for all ranks.
+    Ends are those of the last repetition, counted from a moment shortly before the first, the same for all ranks.
     """
 
     step_ns: float
@@ -49,7 +48,10 @@ def simulate(
     ranks = [_SimulatedRank(graph, own, begin_ns) for graph, own in zip(graphs, known, strict=True)]
     for left in reversed(range(repetitions)):
         _together(ranks)
-        if left and _is_shifted(ranks):
+        by = ranks[0].first_gain
+        # All nodes of all ranks equally later than in the repetition before: then each further one is too, exactly,
+        # as nodes end at a maximum of sums of other ends and what stays as it is.
+        if left and all(rank.first_gain == by and rank.gains_alike() for rank in ranks):
             for rank in ranks:
                 rank.shift(left)
             break
@@ -80,14 +82,6 @@ def _together(ranks: Sequence[_SimulatedRank]) -> None:
             rank.times[rank.size + rank.collectives[number]] = over
     for rank in ranks:
         rank.until(rank.collectives.size)
-
-
-def _is_shifted(ranks: Sequence[_SimulatedRank]) -> bool:
-    """Is this repetition the one before, all nodes of all ranks equally later? Then each further one is too, exactly:
-    nodes end at a maximum of sums of other ends and what stays as it is.
-    """
-    by = ranks[0].first_gain
-    return all(rank.first_gain == by and rank.gains_alike() for rank in ranks)
 
 
 class _SimulatedRank:

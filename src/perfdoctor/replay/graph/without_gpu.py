@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import waited_for
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 from perfdoctor.replay.graph.build import ALL_UNITS, LEAST_LOADER_WAIT
+from perfdoctor.replay.graph.draft import Draft
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 #: What may happen on the training thread; of things at the same moment the first here comes first.
@@ -50,10 +51,6 @@ class _Steps(Struct, frozen=True):
     #: Rows of the place's recorded collectives.
     sent: Ints
 
-    @property
-    def period_ns(self) -> int:
-        return int(self.edges_ns[-1] - self.edges_ns[0])
-
 
 def host_graph(place: HostPlace, *, paced: bool = True, most_units: int = ALL_UNITS) -> Graph | None:
     """The graph of a training thread's steps; None where no steps were found. Of more steps, only the last ones.
@@ -64,28 +61,22 @@ def host_graph(place: HostPlace, *, paced: bool = True, most_units: int = ALL_UN
         return None
     edges = place.steps.even_bounds[-min(most_units, place.steps.used) - 1 :]
     period = Intervals.single(int(edges[0]), int(edges[-1]))
-    begun = place.recorded_collectives.start_ns
-    sent = np.flatnonzero((begun >= edges[0]) & (begun < edges[-1]))
-    steps = _Steps(place, edges, _waits(place) & period, _late_batches(place, period, paced=paced), sent)
-    return _Draft(steps, _thread(steps)).graph()
-
-
-def _waits(place: HostPlace) -> Intervals:
-    """The time in which the thread waited for a collective; asking for one is its own work."""
     frame = place.recorded_collectives
+    sent = np.flatnonzero((frame.start_ns >= edges[0]) & (frame.start_ns < edges[-1]))
     sending = Intervals.of(frame.start_ns, frame.end_ns) | place.handed_over
-    return (waited_for(place) & sending) - place.own_communication
-
-
-def _late_batches(place: HostPlace, period: Intervals, *, paced: bool) -> Intervals:
-    waited = place.host.explicit["input_wait"] & period
-    late = waited.durations_ns > LEAST_LOADER_WAIT * place.window_ns / place.units
-    return Intervals(waited.starts[late & paced], waited.ends[late & paced])
+    waits = (waited_for(place) & sending) - place.own_communication  # asking for a collective is the thread's own work
+    awaited = place.host.explicit["input_wait"] & period
+    late = paced & (awaited.durations_ns > LEAST_LOADER_WAIT * place.window_ns / place.units)
+    steps = _Steps(place, edges, waits & period, Intervals(awaited.starts[late], awaited.ends[late]), sent)
+    return _ThreadDraft(steps, _thread(steps)).graph()
 
 
 def _thread(steps: _Steps) -> _TrainingThread:
-    edges, waits, batches = steps.edges_ns[1:], steps.waits, steps.late.ends
-    asked = np.maximum(_asked_at(steps), steps.edges_ns[0])
+    edges, waits, batches, place = steps.edges_ns[1:], steps.waits, steps.late.ends, steps.place
+    asked = place.recorded_collectives.start_ns  # at the latest the thread had asked for them by then
+    if len(place.asks):
+        asked = np.minimum(place.asks.end_ns, asked)
+    asked = np.maximum(asked[steps.sent], steps.edges_ns[0])
     each = {
         _GOES_ON: waits.ends,
         _BATCH: _outside(batches, waits, to_end=True),
@@ -107,14 +98,6 @@ def _outside(moments: Ints, waits: Intervals, *, to_end: bool) -> Ints:
     begin, end = (edges[np.maximum(place, 0)] if edges.size else moments for edges in (waits.starts, waits.ends))
     within = known & (moments > begin) & (moments < end)
     return np.where(within, end if to_end else begin, moments)
-
-
-def _asked_at(steps: _Steps) -> Ints:
-    """The moment by which the training thread had asked for each collective; its begin if that is not known."""
-    place = steps.place
-    begun = np.minimum(place.asks.end_ns, place.recorded_collectives.start_ns) if len(place.asks) else None
-    asked: Ints = (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
-    return asked
 
 
 def with_fewer_collectives(graph: Graph, share: float) -> Graph:
@@ -141,37 +124,32 @@ def with_fewer_collectives(graph: Graph, share: float) -> Graph:
     )
 
 
-class _Draft:
-    """The thread's nodes first, then collectives, then the ends of steps; ordered at the end."""
+class _ThreadDraft(Draft):
+    """The nodes of a training thread, then its collectives, then the ends of steps."""
 
     def __init__(self, steps: _Steps, thread: _TrainingThread) -> None:
         self.steps, self.thread, place = steps, thread, steps.place
         self.frame: Frame = place.recorded_collectives.take(steps.sent)
         edges = np.flatnonzero(thread.kind == _EDGE)
         hosts, sent, ends = thread.kind.size, steps.sent.size, edges.size
-        self.hosts, self.sent = np.arange(hosts), hosts + np.arange(sent)
-        self.ends, self.size = hosts + sent + np.arange(ends), hosts + sent + ends
+        self.hosts, self.sent, self.ends = np.split(np.arange(hosts + sent + ends), [hosts, hosts + sent])
+        kind = np.repeat(np.array([HOST, WORK], np.int8), [hosts, sent + ends])
+        kind[:hosts][thread.kind == _GOES_ON] = WAIT_END
+        super().__init__(place, kind, int(steps.edges_ns[-1] - steps.edges_ns[0]), ends)
         self.start = np.concatenate((thread.at_ns, self.frame.start_ns, thread.at_ns[edges]))
         self.end = np.concatenate((thread.at_ns, self.frame.end_ns, thread.at_ns[edges]))
-        self.kind = np.repeat(np.array([HOST, WORK], np.int8), [hosts, sent + ends])
-        self.kind[: self.hosts.size][thread.kind == _GOES_ON] = WAIT_END
-        self.depends = [np.full(self.size, NOTHING, np.int64) for _ in range(3)]
-        self.before = [np.zeros(self.size, dtype=bool) for _ in range(3)]
-        self.lag_ns = [np.zeros(self.size, np.int64) for _ in range(3)]
-        self.gap_start, self.loader_wait = self.start.copy(), np.zeros(self.size, np.int64)
+        self.duration, self.awaited = self.end - self.start, steps.late
+        self.gap_start, self.gap_end = self.start.copy(), self.start
         rows = np.flatnonzero(place.work.stream == UNKNOWN)[place.steps.used - ends :]
         self.work_row = np.concatenate((np.full(hosts, UNKNOWN), place.work.rows["collectives"][steps.sent], rows))
-
-    def tie(self, which: int, nodes: Ints, to: Ints, lag_ns: Ints | int, before: Mask | bool = False) -> None:
-        self.depends[which][nodes], self.lag_ns[which][nodes], self.before[which][nodes] = to, lag_ns, before
 
     def graph(self) -> Graph:
         self._program_order()
         self._loader()
         self._collectives()
         self._goes_on()
-        self.tie(0, self.ends, np.flatnonzero(self.thread.kind == _EDGE), 0)
-        return self._ordered()
+        self.tie(0, self.ends, np.flatnonzero(self.thread.kind == _EDGE))
+        return self.ordered(self.unexplained(), np.full(self.size, UNKNOWN), self.work_row)
 
     def _program_order(self) -> None:
         """Tie each moment to the one before at the recorded distance, and the first to the end of the last step."""
@@ -180,32 +158,25 @@ class _Draft:
         goes_on = self.thread.kind == _GOES_ON
         self.gap_start[self.hosts] = np.where(goes_on, at_ns, since)
         lag = np.where(goes_on, 0, at_ns - since)
-        self.tie(0, self.hosts, np.roll(self.hosts, 1), lag, self.hosts == 0)
+        self.tie(0, self.hosts, np.roll(self.hosts, 1), lag_ns=lag, before=self.hosts == 0)
 
     def _loader(self) -> None:
-        """Tie awaited batches to the batch before, at the recorded distance, however fast the training is."""
+        """Tie batches that the thread waited for to the batch before."""
         nodes = np.flatnonzero(self.thread.kind == _BATCH)
-        if not nodes.size:
-            return
         waited = self.steps.late.durations_ns[self.thread.row[nodes]]
-        since = np.diff(self.start[nodes], prepend=self.start[nodes[-1]] - self.steps.period_ns)
-        self.tie(1, nodes, np.roll(nodes, 1), since, np.arange(nodes.size) == 0)
-        waited = np.minimum(waited, self.lag_ns[0][nodes])
-        self.lag_ns[0][nodes] -= waited
-        self.loader_wait[nodes] = waited
+        if nodes.size:
+            self.tie_batches(nodes, np.minimum(waited, self.lag_ns[0][nodes]), self.period_ns)
 
     def _collectives(self) -> None:
         """Tie each collective to the one before on its thread, and to the training thread's request for it."""
         if not self.sent.size:
             return
         for stream in np.unique(self.frame["stream"]).tolist():
-            own = self.sent[self.frame["stream"] == stream]
-            overlap = np.append(0, np.minimum(self.start[own[1:]] - self.end[own[:-1]], 0))
-            self.tie(0, own, np.roll(own, 1), overlap, np.arange(own.size) == 0)
+            self.tie_in_a_row(self.sent[self.frame["stream"] == stream])
         asks = np.flatnonzero(self.thread.kind == _ASK)
         asked = asks[np.argsort(self.thread.row[asks])]
         since = self.start[self.sent] - self.start[asked]
-        self.tie(1, self.sent, asked, np.minimum(since, int(np.median(since))))
+        self.tie(1, self.sent, asked, lag_ns=np.minimum(since, int(np.median(since))))
 
     def _goes_on(self) -> None:
         """Tie the end of each wait to the collective that ended last before it."""
@@ -216,37 +187,7 @@ class _Draft:
         last = np.searchsorted(self.end[self.sent][order], self.start[nodes] + _SLACK_NS, side="right") - 1
         behind = self.sent[order[np.maximum(last, 0)]]
         # One that began later cannot have been waited for; a wait at the edge may have been for one outside.
-        use = (last >= 0) & (self.start[behind] < self.start[nodes]) & (self.end[behind] > self._begun(nodes))
-        self.tie(1, nodes[use], behind[use], (self.start[nodes] - self.end[behind])[use])
-        self.lag_ns[0][nodes[~use]] = (self.start[nodes] - self._begun(nodes))[~use]
-
-    def _begun(self, nodes: Ints) -> Ints:
-        return self.steps.waits.starts[self.thread.row[nodes]]
-
-    def _unexplained(self) -> Ints:
-        """Ns by which each node began later than its dependencies explain."""
-        latest = np.full(self.size, np.iinfo(np.int64).min)
-        for on, flags, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
-            moment = self.end[np.maximum(on, 0)] - np.where(flags, self.steps.period_ns, 0) + lag
-            latest = np.where(on >= 0, np.maximum(latest, moment), latest)
-        late: Ints = np.maximum(self.start - latest, 0)
-        return late
-
-    def _ordered(self) -> Graph:
-        """The graph with nodes sorted by start; at the same moment the thread's nodes first, in their order."""
-        order = np.lexsort((np.arange(self.size), self.start))
-        place = np.empty(self.size, np.int64)
-        place[order] = np.arange(self.size)
-        depends = [np.where(on >= 0, place[np.maximum(on, 0)], NOTHING)[order] for on in self.depends]
-        before, lag = [each[order] for each in self.before], [each[order] for each in self.lag_ns]
-        return Graph(
-            place=self.steps.place, kind=self.kind[order],
-            recorded_start_ns=self.start[order], recorded_end_ns=self.end[order],
-            duration_ns=(self.end - self.start)[order], extra_ns=self._unexplained()[order],
-            depends=(depends[0], depends[1], depends[2]), before=(before[0], before[1], before[2]),
-            lag_ns=(lag[0], lag[1], lag[2]),
-            work_row=self.work_row[order], call_row=np.full(self.size, UNKNOWN),
-            gap_start_ns=self.gap_start[order], gap_end_ns=self.start[order],
-            loader_wait_ns=self.loader_wait[order], awaited=self.steps.late,
-            period_ns=self.steps.period_ns, units=self.ends.size,
-        )  # fmt: skip
+        begun = self.steps.waits.starts[self.thread.row[nodes]]
+        use = (last >= 0) & (self.start[behind] < self.start[nodes]) & (self.end[behind] > begun)
+        self.tie(1, nodes[use], behind[use], lag_ns=(self.start[nodes] - self.end[behind])[use])
+        self.lag_ns[0][nodes[~use]] = (self.start[nodes] - begun)[~use]

@@ -29,10 +29,9 @@ _Changes = tuple[tuple[Edit, float], ...]
 class SimulatedFix(Struct, frozen=True):
     """A fix as the replay applies it: its action, and how far that goes at least, likely and at most.
 
-    `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
-    own: a host that is faster sends gradients sooner, and hides them better. That is not predicted. `cause` is the rule
-    whose fix also fixes this finding: such findings count the same time. `is_whole`: it is made in a share of the steps
-    (`WHOLLY`).
+    `most_ns`: the most that it may save in each case, in ns a step. What is not counted as its own is not predicted: a
+    faster host also sends gradients sooner, and hides them better. `cause`: the rule whose fix also fixes this finding,
+    as both count the same time. `is_whole`: it is made in a share of the steps (`WHOLLY`).
     """
 
     rule: str
@@ -67,7 +66,7 @@ class RunReplay(Struct, frozen=True):
 
     @property
     def base_ns(self) -> float:
-        """The recorded step, simulated without a change."""
+        """The recorded step in ns, simulated without a change."""
         return self.unchanged.step_ns
 
     @property
@@ -89,10 +88,9 @@ class RunReplay(Struct, frozen=True):
     def why_not(self, action: str, finding: Finding) -> str:
         """Why this action of a finding cannot be simulated on this run, as half a sentence; "" where it can.
 
-        Shorter collectives only where their other ranks were recorded: else it is unknown what their end waited for.
-        Lateness only where a rank is late and collectives carry its lateness to the others; and not by fewer of the
-        steps than show a pace: ranks are late in some more than in others. On a run without a GPU,
-        actions on device work only by the time of the training thread that the finding names.
+        Collectives need their other ranks, for which their end waited. Lateness needs a late rank, collectives that
+        carry it to the others, and as many steps as show a pace. On a run without a GPU, actions on device work need a
+        finding that names the time of the training thread.
         """
         if not action:
             return "its rule does not say which work gets shorter"
@@ -119,16 +117,13 @@ class RunReplay(Struct, frozen=True):
         return f"collectives wait for all {ranks:,} ranks, and only {read:,} of them can be replayed"
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
+        """The fix of a finding, as the replay applies it."""
         key = (rule, action, finding)
         if key not in self._fixes:
-            self._fixes[key] = self._fix(*key)
+            parts = shares(finding.saving_ns_per_step, affected_ns(action, finding, self.run))
+            most, edit = most_ns(action, finding, self.run, self.graphs), edit_of(action, finding, self.run)
+            self._fixes[key] = SimulatedFix(rule, rule, edit, parts, most, action in WHOLLY)
         return self._fixes[key]
-
-    def _fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
-        saving = finding.saving_ns_per_step
-        low, likely, high = shares((saving.low, saving.likely, saving.high), affected_ns(action, finding, self.run))
-        most = most_ns(action, finding, self.run, self.graphs)
-        return SimulatedFix(rule, rule, edit_of(action, finding, self.run), (low, likely, high), most, action in WHOLLY)
 
     def simulated_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> float:
         """The step with these fixes together. `case`: 0 at least, 1 likely, 2 at most."""
@@ -136,9 +131,8 @@ class RunReplay(Struct, frozen=True):
             share, before, behind = fix.shares[case], fixes[:number], fixes[number + 1 :]
             if fix.is_whole and 0 < share < 1:  # the mean of the steps with it and of those without
                 wholly = fix.going(1.0, fix.most_ns[case])
-                return share * self.simulated_ns([*before, wholly, *behind], case) + (1 - share) * self.simulated_ns(
-                    [*before, *behind], case
-                )
+                with_it = self.simulated_ns([*before, wholly, *behind], case)
+                return share * with_it + (1 - share) * self.simulated_ns([*before, *behind], case)
         changes = tuple((fix.edit, fix.shares[case]) for fix in fixes)
         if not changes:
             return self.base_ns
@@ -147,7 +141,7 @@ class RunReplay(Struct, frozen=True):
         return self._steps_ns[changes]
 
     def spread(self, fixes: Sequence[SimulatedFix]) -> tuple[float, float]:
-        """How far single steps are from their mean with these fixes, as factors (see `spread`)."""
+        """The shortest and longest step with these fixes, as factors of their mean (see `what_if/spread.py`)."""
         graphs = self._with([(fix.edit, fix.shares[1]) for fix in fixes])
         return range_of_later(graphs, simulate(graphs, self.orders))
 
@@ -177,7 +171,7 @@ class RunReplay(Struct, frozen=True):
 
 
 #: A replay that misses the unchanged step by more does not model it.
-_LARGEST_ERROR = 0.05
+LARGEST_ERROR = 0.05
 
 
 def replay_of(run: Run) -> RunReplay | None:
@@ -203,6 +197,6 @@ def _ready(run: Run) -> RunReplay | str:
     if not graphs:
         return "its steps hold no work that could be ordered"
     ready = RunReplay.of(run, graphs)
-    if abs(ready.error) > _LARGEST_ERROR:
+    if abs(ready.error) > LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

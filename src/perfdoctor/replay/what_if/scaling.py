@@ -93,10 +93,8 @@ def grown(
 ) -> tuple[float, float, float]:
     """The factor by which the message's transfer time changes: the smallest, the likely and the largest.
 
-    `at_most`: what the links among `after` ranks give at most, in bytes/s.
-
-    NCCL sends small messages over trees and large ones over rings: likely a message whose latency is the larger part of
-    it goes over a tree.
+    `at_most`: what the links among `after` ranks give at most, in bytes/s. NCCL sends small messages over trees and
+    large ones over rings: likely a message that is mostly latency goes over a tree.
     """
     ring, tree = fitted(messages, before, tree=False), fitted(messages, before, tree=True)
     factors = []
@@ -115,11 +113,8 @@ def grown(
     return min(factors), likely, max(factors)
 
 
-# --- the last rank ---------------------------------------------------------------------------------------------------
-
-
 def expected_last_ns(times_ns: npt.ArrayLike, draws: int) -> float:
-    """The largest of so many independent draws from these times, on the mean."""
+    """The expected largest of so many independent draws from these times, in ns."""
     ordered = np.sort(np.asarray(times_ns, np.float64))
     below = np.arange(ordered.size + 1) / ordered.size
     return float(ordered @ np.diff(below**draws))
@@ -138,7 +133,7 @@ def expected_deviations(draws: int) -> float:
 
 
 def later_ns(times_ns: npt.ArrayLike, before: int, after: int) -> tuple[float, float, float]:
-    """By how much later the last of `after` ranks comes than of `before`: the least, the likely, the most. Ordered."""
+    """Ns by which the last of `after` ranks comes later than of `before`: the least, the likely, the most, in order."""
     times = np.asarray(times_ns, np.float64)
     if times.size < 2 or before == after:
         return 0.0, 0.0, 0.0

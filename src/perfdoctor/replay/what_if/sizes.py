@@ -22,13 +22,11 @@ from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import Simulation, simulate
-from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix, replay_of
+from perfdoctor.replay.what_if.run_replay import LARGEST_ERROR, RunReplay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; simulating as much takes some seconds.
 _MOST_WORK = 200_000
-#: As in `savings`: a replay that misses the unchanged steps by more does not model them.
-_LARGEST_ERROR = 0.05
 
 #: From the graphs of all ranks and a case (0 the worst, 2 the best) to changed graphs, and ns to add to the step.
 Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
@@ -47,18 +45,18 @@ class SizeChange(Struct, frozen=True):
 
 
 def size_change(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> SizeChange:
-    """A size of the run that it can be asked for (see `why_not`)."""
+    """The change to a size that the run can be asked for (see `why_not`). `amount`: the factor, or number of ranks."""
     if name == "synthetic-data":
         return SizeChange(name, "", _each(without_loading))
     if name == "batch":
-        return SizeChange(
-            name, choice, _each(lambda graph, case: with_batch(graph, amount, case)), samples=amount, batch=amount
-        )
+        larger = _each(lambda graph, case: with_batch(graph, amount, case))
+        return SizeChange(name, choice, larger, samples=amount, batch=amount)
+
+    def among(graphs: Sequence[Graph], case: int) -> tuple[tuple[Graph, ...], float]:
+        return with_ranks(graphs, run, ranks, case, network_bytes_per_second)
+
     ranks, before = int(amount), recorded_ranks(run)
-    return SizeChange(
-        name, choice, lambda graphs, case: with_ranks(graphs, run, ranks, case, network_bytes_per_second),
-        samples=ranks / before if before else 1.0, ranks=ranks,
-    )  # fmt: skip
+    return SizeChange(name, choice, among, samples=ranks / before if before else 1.0, ranks=ranks)
 
 
 def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> str:
@@ -70,15 +68,12 @@ def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float 
 
 
 def fix_change(fix: SimulatedFix, choice: str) -> SizeChange:
-    """A rule's fix, as far as it goes in each case."""
+    """The change that a rule's fix makes, as far as it goes in each case."""
     return SizeChange(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
 
 
 def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
     return lambda graphs, case: (tuple(edit(graph, case) for graph in graphs), 0.0)
-
-
-# --- simulated -------------------------------------------------------------------------------------------------------
 
 
 def replay_of_all_steps(run: Run) -> RunReplay:
@@ -90,7 +85,7 @@ def replay_of_all_steps(run: Run) -> RunReplay:
         )
     graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
     ready = RunReplay.of(run, graphs)
-    if abs(ready.error) > _LARGEST_ERROR:
+    if abs(ready.error) > LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
             do="Name rules only: their fixes are simulated on the last steps.",
@@ -155,7 +150,7 @@ def _way(replay: RunReplay, changes: Sequence[SizeChange], case: int) -> _Way:
 
 
 def _scaling(changes: Sequence[SizeChange], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
-    """The step among the fewer ranks over that among more of them, each rank with the same work."""
+    """The efficiency: the step among the fewer ranks over that among more of them, each rank with the same work."""
     place = next((number for number, change in enumerate(changes) if change.ranks), None)
     if place is None:
         return None

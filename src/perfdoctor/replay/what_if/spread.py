@@ -40,7 +40,7 @@ def spread(graphs: Sequence[Graph], simulation: Simulation) -> tuple[float, floa
 
 
 def steps_ns(graph: Graph, ends: Floats) -> Ints:
-    """How long each step of the period takes that has one before it, in ns."""
+    """Ns of each step of the period that has one before it. `ends`: of the nodes, in ns."""
     works = np.flatnonzero(graph.kind == WORK)
     edges = graph.place.steps.even_bounds
     step = np.searchsorted(edges, graph.place.work.start_ns[graph.work_row[works]], side="right")
