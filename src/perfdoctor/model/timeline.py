@@ -102,6 +102,14 @@ class Frame(Struct, frozen=True):
         """The rows in whose name the pattern occurs."""
         return self.take(self.name.matches(pattern))
 
+    def shifted(self, shift_ns: int) -> Frame:
+        """The same rows, so many ns later."""
+        return self.with_columns(start_ns=self.start_ns + shift_ns, end_ns=self.end_ns + shift_ns)
+
+    def with_rank(self, rank: int) -> Frame:
+        """The same rows, all of this rank."""
+        return self.with_columns(rank=np.full(len(self), rank, np.int64))
+
     def protect(self) -> None:
         """Make the columns read-only."""
         for column in self.columns.values():
@@ -344,15 +352,8 @@ class Timeline(Keeps, frozen=True):
     ) -> Timeline:
         """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
         full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
-        timeline = cls(
-            full,
-            frozenset(recorded),
-            tuple(sources),
-            tuple(devices),
-            world_size,
-            dict(thread_names or {}),
-            tuple(notes),
-        )
+        names = dict(thread_names or {})
+        timeline = cls(full, frozenset(recorded), tuple(sources), tuple(devices), world_size, names, tuple(notes))
         timeline.self_check()
         return timeline
 
@@ -416,13 +417,11 @@ class Timeline(Keeps, frozen=True):
 
     def device_of(self, rank: int, device: int) -> Device:
         """Facts about this GPU of this rank; a Device without a name if nothing is known."""
-        for known in self.devices:
-            if (known.rank, known.device) == (rank, device):
-                return known
-        return Device(rank, device)
+        known = (each for each in self.devices if (each.rank, each.device) == (rank, device))
+        return next(known, Device(rank, device))
 
     def protect(self) -> None:
-        """Before code that is not ours sees it: what it would write in place, everybody else would read."""
+        """Make all columns read-only, before code that is not ours could write to what everybody else reads."""
         for frame in self.frames.values():
             frame.protect()
 
@@ -438,22 +437,20 @@ class Timeline(Keeps, frozen=True):
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
-            _check_frame(signal, self.frames[signal], declared.columns)
-
-
-def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
-    assert set(frame.columns) == set(declared), f"{signal}: columns {set(frame.columns) ^ set(declared)}"
-    for name, kind in declared.items():
-        column = frame.columns[name]
-        assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"
-        if isinstance(column, Text):
-            assert kind is str, f"{signal}.{name} is text"
-        else:
-            assert kind is not str, f"{signal}.{name} is not text"
-            assert column.dtype == DTYPES[kind], f"{signal}.{name}: {column.dtype}"
-    start, end = frame.start_ns, frame.end_ns
-    assert (end >= start).all(), f"{signal}: a row ends before it starts"
-    assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"
+            frame = self.frames[signal]
+            wrong = set(frame.columns) ^ set(declared.columns)
+            assert not wrong, f"{signal}: columns {wrong}"
+            for name, kind in declared.columns.items():
+                column = frame.columns[name]
+                assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"
+                if isinstance(column, Text):
+                    assert kind is str, f"{signal}.{name} is text"
+                else:
+                    assert kind is not str, f"{signal}.{name} is not text"
+                    assert column.dtype == DTYPES[kind], f"{signal}.{name}: {column.dtype}"
+            start, end = frame.start_ns, frame.end_ns
+            assert (end >= start).all(), f"{signal}: a row ends before it starts"
+            assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"
 
 
 def merge(timelines: Sequence[Timeline]) -> Timeline:
