@@ -43,4 +43,5 @@ def graph_starts(work: DeviceWork, calls: Frame) -> Ints:
     graphs = np.flatnonzero(is_graph)
     behind = np.searchsorted(copies, graphs)  # how many copies lie before each piece of work of a graph
     first = np.append(True, np.diff(behind) > 0)
-    return work.start_ns[graphs[first]]
+    starts: Ints = work.start_ns[graphs[first]]
+    return starts

@@ -106,10 +106,6 @@ class Frame(Struct, frozen=True):
         """The same rows, so many ns later."""
         return self.with_columns(start_ns=self.start_ns + shift_ns, end_ns=self.end_ns + shift_ns)
 
-    def with_rank(self, rank: int) -> Frame:
-        """The same rows, all of this rank."""
-        return self.with_columns(rank=np.full(len(self), rank, np.int64))
-
     def protect(self) -> None:
         """Make the columns read-only."""
         for column in self.columns.values():
@@ -431,6 +427,16 @@ class Timeline(Keeps, frozen=True):
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
         """This recording with `frame` as the rows of a signal that was recorded beside it."""
         return replace(self, frames={**self.frames, signal: frame.sorted()}, recorded=self.recorded | {signal})
+
+    def as_rank(self, rank: int) -> Timeline:
+        """This recording of one rank, with all rows, devices and files as those of `rank`."""
+        frames = {
+            signal: rows.with_columns(rank=np.full(len(rows), rank, np.int64)) for signal, rows in self.frames.items()
+        }
+        devices = tuple(replace(device, rank=rank) for device in self.devices)
+        return replace(
+            self, frames=frames, devices=devices, sources=tuple(replace(each, ranks=(rank,)) for each in self.sources)
+        )
 
     def self_check(self) -> None:
         """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""

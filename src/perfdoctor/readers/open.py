@@ -225,7 +225,11 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
     if not path.is_dir() or formats.of(path):
         return [path], []
     several_runs.refuse_below(path)
-    below = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists() or _is_tables(file))
+    below = (  # a folder of tables is one recording
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() or not file.exists() or (file.is_dir() and formats.of(file))
+    )
     found = _recognised(below)
     if not found:
         has_diagnosis = (path / "diagnosis.json").is_file()
@@ -236,11 +240,6 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
         )
         raise PerfdoctorError(f"the folder {path} holds no recording", do=do)
     return tensorboard.newest(_without_doubles(found), path)
-
-
-def _is_tables(path: Path) -> bool:
-    """Is it a folder that is one recording?"""
-    return path.is_dir() and formats.of(path) is not None
 
 
 def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:

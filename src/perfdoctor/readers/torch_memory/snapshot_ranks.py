@@ -51,12 +51,8 @@ def _as_rank(snapshot: Timeline, rank: int, zero_ns: int) -> Timeline:
     def on_clock(times_ns: Ints) -> Ints:
         return np.where(times_ns >= _SINCE_1970_NS, times_ns - zero_ns, times_ns)
 
-    def frame(rows: Frame) -> Frame:
-        times = {"start_ns": on_clock(rows.start_ns), "end_ns": on_clock(rows.end_ns)}
-        return rows.with_columns(rank=np.full(len(rows), rank, np.int64), **times)
-
-    return replace(
-        snapshot,
-        frames={signal: frame(rows) for signal, rows in snapshot.frames.items()},
-        sources=tuple(replace(source, ranks=(rank,)) for source in snapshot.sources),
-    )
+    frames = {
+        signal: rows.with_columns(start_ns=on_clock(rows.start_ns), end_ns=on_clock(rows.end_ns))
+        for signal, rows in snapshot.frames.items()
+    }
+    return replace(snapshot, frames=frames).as_rank(rank)
