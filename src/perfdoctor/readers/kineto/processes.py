@@ -64,7 +64,7 @@ class PieceWorker(Protocol):
     answers: BinaryIO
 
     def end(self) -> None:
-        """It is gone afterwards."""
+        """End the process, whatever it does."""
 
 
 class ForkedReader(forked.Child):
@@ -128,7 +128,7 @@ class Shared:
             self._news.notify_all()
 
     def next_part(self) -> tuple[TracePart, Known] | None:
-        """The next one in the order of the text, if it has been read."""
+        """The next part in the order of the text, and its numbers of texts; None if it has not been read yet."""
         with self._news:
             return self._found.pop(self._joined, None)
 
@@ -140,7 +140,7 @@ class Shared:
             self._news.notify_all()
 
     def wait(self) -> bool:
-        """Until the next part is there. False if no piece is out."""
+        """Wait for the next part; False if no piece is being read."""
         with self._news:
             if self._given == self._joined:
                 return False
@@ -148,7 +148,7 @@ class Shared:
             return True
 
     def stop(self) -> None:
-        """No piece is made any more."""
+        """Make no further piece."""
         with self._making, self._news:
             self._has_ended = True
             self._news.notify_all()
@@ -193,7 +193,8 @@ def started(length: int) -> Iterator[list[PieceWorker]]:
     try:
         for kind in KINDS:
             with contextlib.suppress(OSError):
-                for _ in range(_count(kind, length) - len(workers)):
+                count = min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
+                for _ in range(count - len(workers)):
                     workers.append(kind())  # noqa: PERF401 those that are started count
         yield workers
     finally:
@@ -205,19 +206,12 @@ def started(length: int) -> Iterator[list[PieceWorker]]:
 KINDS: tuple[type[ForkedReader | SpawnedReader], ...] = (ForkedReader, SpawnedReader)
 
 
-def _count(kind: type[ForkedReader | SpawnedReader], length: int) -> int:
-    """How many processes more than this one are worth their start."""
-    return min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
-
-
 def read(
     pieces: PieceReader, workers: Sequence[PieceWorker], columns: Columns, position: int, done: Callable[[int], None]
 ) -> TracePart:
     """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
 
-    `done` is called with the position behind each.
-
-    Returns where they end, and the sums of what was counted in them.
+    `done` is called with the position behind each. Returns where they end, and the sums of what was counted in them.
     """
     shared = Shared(pieces, len(workers) + 1)
     threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]

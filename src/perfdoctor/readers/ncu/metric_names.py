@@ -10,7 +10,7 @@ Sources: NVIDIA's section files and the metrics reference of the Kernel Profilin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import fsum, isnan, nan
 
@@ -18,6 +18,11 @@ from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
+
+
+def speedup_share(percent: float) -> float:
+    """An estimated speedup as a share of 1 at most; NaN where it is unknown or below 0."""
+    return min(percent / 100, 1.0) if percent >= 0 else nan
 
 
 class RuleAdvice(Struct, frozen=True):
@@ -134,7 +139,7 @@ def top_stall(launch: Launch) -> tuple[str, float]:
     """What warps waited for most, like `long scoreboard`, and its share of all their time; ("", NaN) unknown."""
     for pattern in _STALLS:
         waits = {found[1]: _first(launch, COUNT, (name,)) for name in launch.metrics if (found := pattern.match(name))}
-        waits = {_reason(name): value for name, value in waits.items() if not isnan(value)}
+        waits = {name.replace("_", " ").strip().lower(): wait for name, wait in waits.items() if not isnan(wait)}
         total = fsum(waits.values())  # independent of their order
         waits.pop(_NO_WAIT, None)
         if waits and total > 0:
@@ -143,25 +148,18 @@ def top_stall(launch: Launch) -> tuple[str, float]:
     return "", nan
 
 
-def _reason(name: str) -> str:
-    return name.replace("_", " ").strip().lower()
-
-
 def _first(launch: Launch, kind: str, names: Sequence[str]) -> float:
-    return next((value for value in _all(launch, kind, names)), nan)
-
-
-def _all(launch: Launch, kind: str, names: Sequence[str]) -> Iterator[float]:
-    """Every value under these names that has this base unit."""
+    """The first value under these names that has this base unit; NaN without any."""
     for name in names:
         for value, unit in launch.metrics.get(name, ()):
             factor, counted = unit_of(unit)
             if counted == kind and 0 <= value * factor < (_LARGEST_SHARE if kind == SHARE else _LARGEST):
-                yield value * factor
+                return value * factor
+    return nan
 
 
 def _dram_bytes(launch: Launch, time_ns: float) -> float:
-    """Read and written: counted, or their rate times the duration."""
+    """The bytes read and written: counted, or their rate times the duration."""
     both = _first(launch, BYTES, ("dram__bytes.sum",))
     parts = sum(_first(launch, BYTES, (f"dram__bytes_{way}.sum",)) for way in ("read", "write"))
     rate = _first(launch, BYTES_PER_SECOND, ("dram__bytes.sum.per_second", "Memory Throughput"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
 from perfdoctor.readers.ncu.report_file import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
@@ -54,8 +54,9 @@ def _is_kernel(module: Any, action: Any) -> bool:
 
 
 def _launch(module: Any, action: Any) -> Launch:
+    demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
     launch = Launch(
-        _name(module, action),
+        str((action.name(demangled) if demangled is not None else "") or action.name() or ""),
         device=int(_value(action, "launch__device_id", -1)),
         grid=_sizes(action, "launch__grid_dim_"),
         block=_sizes(action, "launch__block_dim_"),
@@ -71,11 +72,6 @@ def _launch(module: Any, action: Any) -> Launch:
             # For a chip unknown to the package there are no units; numbers in a report are in base units.
             launch.metrics[name] = [(float(value), str(metric.unit() or "") or base_unit(name))]
     return launch
-
-
-def _name(module: Any, action: Any) -> str:
-    demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
-    return str((action.name(demangled) if demangled is not None else "") or action.name() or "")
 
 
 def _value(action: Any, name: str, default: Any) -> Any:
@@ -98,10 +94,9 @@ def _capability(action: Any) -> int:
 
 def _advice(result: dict[str, Any]) -> RuleAdvice:
     estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
-    speedup = float(estimate.get("speedup", nan))
     return RuleAdvice(
         str(result.get("rule_identifier", "")),
-        min(speedup / 100, 1.0) if speedup >= 0 else nan,
+        speedup_share(float(estimate.get("speedup", nan))),
         int(estimate.get("type", 0)) == _GLOBAL,
         " ".join(str(message.get(key, "")) for key in ("title", "message")).strip(),
     )

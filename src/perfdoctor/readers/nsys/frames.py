@@ -259,12 +259,12 @@ def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
     if len(plain.values) == len(names.values):
         return calls
     order = np.lexsort((-calls.end_ns, calls.start_ns, calls["correlation"], calls["process"]))
-    rows = calls.take(order)
-    same = np.ones(max(len(rows) - 1, 0), dtype=bool)
-    for column in (rows["process"], rows["correlation"], rows.name.codes):
+    twins = calls.take(order)
+    same = np.ones(max(len(twins) - 1, 0), dtype=bool)
+    for column in (twins["process"], twins["correlation"], twins.name.codes):
         same &= column[1:] == column[:-1]
-    same &= (rows["correlation"][1:] != UNKNOWN) & (rows.end_ns[1:] <= rows.end_ns[:-1])
-    return rows.take(np.append(True, ~same)) if same.any() else calls
+    same &= (twins["correlation"][1:] != UNKNOWN) & (twins.end_ns[1:] <= twins.end_ns[:-1])
+    return twins.take(np.append(True, ~same)) if same.any() else calls
 
 
 def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
