@@ -14,10 +14,7 @@ NAMED = 4
 
 
 def readable(
-    files: Sequence[Path],
-    progress: Progress,
-    read: Callable[[Path, Done], Timeline],
-    needed: Collection[Path] = (),
+    files: Sequence[Path], progress: Progress, read: Callable[[Path, Done], Timeline], needed: Collection[Path] = ()
 ) -> tuple[dict[Path, Timeline], list[str]]:
     """What was read of each file, in their order, and a note where some are left out.
 

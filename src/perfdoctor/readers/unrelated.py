@@ -23,7 +23,7 @@ _RUNTIMES = ("CUDA ", "HIP ")
 
 
 class RecordingFacts(NamedTuple):
-    """Of one recording. `world_size`: 0 if unknown. `extent_ns`: from its first row to its last; None without any.
+    """What tells one recording from another. `world_size`: 0 if unknown. `extent_ns`: of all its rows; None without.
 
     `epoch_ns`: when time 0 was, in ns since 1970; None if it was then, or is not known.
     """
@@ -59,16 +59,12 @@ def notes(recordings: Sequence[RecordingFacts]) -> list[str]:
     reasons = [*_different(jobs), *_different(runtimes), *_apart(recordings)]
     if not reasons:
         return []
-    return [
-        (
-            "These recordings do not belong together, and are shown as ranks of one job all the same: "
-            f"{'; '.join(reasons)}. Analyze each alone; of two versions of a program use perfdoctor compare."
-        )
-    ]
+    lead = "These recordings do not belong together, and are shown as ranks of one job all the same"
+    return [f"{lead}: {'; '.join(reasons)}. Analyze each alone; of two versions of a program use perfdoctor compare."]
 
 
 def _different(said: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What the first two files say that say different things; "" says nothing."""
+    """What the first two files that differ say; "" says nothing. `said`: name of a file and what it says."""
     names: dict[str, str] = {}
     for name, what in said:
         names.setdefault(what, name)
@@ -79,7 +75,7 @@ def _different(said: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
-    """The longest time between two of them in which none was recorded."""
+    """The longest time between two recordings in which none was recorded, in words."""
     known = sorted((each.when, each.name) for each in recordings if each.when)
     last: list[tuple[int, str]] = []
     for (_, end), name in known:
@@ -90,9 +86,6 @@ def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
     ]
     longest = max(gaps, default=(0, "", ""))
     if longest[0] > _LEAST_APART_NS:
-        yield f"{longest[1]} ends {_long(longest[0])} before {longest[2]} begins"
-
-
-def _long(ns: int) -> str:
-    hours = ns / _HOUR_NS
-    return f"{hours:.1f} hours" if hours < _HOURS_OF_DAYS else f"{hours / 24:,.0f} days"
+        hours = longest[0] / _HOUR_NS
+        apart = f"{hours:.1f} hours" if hours < _HOURS_OF_DAYS else f"{hours / 24:,.0f} days"
+        yield f"{longest[1]} ends {apart} before {longest[2]} begins"

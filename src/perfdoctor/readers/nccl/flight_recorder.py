@@ -59,6 +59,7 @@ def read(path: Path) -> Timeline:
 
 
 def _loaded(path: Path) -> Mapping[str, object]:
+    """The dump in a file. PerfdoctorError where it cannot be read."""
     try:
         with path.open("rb") as stream:
             is_pickle = plain_pickle.is_pickle(stream.read(3))

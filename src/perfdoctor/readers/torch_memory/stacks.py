@@ -67,7 +67,7 @@ BEFORE = Stack("", "", "before_recording")
 
 
 def stack_of(frames: Sequence[StackFrame]) -> Stack:
-    """Frames innermost first."""
+    """The stack of these frames, which are innermost first."""
     if not frames:
         return NO_STACK
     python = [frame for frame in frames if frame.whose != "cpp"]
@@ -115,28 +115,23 @@ def frame_of(file: str, line: int, function: str) -> StackFrame:
 
 
 def _cpp_marks(function: str) -> int:
-    marks = 0
-    if "AccumulateGrad" in function:
-        marks |= _IS_ACCUMULATE
-    if "autograd::Engine" in function:
-        marks |= _IS_BACKWARD
-    if WORKSPACE_FUNCTION.search(function):
-        marks |= _IS_WORKSPACE
-    return marks
+    return (
+        ("AccumulateGrad" in function) * _IS_ACCUMULATE
+        | ("autograd::Engine" in function) * _IS_BACKWARD
+        | (WORKSPACE_FUNCTION.search(function) is not None) * _IS_WORKSPACE
+    )
 
 
 def _python_marks(path: str, function: str) -> int:
-    marks = 0
-    if OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path)):
-        marks |= _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
-    if function == "_engine_run_backward":
-        marks |= _IS_BACKWARD
+    is_optimizer = OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path))
+    of_optimizer = _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
     is_making = "torch/nn/modules/" in path and function in _MODULE_MAKING
-    if is_making or path.endswith("torch/nn/init.py"):
-        marks |= _IS_MODULE
-    if function == "forward" or path.endswith("torch/nn/functional.py"):
-        marks |= _IS_FORWARD
-    return marks
+    return (
+        (of_optimizer if is_optimizer else 0)
+        | (function == "_engine_run_backward") * _IS_BACKWARD
+        | (is_making or path.endswith("torch/nn/init.py")) * _IS_MODULE
+        | (function == "forward" or path.endswith("torch/nn/functional.py")) * _IS_FORWARD
+    )
 
 
 def frame_of_row(row: object) -> StackFrame:
