@@ -428,6 +428,16 @@ class Timeline(Keeps, frozen=True):
         """This recording with `frame` as the rows of a signal that was recorded beside it."""
         return replace(self, frames={**self.frames, signal: frame.sorted()}, recorded=self.recorded | {signal})
 
+    def beside(self, others: Sequence[Timeline], frames: Mapping[str, Frame], *notes: str) -> Timeline:
+        """This recording with what was recorded beside it: the signals and sources of `others`, and these `frames`."""
+        return replace(
+            self,
+            frames={**self.frames, **frames},
+            recorded=self.recorded.union(*(each.recorded for each in others)),
+            sources=(*self.sources, *(source for each in others for source in each.sources)),
+            notes=(*self.notes, *notes),
+        )
+
     def as_rank(self, rank: int) -> Timeline:
         """This recording of one rank, with all rows, devices and files as those of `rank`."""
         frames = {

@@ -36,6 +36,7 @@ def readable(
 
 
 def unopened(file: Path, error: OSError) -> PerfdoctorError:
+    """The error of a file that cannot be opened."""
     return PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.")
 
 

@@ -41,13 +41,7 @@ def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, 
                 rows, note = _on_clock(rows, extent_ns, timeline.epoch_ns)
                 notes += [note] if note else []
             frames[signal].append(rows)
-    return replace(
-        timeline,
-        frames={**timeline.frames, **{signal: Frame.join(parts) for signal, parts in frames.items()}},
-        recorded=timeline.recorded.union(*(side.recorded for side in sides)),
-        sources=(*timeline.sources, *(source for side in sides for source in side.sources)),
-        notes=(*timeline.notes, *notes),
-    )
+    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *notes)
 
 
 def with_rates(timeline: Timeline, measured: Sequence[MeasuredRates]) -> Timeline:

@@ -354,7 +354,10 @@ Known = dict[str, dict[str, columns.Numbers]]
 
 
 class Columns:
-    """All groups of one trace, and the names that its metadata events give to processes and threads."""
+    """All groups of one trace, and the names that its metadata events give to processes and threads.
+
+    `event` is what events are decoded to, `exact` the same with times as they are written.
+    """
 
     event = Event
     exact = ExactEvent

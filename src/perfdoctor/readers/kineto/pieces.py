@@ -1,9 +1,12 @@
-"""Which pieces of a trace's text are there to be read by several processes?"""
+"""Which pieces of a trace's text are there to be read by several processes?
+
+They begin with the second of the grid, and leave out the last: it is read by who knows where the text ends.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from perfdoctor.readers.kineto import repair
 from perfdoctor.readers.kineto.parts import PieceJob, piece_bytes
@@ -14,26 +17,12 @@ if TYPE_CHECKING:
     from perfdoctor.readers.kineto.window import TraceText
 
 
-class PieceReader(Protocol):
-    """Pieces from the second of the grid on, without the last: it is read by who knows where the text ends."""
-
-    #: No process is further ahead of the rows that are joined than so many pieces for each process.
-    AHEAD: int
-
-    def next(self) -> PieceJob | None:
-        """The next one; None if there is none any more."""
-
-    def forget(self) -> None:
-        """The first piece that is not forgotten yet has been read for good."""
-
-    def rest(self, position: int) -> tuple[TraceText, int]:
-        """The text behind what is forgotten, with its next event at `position`, and where that text begins."""
-
-
 class OfFile:
     """Pieces of a plain file: every process reads its own."""
 
-    AHEAD = 12  # only their rows are held, which take a twelfth of the text
+    #: No process is further ahead of the rows that are joined than so many pieces for each process: of these only rows
+    #: are held, which take a twelfth of the text.
+    AHEAD = 12
 
     def __init__(self, path: Path, stream: TraceText, begin: int) -> None:
         self._path = str(path.absolute())
@@ -41,6 +30,7 @@ class OfFile:
         self._begin, self._next, self._length = begin, begin + piece_bytes(), path.stat().st_size
 
     def next(self) -> PieceJob | None:
+        """The next piece; None if there is none any more."""
         first, until = self._next, self._next + piece_bytes()
         if until + repair.SPARE_BYTES >= self._length:
             return None
@@ -48,20 +38,21 @@ class OfFile:
         return PieceJob(self._begin, first, until, self._path)
 
     def forget(self) -> None:
-        pass
+        """The first piece that is not forgotten yet has been read for good."""
 
     def rest(self, position: int) -> tuple[TraceText, int]:
+        """The text behind what is forgotten, with its next event at `position`, and where that text begins."""
         self._stream.seek(position - 1)
         return cast("TraceText", self._stream), position - 1
 
 
 class OfStream:
-    """Pieces of a text that can only be read from its begin: they are kept until they have been read for good."""
+    """As `OfFile`, of a text that can only be read from its begin: pieces are kept until they are read for good."""
 
     AHEAD = 3
 
     def __init__(self, source: TraceText, read: bytes, begin: int) -> None:
-        """`read`: what of the source is read already, from the first of the pieces on."""
+        """`read`: the text of the source that is read already, from the first of the pieces on."""
         self._source = source
         self._begin, self._first = begin, begin + piece_bytes()
         self._text = bytearray(read)  # from `_first` on

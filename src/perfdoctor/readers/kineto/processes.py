@@ -13,7 +13,7 @@ import contextlib
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.readers.kineto.events import Columns, Known
-    from perfdoctor.readers.kineto.pieces import PieceReader
+    from perfdoctor.readers.kineto.pieces import OfFile, OfStream
 
 _READY = b"ready"
 #: Each process has a thread here, which takes what it has read and asks for more: some three turns a piece. While this
@@ -57,16 +57,6 @@ def serve(jobs: BinaryIO, results: BinaryIO) -> None:
 # --- in the process that wants the rows ------------------------------------------------------------------------------
 
 
-class PieceWorker(Protocol):
-    """A process that reads pieces: those that it is asked for, one behind the other."""
-
-    questions: BinaryIO
-    answers: BinaryIO
-
-    def end(self) -> None:
-        """End the process, whatever it does."""
-
-
 class ForkedReader(forked.Child):
     """A child of this process. OSError where none can be forked."""
 
@@ -88,13 +78,17 @@ class SpawnedReader(spawned.Spawned):
         super().__init__(__name__, quiet=True)
 
 
+#: A process that reads the pieces that it is asked for, one behind the other.
+PieceWorker = ForkedReader | SpawnedReader
+
+
 class Shared:
     """Which pieces are there to be read, and which have been: asked and answered by several threads.
 
     Who is given pieces gets them in the order of the text, and so are their texts numbered.
     """
 
-    def __init__(self, pieces: PieceReader, workers: int) -> None:
+    def __init__(self, pieces: OfFile | OfStream, workers: int) -> None:
         self._pieces = pieces
         self._most_ahead = pieces.AHEAD * workers
         self._news = threading.Condition()
@@ -207,7 +201,11 @@ KINDS: tuple[type[ForkedReader | SpawnedReader], ...] = (ForkedReader, SpawnedRe
 
 
 def read(
-    pieces: PieceReader, workers: Sequence[PieceWorker], columns: Columns, position: int, done: Callable[[int], None]
+    pieces: OfFile | OfStream,
+    workers: Sequence[PieceWorker],
+    columns: Columns,
+    position: int,
+    done: Callable[[int], None],
 ) -> TracePart:
     """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
 

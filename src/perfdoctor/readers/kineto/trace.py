@@ -28,7 +28,7 @@ from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
 from perfdoctor.readers.kineto.parts import piece_bytes
-from perfdoctor.readers.kineto.pieces import OfFile, OfStream, PieceReader
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import TraceText as TextSource
 from perfdoctor.readers.kineto.window import Window
@@ -135,6 +135,7 @@ def _natural(value: object, below: int = 2**53) -> int | None:
 
 
 def _version(value: Callable[[str], object]) -> str:
+    """The versions of the format and of the GPU's runtime, in words. `value`: of a member of the trace."""
     schema = _natural(value("schemaVersion"))
     cuda = _natural(value("cuda_runtime_version"))
     hip = _natural(value("hip_runtime_version"))
@@ -202,7 +203,7 @@ class _Trace:
         if not workers or array.end is not None or array.position >= text.length:
             array.read()
             return array
-        pieces: PieceReader
+        pieces: OfFile | OfStream
         if isinstance(source, Inflated):
             pieces = OfStream(source, text.between(begin + piece_bytes() - text.origin, text.length), begin)
         else:

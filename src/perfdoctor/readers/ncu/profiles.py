@@ -15,12 +15,12 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Floats, Frame, Ints, Mask, Source, Text, Timeline
 from perfdoctor.patterns import regex
+from perfdoctor.readers.leaving_out import unopened
 from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import report_file as ncu_file
@@ -57,7 +57,7 @@ def read(path: Path) -> Timeline:
             return _timeline(path, read_report(path), ())
         printed = ncu_csv.parse(_bytes(path), path.name)
     except OSError as error:
-        raise PerfdoctorError(f"{path.name} cannot be opened: {error.strerror}", do="Check its permissions.") from error
+        raise unopened(path, error) from error
     notes = []
     if printed.dropped:
         notes.append(f"{path.name}: {printed.dropped:,} lines are no rows of the table: left out.")
@@ -93,23 +93,10 @@ def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
             frames[signal].append(rows.with_columns(rank=at, launch=rows["launch"] + launches))
         launches += len(each["kernel_profiles"])
     joined = {signal: _on_one_clock(parts) for signal, parts in frames.items()}
-    return replace(
-        timeline,
-        frames={**timeline.frames, **joined},
-        recorded=timeline.recorded.union(*(each.recorded for each in profiles)),
-        sources=(*timeline.sources, *(source for each in profiles for source in each.sources)),
-        notes=(
-            *timeline.notes,
-            *(note for each in profiles for note in each.notes),
-            *(
-                note
-                for each in profiles
-                if not len(timeline.kernels)
-                for note in alone(each.sources[0].file, each["kernel_profiles"])
-            ),
-            *_joined_notes(timeline, joined["kernel_profiles"]),
-        ),
-    )
+    notes = [note for each in profiles for note in each.notes]
+    if not len(timeline.kernels):
+        notes += [note for each in profiles for note in alone(each.sources[0].file, each["kernel_profiles"])]
+    return timeline.beside(profiles, joined, *notes, *_joined_notes(timeline, joined["kernel_profiles"]))
 
 
 def _on_one_clock(parts: Sequence[Frame]) -> Frame:

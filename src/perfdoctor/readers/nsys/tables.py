@@ -84,7 +84,7 @@ class _Part(NamedTuple):
     has_text: bool
 
     def read(self) -> _Read | None:
-        """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
+        """The rows; None where ADBC cannot read them: sqlite3 then reads the table or raises the error."""
         names = RangeNames() if self.has_text else None
         try:
             most_rows = min(self.rows, self.path.stat().st_size)  # the greatest rowid may be any number
@@ -243,7 +243,7 @@ class Database(Struct, dict=True):
         return known
 
     def _size(self, table: str) -> _Size:
-        """No fewer rows than it has, found without reading it."""
+        """The number of the first row, and of no fewer rows than there are, found without reading the table."""
         ends = (f"(SELECT {end}(rowid) FROM {self.tables[table]})" for end in ("min", "max"))
         try:
             low, high = self.connection.execute(f"SELECT {', '.join(ends)}").fetchone()

@@ -37,14 +37,8 @@ def joined(timeline: Timeline, snapshots: Sequence[Timeline]) -> Timeline:
                 )
         given.add(rank)
         placed.append(_as_rank(snapshot, rank, timeline.epoch_ns or 0))
-    whole = (timeline, *placed)
-    return replace(
-        timeline,
-        frames={signal: Frame.join([each[signal] for each in whole]) for signal in SIGNALS},
-        recorded=frozenset().union(*(each.recorded for each in whole)),
-        sources=tuple(source for each in whole for source in each.sources),
-        notes=tuple(note for each in whole for note in each.notes),
-    )
+    frames = {signal: Frame.join([each[signal] for each in (timeline, *placed)]) for signal in SIGNALS}
+    return timeline.beside(placed, frames, *(note for each in placed for note in each.notes))
 
 
 def _as_rank(snapshot: Timeline, rank: int, zero_ns: int) -> Timeline:

@@ -115,23 +115,25 @@ def frame_of(file: str, line: int, function: str) -> StackFrame:
 
 
 def _cpp_marks(function: str) -> int:
-    return (
-        ("AccumulateGrad" in function) * _IS_ACCUMULATE
-        | ("autograd::Engine" in function) * _IS_BACKWARD
-        | (WORKSPACE_FUNCTION.search(function) is not None) * _IS_WORKSPACE
-    )
+    marks = {
+        _IS_ACCUMULATE: "AccumulateGrad" in function,
+        _IS_BACKWARD: "autograd::Engine" in function,
+        _IS_WORKSPACE: WORKSPACE_FUNCTION.search(function),
+    }
+    return sum(mark for mark, holds in marks.items() if holds)
 
 
 def _python_marks(path: str, function: str) -> int:
     is_optimizer = OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path))
     of_optimizer = _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
     is_making = "torch/nn/modules/" in path and function in _MODULE_MAKING
-    return (
-        (of_optimizer if is_optimizer else 0)
-        | (function == "_engine_run_backward") * _IS_BACKWARD
-        | (is_making or path.endswith("torch/nn/init.py")) * _IS_MODULE
-        | (function == "forward" or path.endswith("torch/nn/functional.py")) * _IS_FORWARD
-    )
+    marks = {
+        of_optimizer: is_optimizer,
+        _IS_BACKWARD: function == "_engine_run_backward",
+        _IS_MODULE: is_making or path.endswith("torch/nn/init.py"),
+        _IS_FORWARD: function == "forward" or path.endswith("torch/nn/functional.py"),
+    }
+    return sum(mark for mark, holds in marks.items() if holds)
 
 
 def frame_of_row(row: object) -> StackFrame:
