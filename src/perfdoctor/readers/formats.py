@@ -21,7 +21,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import archive, side_files, stack_clock, stack_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import unopened
-from perfdoctor.readers.machine import cpu_samples, process_lists, topology
+from perfdoctor.readers.machine import cpu_samples, process_lists, sample_tables, topology
 from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.nccl import flight_recorder, nccl_tests
 from perfdoctor.readers.nccl import log as nccl_log
@@ -150,7 +150,7 @@ FORMATS: tuple[Format, ...] = (
            files="topo -m"),
     Format("cpu", "perfdoctor run", _plain(cpu_samples.read), _as_text(cpu_samples.looks_like), join=_SIDE),
     Format("processes", "nvidia-smi", _plain(process_lists.read), _as_text(process_lists.looks_like), join=_SIDE),
-    Format("nvml", "nvidia-smi", _plain(device_samples.read), _as_text(device_samples.looks_like), join=_SIDE,
+    Format("nvml", "nvidia-smi", _plain(device_samples.read), _as_text(sample_tables.looks_like), join=_SIDE,
            files="samples"),
 )  # fmt: skip
 #: What joins the recording, in this order: what it was beside, after its kernels are known.

@@ -19,9 +19,9 @@ from perfdoctor.readers import (
     other_tools,
     plain_pickle,
     recorded_run,
-    several_runs,
     side_files,
     tensorboard,
+    unrelated,
 )
 from perfdoctor.readers.formats import Format
 from perfdoctor.readers.kineto import trace as kineto
@@ -106,8 +106,6 @@ def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
     """The whole with a note in front of all others where its parts do not belong together."""
     if len(parts) < 2:
         return whole
-    from perfdoctor.readers import unrelated  # noqa: PLC0415 most recordings are alone
-
     facts = (
         unrelated.RecordingFacts(each.sources, each.world_size, side_files.extent(each), each.epoch_ns)
         for each in parts
@@ -132,7 +130,7 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
     runs = [run for path in paths if (run := RunFolder.open(path))]
     if len(runs) != len(paths):
         return []
-    several_runs.refuse(runs)
+    unrelated.refuse(runs)
     return runs
 
 
@@ -223,7 +221,7 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
         raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
     if not path.is_dir() or formats.of(path):
         return [path], []
-    several_runs.refuse_below(path)
+    unrelated.refuse_below(path)
     below = (  # a folder of tables is one recording
         file
         for file in sorted(path.rglob("*"))

@@ -16,10 +16,8 @@ from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Floats, Frame, In
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import sample_columns as device_columns
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
-from perfdoctor.readers.machine.sample_tables import SampleTable, SampleTables, looks_like, parsed
+from perfdoctor.readers.machine.sample_tables import SampleTable, SampleTables, parsed
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS, ordered, times_of
-
-__all__ = ["looks_like", "read"]
 
 #: Of a column: what each of the tool's columns of it means, and its cells.
 _Cells = dict[str, list[tuple[Meaning, Sequence[str]]]]

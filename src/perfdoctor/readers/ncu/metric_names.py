@@ -55,34 +55,23 @@ _PEAK = ".avg.pct_of_peak_sustained_"
 #: For each of our columns its base unit, and the names and labels it may have, the best first.
 _WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
     "gpu_time_ns": (NS, ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max", "Duration")),
-    "sm_share": (
-        SHARE, (f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM"),
-    ),
-    "memory_share": (
-        SHARE,
-        (f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory"),
-    ),
-    "dram_share": (
-        SHARE,
-        (f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM"),
-    ),
+    "sm_share": (SHARE, (
+        f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM")),
+    "memory_share": (SHARE, (
+        f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory")),
+    "dram_share": (SHARE, (
+        f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM")),
     "l2_share": (SHARE, (f"lts__throughput{_PEAK}elapsed", "L2 Cache Throughput", "SOL L2 Cache")),
     "l1_share": (SHARE, (f"l1tex__throughput{_PEAK}active", "L1/TEX Cache Throughput", "SOL L1/TEX Cache")),
-    "tensor_share": (
-        SHARE,
-        (
-            f"sm__pipe_tensor_cycles_active{_PEAK}elapsed", f"sm__pipe_tensor_cycles_active{_PEAK}active",
-            f"sm__inst_executed_pipe_tensor{_PEAK}elapsed", f"sm__inst_executed_pipe_tensor{_PEAK}active",
-        ),
-    ),
+    "tensor_share": (SHARE, tuple(
+        f"sm__{counted}{_PEAK}{when}" for counted in ("pipe_tensor_cycles_active", "inst_executed_pipe_tensor")
+        for when in ("elapsed", "active"))),
     "occupancy_share": (SHARE, (f"sm__warps_active{_PEAK}active", "Achieved Occupancy")),
     "occupancy_limit_share": (SHARE, ("sm__maximum_warps_per_active_cycle_pct", "Theoretical Occupancy")),
     "waves_per_sm": (COUNT, ("launch__waves_per_multiprocessor", "Waves Per SM")),
     "sm_count": (COUNT, ("launch__sm_count", "device__attribute_multiprocessor_count", "# SMs")),
     "registers_per_thread": (COUNT, ("launch__registers_per_thread", "Registers Per Thread")),
-    "sm_clock_hz": (
-        HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency"),
-    ),
+    "sm_clock_hz": (HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency")),
     "memory_clock_hz": (HZ, ("dram__cycles_elapsed.avg.per_second", "DRAM Frequency")),
 }  # fmt: skip
 

@@ -159,10 +159,13 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
         tables, ranks, host, has_ranks=bool(known), is_gpu_recorded="kernels" in recorded or "copies" in recorded
     )
     database = tables.database
+    of_export = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+    versions = (row for table in of_export for row in database.rows(table, "value", "name = 'EXPORT_PRODUCT_VERSION'"))
+    version = next((str(value) for (value,) in versions), "")
     return Timeline.build(
         {signal: frame for signal, frame in frames.items() if signal in recorded},
         recorded,
-        sources=[Source("nsys", database.path.name, _version(database), tuple(ranks.of_process.values()))],
+        sources=[Source("nsys", database.path.name, version, tuple(ranks.of_process.values()))],
         devices=_devices(database, frames),
         thread_names=_thread_names(database, ranks),
         notes=tables.notes,
@@ -215,18 +218,9 @@ def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
 
 
 def _was_nvtx_traced(database: Database) -> bool:
-    settings = {
-        str(value).lower()
-        for (value,) in database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
-    }
+    found = database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
+    settings = {str(value).lower() for (value,) in found}
     return "true" in settings or database.has_rows(NVTX) or (NVTX in database.tables and not settings)
-
-
-def _version(database: Database) -> str:
-    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        for (value,) in database.rows(table, "value", "name = 'EXPORT_PRODUCT_VERSION'"):
-            return str(value)
-    return ""
 
 
 def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
