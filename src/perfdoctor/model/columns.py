@@ -194,7 +194,7 @@ class Text:
 
 
 def constant(value: int, length: int) -> Ints:
-    """A column that holds one number in all rows, and takes the memory of one. It cannot be written to."""
+    """A read-only column with `value` in all of `length` rows, which takes the memory of one."""
     return np.broadcast_to(np.array(value, np.int64), length)
 
 
@@ -214,7 +214,7 @@ class _Answers:
         self._is_complete = False
 
     def of(self, text: Text, test: _Test) -> Mask:
-        """One bool a row."""
+        """One bool a row: the answer to its value, which `test` gives where it is not known yet."""
         table = self._table
         if not self._is_complete:
             if table.size <= len(text):

@@ -252,7 +252,7 @@ def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:
 
 
 def _plain_name(file: Path, row: Format | None) -> Path:
-    """The path without the ending of its format."""
+    """The path of a file without the ending of its format, which is `row`."""
     if row is None or row.looks_like:
         return file.with_suffix("")
     return file.with_name(file.name.removesuffix(row.endings[0]))

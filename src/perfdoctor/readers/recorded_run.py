@@ -289,7 +289,7 @@ def _traces(part: RecordedPart, progress: Progress) -> tuple[list[Timeline], lis
 
 
 def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """The profiles of Nsight Compute, from an execution of their own; a note where one cannot be read.
+    """The profiles of Nsight Compute, from an execution of their own; one of the `notes` where one cannot be read.
 
     A report has the results of NVIDIA's rules as well; its table is read where the report's format is too new.
     """
@@ -307,7 +307,7 @@ def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[
 
 
 def _sides(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note where one cannot be read."""
+    """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note in `notes` where one cannot be read."""
 
     def side(file: Path) -> Timeline | None:
         row = formats.of_named(file)
@@ -476,7 +476,7 @@ def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
 
 
 def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[int, int]:
-    """By rank, the step in ns that its process timed without a recorder: on a GPU, by the GPU's clock alone.
+    """The step in ns that each rank's process timed without a recorder: on a GPU, by the GPU's clock alone.
 
     A host that runs ahead of its GPU ends its steps sooner.
     """
@@ -503,7 +503,7 @@ def _recorder_notes(run: RunFolder) -> Iterator[str]:
 
 
 def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator[str]:
-    """Some versions of nsys and NVTX silently lose ranges: compare with the number that the program opened."""
+    """A note for each rank whose program opened more ranges than arrived: some versions of nsys and NVTX lose some."""
     for report in reports:
         if report.nvtx_ranges and report.rank is not None:
             arrived = len(system.ranges.of(rank=report.rank))
@@ -515,7 +515,7 @@ def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator
 
 
 def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
-    """What only some steps do, as an evaluation or a checkpoint, need not be in a window of few steps."""
+    """A note on steps that take long and are in no window of few steps, as an evaluation or a checkpoint."""
     timed = [(report.unwatched_long, report) for report in reports if report.is_training]
     known = [(long, report) for long, report in timed if {"steps", "all_ns", "long", "long_ns", "apart"} <= long.keys()]
     long, report = max(known, key=lambda each: each[0]["long_ns"], default=({}, None))
@@ -532,13 +532,13 @@ def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
 
 
 def _ms(ns: float) -> str:
-    """Three digits, and all that stand before the point."""
+    """The time in ms, with three digits or all that stand before the point."""
     ms = ns / 1e6
     return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:
-    """A note that compares steps with another pass, an execution of the same steps: tools slow it differently."""
+    """A note that compares the steps of the `first` pass with those of an `other` one: tools slow them differently."""
     here, there = _median_step_ns(first), _median_step_ns(other)
     if not here or not there:
         return

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.host_rows import sampled_instants
-from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.vocabulary.names import loaders, python_code
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -130,12 +131,6 @@ class Alignment(Struct, frozen=True):
     anchored: int
 
 
-def aligned(samples: Frame, timeline: Timeline, rank: int) -> tuple[Frame, Alignment]:
-    """The samples of one rank on the clock of its ranges; as they are where too few samples are anchored."""
-    found = alignment(samples, timeline.ranges.of(rank=rank))
-    return samples.shifted(found.shift_ns), found
-
-
 def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
     """The samples, with `is_main` for the thread that trains: that of most backward passes, updates and batch waits.
 
@@ -151,20 +146,43 @@ def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
     return samples.with_columns(is_main=np.where(of_training, trains, samples["is_main"]))
 
 
+class Anchor(Struct, frozen=True):
+    """One kind of anchor: when samples showed its function, and when the recording shows its range."""
+
+    at_ns: Ints
+    ranges: Intervals
+
+
+def anchors(samples: Frame, ranges: Frame, backward: Callable[[], Intervals] = Intervals.empty) -> list[Anchor]:
+    """The kinds of anchors that samples and ranges both show. `backward`: when it ran, where no range says so."""
+    row, at_ns = sampled_instants(samples)
+    found = []
+    for function, name in ANCHORS:
+        when = ranges.named(name).intervals
+        if name is torch_names.BACKWARD and not when:
+            when = backward()
+        shown = at_ns[samples.text("stack").matches(function)[row]]
+        if when and shown.size:
+            found.append(Anchor(shown, when))
+    return found
+
+
+def inside(anchored: Sequence[Anchor], shifts_ns: Ints) -> Ints:
+    """How many of the anchored samples lie in the ranges of their kind, at each of these shifts."""
+    counts = [each.ranges.covers(each.at_ns + shifts_ns[:, None]).sum(axis=1) for each in anchored]
+    return np.asarray(np.sum(counts, axis=0))
+
+
 def alignment(samples: Frame, ranges: Frame) -> Alignment:
     """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
-    anchors = [
-        (sampled_instants(samples.take(samples.text("stack").matches(function)))[1], ranges.named(name).intervals)
-        for function, name in ANCHORS
-    ]
-    anchors = [(at_ns, covered) for at_ns, covered in anchors if at_ns.size and covered]
-    anchored = sum(at_ns.size for at_ns, _ in anchors)
+    found = anchors(samples, ranges)
+    anchored = sum(each.at_ns.size for each in found)
     if anchored < _FEWEST_ANCHORED:
         return Alignment(0, 0.0, anchored)
     shifts = np.arange(-_MOST_SHIFT_NS, _MOST_SHIFT_NS + 1, _SHIFT_STEP_NS)
-    inside = np.sum([covered.covers(at_ns + shifts[:, None]).sum(axis=1) for at_ns, covered in anchors], axis=0)
-    best = shifts[inside == inside.max()]
-    return Alignment(int(np.median(best)), float(inside.max() / anchored), anchored)
+    counts = inside(found, shifts)
+    best = shifts[counts == counts.max()]
+    return Alignment(int(np.median(best)), float(counts.max() / anchored), anchored)
 
 
 def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], epoch_ns: int) -> Timeline:
@@ -179,10 +197,11 @@ def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], ep
             continue
         for rank in set(rows["rank"].tolist()) & set(timeline.ranks):
             frames.setdefault(rank, []).append(rows)
-    found = [
-        aligned(of_training_thread(Frame.join(each), timeline.ranges.of(rank=rank)), timeline, rank)[0]
-        for rank, each in frames.items()
-    ]
+    found = []
+    for rank, each in frames.items():  # on the clock of the rank's ranges; as it is where too few samples are anchored
+        ranges = timeline.ranges.of(rank=rank)
+        samples = of_training_thread(Frame.join(each), ranges)
+        found.append(samples.shifted(alignment(samples, ranges).shift_ns))
     if found:
         timeline = timeline.with_frame("stack_samples", Frame.join(found))
         timeline = replace(timeline, code={line: text for file in files for line, text in source(file).items()})

@@ -18,7 +18,7 @@ from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
-from perfdoctor.readers.sampled_stacks import ANCHORS
+from perfdoctor.readers.sampled_stacks import Anchor, anchors, inside
 from perfdoctor.readers.side_files import extent_of
 from perfdoctor.readers.stack_files import StackFile
 from perfdoctor.vocabulary.names import python_code
@@ -82,13 +82,6 @@ def _on_clock(rows: Frame, file: StackFile, timeline: Timeline) -> Frame:
 # --- the shift ---
 
 
-class _Anchored(Struct, frozen=True):
-    """Of one kind of anchor: when a sample showed its function, and when the recording shows its range."""
-
-    at_ns: Ints
-    ranges: Intervals
-
-
 class _Fit(Struct, frozen=True):
     """How samples lie at some shifts: in their ranges, outside of them while it was recorded, and others in ranges."""
 
@@ -112,15 +105,15 @@ def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) 
     Nothing is recorded while torch.profiler starts or stops, and it stops soon after what was recorded last.
     """
     row, at_ns = sampled_instants(samples)
-    anchors = _anchors(samples, row, at_ns, timeline, rank)
+    anchored = anchors(samples, timeline.ranges.of(rank=rank), lambda: _backward(timeline, rank))
     recorded = extent_of(timeline[signal].of(rank=rank) for signal in ("ops", "ranges"))
-    if not anchors or recorded is None:
+    if not anchored or recorded is None:
         return None
     # Shifts that differ by less than a quarter of a step fit the same ranges, and the best of them is meant.
-    apart = [np.diff(each.ranges.starts) for each in anchors if len(each.ranges) > 1]
+    apart = [np.diff(each.ranges.starts) for each in anchored if len(each.ranges) > 1]
     quarter_ns = int(np.median(np.concatenate(apart))) // 4 if apart else 0
     step_ns = max(_STEP_NS, int(at_ns.max() + recorded[1] - recorded[0]) // _MOST_STEPS)
-    shifts, fit = _fits(at_ns, anchors, recorded, step_ns)
+    shifts, fit = _fits(at_ns, anchored, recorded, step_ns)
     edges, stops = (
         at_ns[samples.text("stack").matches(function)[row]]
         for function in (python_code.PROFILER_EDGE, python_code.PROFILER_STOP)
@@ -135,32 +128,19 @@ def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) 
     if not fit.is_close(best) or np.abs(as_good - shifts[best]).max() > quarter_ns:
         return None
     near = shifts[best] + np.arange(-2 * step_ns, 2 * step_ns + 1, step_ns // 8)
-    inside = np.sum([each.ranges.covers(each.at_ns + near[:, None]).sum(axis=1) for each in anchors], axis=0)
-    return int(np.median(near[inside == inside.max()]))
-
-
-def _anchors(samples: Frame, row: Ints, at_ns: Ints, timeline: Timeline, rank: int) -> list[_Anchored]:
-    """The kinds of anchors that both samples and ranges show. `row`, `at_ns`: row and time of each sample."""
-    ranges, found = timeline.ranges.of(rank=rank), []
-    for function, name in ANCHORS:
-        when = ranges.named(name).intervals
-        if name is torch_names.BACKWARD and not when:
-            when = _backward(timeline, rank)
-        shown = at_ns[samples.text("stack").matches(function)[row]]
-        if when and shown.size:
-            found.append(_Anchored(shown, when))
-    return found
+    counts = inside(anchored, near)
+    return int(np.median(near[counts == counts.max()]))
 
 
 def _backward(timeline: Timeline, rank: int) -> Intervals:
-    """When autograd ran, by its nodes: for a recording in which nobody opened a range around it."""
+    """When autograd ran on a rank, by its nodes: for a recording in which nobody opened a range around it."""
     ops = timeline.ops.of(rank=rank).named(torch_names.AUTOGRAD_NODE)
     # Half of the pause at each end joins nodes that are no further apart.
     wide = Intervals.of(ops.start_ns - _PAUSE_NS // 2, ops.end_ns + _PAUSE_NS // 2)
     return Intervals.of(wide.starts + _PAUSE_NS // 2, wide.ends - _PAUSE_NS // 2)
 
 
-def _fits(at_ns: Ints, anchors: Sequence[_Anchored], recorded: tuple[int, int], step_ns: int) -> tuple[Ints, _Fit]:
+def _fits(at_ns: Ints, anchored: Sequence[Anchor], recorded: tuple[int, int], step_ns: int) -> tuple[Ints, _Fit]:
     """All shifts, in ns, at which a sample can lie in the recording, and how the samples fit there.
 
     They are found by correlation of counts and ranges, in bins of `step_ns`.
@@ -176,17 +156,17 @@ def _fits(at_ns: Ints, anchors: Sequence[_Anchored], recorded: tuple[int, int], 
     def shown(covered: Mask) -> Any:
         return np.fft.rfft(covered.astype(float), size)
 
-    in_range = [shown(each.ranges.covers(middle)) for each in anchors]
-    mine = [counted(each.at_ns) for each in anchors]
+    in_range = [shown(each.ranges.covers(middle)) for each in anchored]
+    mine = [counted(each.at_ns) for each in anchored]
     whole, everything = shown(np.ones(places, dtype=bool)), counted(at_ns)
-    inside = np.fft.irfft(sum(a * b for a, b in zip(mine, in_range, strict=True)), size)
-    anchored = np.fft.irfft(sum(mine) * whole, size)
+    within = np.fft.irfft(sum(a * b for a, b in zip(mine, in_range, strict=True)), size)
+    while_recorded = np.fft.irfft(sum(mine) * whole, size)
     in_ranges = np.fft.irfft(everything * sum(in_range), size)
     lags = np.concatenate((np.arange(places), np.arange(-bins + 1, 0)))
-    fit = _Fit(*(each[lags] for each in (inside, anchored - inside, in_ranges - inside)))
+    fit = _Fit(*(each[lags] for each in (within, while_recorded - within, in_ranges - within)))
     return first + lags * step_ns, fit
 
 
 def _any(instants_ns: Ints, begin_ns: Ints, end_ns: Ints) -> Mask:
-    """One bool for each stretch of time: does one of the instants, in their order, lie in it?"""
+    """One bool for each time from `begin_ns` to `end_ns`: does one of the sorted `instants_ns` lie in it?"""
     return np.searchsorted(instants_ns, begin_ns) < np.searchsorted(instants_ns, end_ns)

@@ -48,7 +48,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def head_lines(head: bytes, most: int = 400) -> list[str]:
-    """The first lines that are not empty, of the first bytes of a file."""
+    """The first lines that are not empty, `most` at most, of the first bytes of a file."""
     text = head.decode("utf-8-sig", "replace")
     return [line for line in (plain(each).strip() for each in text.splitlines()) if line][:most]
 

@@ -118,7 +118,7 @@ def _modules(tables: Mapping[str, EventTable], hosts: Hosts, rank: int) -> Frame
 
 
 def _own_place(table: EventTable, hosts: Hosts) -> dict[str, Ints]:
-    """Process and thread of each row; overheads and outermost Python frames are written with process 0 or -1."""
+    """Process and thread of each row of the table: overheads and outermost Python frames have process 0 or -1 in it."""
     known = np.isin(table["process"], list(hosts.processes))
     return {
         "process": np.where(known, table["process"], hosts.main),

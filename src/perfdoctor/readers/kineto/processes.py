@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def serve(jobs: BinaryIO, results: BinaryIO) -> None:
-    """Read the pieces that are asked for until nobody asks any more."""
+    """Read the pieces that `jobs` asks for into `results`, until nobody asks any more."""
     reader = PartReader()
     decoder = msgspec.msgpack.Decoder(PieceJob)
     send(results, _READY)
@@ -227,7 +227,7 @@ def read(
 
 
 def _joined(shared: Shared, columns: Columns, position: int, done: Callable[[int], None]) -> TracePart:
-    """The sound pieces in the order of the text, of which this process reads those that no other has taken."""
+    """Join the sound pieces in the order of the text; this process reads those that no other has taken."""
     known: Known = {}
     total = TracePart(stop=position)
     with contextlib.closing(PartReader()) as own:

@@ -146,7 +146,7 @@ class EventArray:
         self.position = max(self.position, following)
 
     def _take(self, start: int, stop: int) -> int | None:
-        """Decode in place: brackets are put around the batch for as long as that takes."""
+        """Decode a batch in place, and return how many events it had: brackets are put around it for as long."""
         if not start:
             return self._sink.add_typed(b"".join((b"[", self.text.between(0, stop), b"]")))
         data = self.text.data

@@ -137,7 +137,7 @@ def _number(text: str, scale: float) -> float | None:
 
 
 def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
-    """One sample per listing and GPU, with the time of the listing's first line."""
+    """One sample per listing and GPU, with the time of the listing's first line. `name`: of the file."""
     numbers: dict[str, int] = {}
     for row in rows:
         numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdigit() and len(row.gpu) < 5 else len(numbers))

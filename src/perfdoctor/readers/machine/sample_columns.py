@@ -172,7 +172,7 @@ def number_of(meaning: Meaning) -> Callable[[str], float]:
 
 
 def reasons_of(meaning: Meaning, text: str) -> int | None:
-    """NVML's bits in a cell: a mask, or one reason that is `Active` or not; None if unknown."""
+    """NVML's bits in the `text` of a cell: a mask, or one reason that is `Active` or not; None if unknown."""
     text = text.strip()
     if meaning.bit:
         return {"active": meaning.bit, "not active": 0, "1": meaning.bit, "0": 0}.get(text.lower())

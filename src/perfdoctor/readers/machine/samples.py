@@ -99,7 +99,7 @@ def _reasons(cells: _Cells, power_violation_share: Floats) -> Ints:
 
 
 def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
-    """Increase of a counter per second since the GPU's previous row; NaN in its first row, and where it decreased."""
+    """Increase of `counted` per second since the GPU's previous row; NaN in its first row, and where it decreased."""
     rates = np.full(counted.size, np.nan)
     for each in np.unique(device):
         rows = np.flatnonzero(device == each)

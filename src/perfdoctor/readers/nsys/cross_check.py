@@ -51,7 +51,7 @@ _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 
 
 class Sum(Struct, frozen=True):
-    """How many rows, and their sum in ns (or bytes)."""
+    """The number of rows, and their sum in ns (or bytes)."""
 
     count: int
     total: int
@@ -145,7 +145,7 @@ class _Nsys(Struct, frozen=True):
         return found[1] if found else ""
 
     def table(self, command: str, report: str) -> list[dict[str, str]]:
-        """The rows of one summary or rule. Raises _RefusedError."""
+        """The rows that `nsys COMMAND -r REPORT` prints, of a summary or a rule. Raises _RefusedError."""
         printed = self.run(command, "-r", report, "--format", "csv", str(self.export))
         lines = printed.splitlines()
         head = next((i for i, line in enumerate(lines) if re.search(r"\((ns|MB|%)\)", line) and "," in line), None)
@@ -319,7 +319,7 @@ _OURS: Mapping[str, Callable[[Timeline], str]] = {
 
 
 def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline) -> SummaryCheck | str:
-    """A recipe's sums beside ours, or a note why there are none."""
+    """The sums of the recipe `name` beside ours, or a note why there are none. `report`: None of an export."""
     if report is None:
         return "nsys recipe reads reports only, and this is an export: left out."
     copy = nsys_tool.folder / "report.nsys-rep"  # a recipe writes its export beside its input

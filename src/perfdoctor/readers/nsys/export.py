@@ -268,7 +268,7 @@ def _failed(what: str, report: Path, code: int, printed: str, scratch: Path) -> 
 
 
 def last_line(printed: str, scratch: Path) -> str:
-    """The last line of a tool's output that is no progress bar."""
+    """The last line that a tool printed, without the path of `scratch`, that is no progress bar."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", printed.replace(f"{scratch}/", ""))]
     texts = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]
     return texts[-1][:200] if texts else "it printed nothing"

@@ -53,7 +53,7 @@ class Payloads(Struct, frozen=True):
 
 
 def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | None:
-    """The export's payloads; None where it has none."""
+    """The payloads of NCCL's calls in an export, of the processes in `of_process`; None where it has none."""
     try:
         # Has any range a payload? To look for those of NCCL's takes twice as long.
         held = [f'"{name}" IS NOT NULL' for name in _HOLDS_ONE if name in database.columns_of("NVTX_EVENTS")]
@@ -109,7 +109,7 @@ def _name_ids(database: Database) -> dict[int, str]:
 
 
 def _rows(database: Database, ids: Mapping[int, str]) -> Iterator[tuple[int, int, int, str, int, object, object]]:
-    """Start, end, thread, name, domain, JSON and bytes of NCCL's ranges that ended."""
+    """Start, end, thread, name, domain, JSON and bytes of NCCL's ranges that ended. `ids`: names by their ids."""
     columns = database.columns_of("NVTX_EVENTS")
     if not {"start", "end", "globalTid"} <= columns:
         return
@@ -141,7 +141,7 @@ def _schemas(database: Database) -> Schemas:
 
 
 def _payload(row: tuple[int, object, object], schemas: Schemas) -> dict[str, int]:
-    """The numbers of one payload, by name."""
+    """The numbers of one payload, by name. `row`: its domain, JSON and bytes."""
     domain, text, blob = row
     found = _from_json(str(text)) if text else {}
     if not found and isinstance(blob, (bytes, str)):
@@ -187,7 +187,7 @@ def _from_bytes(raw: bytes, domain: int, schemas: Schemas) -> dict[str, int]:
 
 
 def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
-    """`collectives` with bytes, group and group size, where NCCL's ranges contain them."""
+    """The frame `collectives` with bytes, group and group size, where payloads were `found` that contain them."""
     rows, calls = frames["collectives"], frames["calls"]
     if found is None or not len(found.ranges) or not len(rows) or not len(calls):
         return rows

@@ -62,7 +62,7 @@ def read(folder: Path) -> Timeline:
 
 
 def _convert(folder: Path, export: Path) -> None:
-    """Write the tables into a SQLite file, by another process."""
+    """Write the tables of a folder into the SQLite file `export`, by another process."""
     if is_parquet(folder) and not is_arrow(folder) and (find_spec("arro3") is None or find_spec("arro3.io") is None):
         raise PerfdoctorError(
             f"`{folder.name}` holds Parquet files, and arro3, which reads them, is not installed",

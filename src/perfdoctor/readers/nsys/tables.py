@@ -162,7 +162,7 @@ class Database(Struct, dict=True):
             return []
 
     def read_ahead(self, wanted: Mapping[str, Sequence[str]], texts: Mapping[str, str]) -> None:
-        """Read large tables now, by several processes: these columns of each, and for `ranges` its column of text.
+        """Read large tables now, by several processes: the `wanted` columns, and for `ranges` the columns of `texts`.
 
         What cannot be read this way is read when it is asked for.
         """

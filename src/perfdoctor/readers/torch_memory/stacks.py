@@ -104,7 +104,7 @@ def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str
 
 @lru_cache(maxsize=65536)
 def frame_of(file: str, line: int, function: str) -> StackFrame:
-    """One frame as the snapshot writes it. Folders are left out: they may name users and projects."""
+    """The frame of a function. Folders of its file are left out: they may name users and projects."""
     path = file.replace("\\", "/")
     if not PYTHON_FILE.search(path):
         return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
