@@ -63,7 +63,9 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
     named = [[frames[number] for number in stack if not is_ours[number]] for stack in stacks]
     texts = ["\n".join(stack) for stack in named]
     line = own_line_of_worker if document["is_worker"] is True else own_line
-    is_own = _is_own(document)
+    is_own: Callable[[str], bool] = is_user_function
+    if "own" in document:  # as it was recorded, by whole paths; else as far as a frame's name shows it
+        is_own = frozenset(frames[number] for number in document["own"]).__contains__
     own = [line(stack, is_own) for stack in named]
     columns = [samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack")]
     counts = samples.get("count") or [0] * len(columns[0])
@@ -77,13 +79,6 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
             "training": training, "is_worker": document["is_worker"] is True, "is_on_clock": True,
             "samples": int(count) or max(1, round((end_ns - start_ns) * hertz / 1e9)),
         }  # fmt: skip
-
-
-def _is_own(document: Mapping[str, Any]) -> Callable[[str], bool]:
-    """The test whether a frame is of the user's own code: as recorded, by whole paths, else by its name alone."""
-    if "own" not in document:
-        return is_user_function
-    return frozenset(document["frames"][number] for number in document["own"]).__contains__
 
 
 def own_line(stack: Sequence[str], is_own: Callable[[str], bool] = is_user_function) -> str:

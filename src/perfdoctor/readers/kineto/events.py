@@ -65,6 +65,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     device_id: Any = _named("Device Id")
 
 
+_ARGS = {each.name: each for each in msgspec.structs.fields(Args)}
 #: The arguments that writers give as whole numbers, each with what it counts as where it is missing.
 _WHOLE_ARGS: Mapping[str, int | None] = {
     **dict.fromkeys(("correlation", "awaited_stream", "shared_memory", "bytes", "identity", "sequence"), UNKNOWN),
@@ -75,12 +76,12 @@ _WHOLE_ARGS: Mapping[str, int | None] = {
 
 def _typed_args(*names: str) -> type[msgspec.Struct]:
     """These of the arguments, with the types that writers give them."""
-    known = {each.name: each for each in msgspec.structs.fields(Args)}
     fields: list[tuple[str, Any, Any]] = []
     for name in names:
-        default = _WHOLE_ARGS.get(name, known[name].default)
-        kind = known[name].type if name not in _WHOLE_ARGS else int if default is not None else int | None
-        fields.append((name, kind, _named(known[name].encode_name, default)))
+        known = _ARGS[name]
+        default = _WHOLE_ARGS.get(name, known.default)
+        kind = known.type if name not in _WHOLE_ARGS else int if default is not None else int | None
+        fields.append((name, kind, _named(known.encode_name, default)))
     return msgspec.defstruct("TypedArgs", fields, gc=False, frozen=True)
 
 

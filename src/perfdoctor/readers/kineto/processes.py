@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from perfdoctor.readers.kineto.events import TracePart
-from perfdoctor.readers.kineto.parts import PartReader, PieceJob
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, PartReader, PieceJob
 from perfdoctor.system import forked, own_process, spawned
 from perfdoctor.system.processors import worker_count
 from perfdoctor.system.spawned import receive, send
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.readers.kineto.events import Columns, Known
-    from perfdoctor.readers.kineto.pieces import OfFile, OfStream
 
 _READY = b"ready"
 #: Each process has a thread here, which takes what it has read and asks for more: some three turns a piece. While this

@@ -27,8 +27,7 @@ from perfdoctor.readers.kineto.columns import NO_TIME
 from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
-from perfdoctor.readers.kineto.parts import piece_bytes
-from perfdoctor.readers.kineto.pieces import OfFile, OfStream
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, piece_bytes
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import TraceText as TextSource
 from perfdoctor.readers.kineto.window import Window

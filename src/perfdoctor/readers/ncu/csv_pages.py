@@ -155,15 +155,11 @@ def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
             value = number(row.get("Metric Value", ""), decimal_comma=comma)
             launch.metrics.setdefault(name, []).append((value, row.get("Metric Unit", "")))
         if row.get("Rule Name"):
-            launch.advice.append(_advice(row, decimal_comma=comma))
+            share = speedup_share(number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=comma))
+            is_global = row.get("Estimated Speedup Type", "").lower() == "global"
+            launch.advice.append(RuleAdvice(row["Rule Name"], share, is_global, row.get("Rule Description", "")))
     if of[0]:
         yield launch
-
-
-def _advice(row: Mapping[str, str], *, decimal_comma: bool) -> RuleAdvice:
-    share = speedup_share(number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=decimal_comma))
-    kind = row.get("Estimated Speedup Type", "").lower()
-    return RuleAdvice(row["Rule Name"], share, kind == "global", row.get("Rule Description", ""))
 
 
 def _launch(row: Mapping[str, str]) -> Launch:
@@ -179,6 +175,7 @@ def _launch(row: Mapping[str, str]) -> Launch:
 
 
 def _whole(text: str) -> int:
+    """The number of a device or process; -1 where the text is none."""
     return int(text) if text.isdigit() and len(text) < 10 else -1
 
 

@@ -55,13 +55,15 @@ def _is_kernel(module: Any, action: Any) -> bool:
 
 def _launch(module: Any, action: Any) -> Launch:
     demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
+    capability = "device__attribute_compute_capability_"
+    major, minor = (int(_value(action, f"{capability}{part}", -1)) for part in ("major", "minor"))
     launch = Launch(
         str((action.name(demangled) if demangled is not None else "") or action.name() or ""),
         device=int(_value(action, "launch__device_id", -1)),
         grid=_sizes(action, "launch__grid_dim_"),
         block=_sizes(action, "launch__block_dim_"),
         gpu=str(_value(action, "device__attribute_display_name", "")),
-        compute_capability=_capability(action),
+        compute_capability=10 * major + minor if min(major, minor) >= 0 else -1,
         advice=[_advice(each) for each in action.rule_results_as_dicts()],
     )
     there = set(action.metric_names())
@@ -75,6 +77,7 @@ def _launch(module: Any, action: Any) -> Launch:
 
 
 def _value(action: Any, name: str, default: Any) -> Any:
+    """The value of a metric; `default` where it has none."""
     metric = action.metric_by_name(name)
     value = metric.value() if metric is not None and metric.has_value() else None
     return default if value is None else value
@@ -83,13 +86,6 @@ def _value(action: Any, name: str, default: Any) -> Any:
 def _sizes(action: Any, prefix: str) -> tuple[int, ...]:
     sizes = tuple(int(_value(action, prefix + axis, 0)) for axis in "xyz")
     return sizes if all(sizes) else ()
-
-
-def _capability(action: Any) -> int:
-    major, minor = (
-        int(_value(action, f"device__attribute_compute_capability_{part}", -1)) for part in ("major", "minor")
-    )
-    return 10 * major + minor if major >= 0 and minor >= 0 else -1
 
 
 def _advice(result: dict[str, Any]) -> RuleAdvice:
