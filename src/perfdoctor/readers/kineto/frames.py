@@ -127,6 +127,7 @@ def _own_place(table: EventTable, hosts: Hosts) -> dict[str, Ints]:
 
 
 def _launch_columns(table: EventTable) -> dict[str, Column]:
+    """The size of each launch; torch.profiler shows the kernels of a graph, never a graph as a whole."""
     blocks, threads = (table.texts[column].numbers(product) for column in ("grid", "block"))
     return {"blocks": blocks, "threads_per_block": threads, "is_graph": np.zeros(table.length, dtype=bool)}
 

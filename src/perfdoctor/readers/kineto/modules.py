@@ -65,6 +65,7 @@ def _path_of(name: str) -> str:
 
 
 def _with_backward(forwards: Frame, ops: EventTable | None) -> Frame:
+    """The forwards with their paths, and the nodes of the backward pass that were made in them."""
     modules = nested(forwards)
     paths = _paths(modules)
     forwards = forwards.with_columns(name=paths)

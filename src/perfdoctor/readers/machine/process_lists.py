@@ -102,6 +102,7 @@ def _query_columns(line: str) -> list[str] | None:
 
 
 def _query_row(columns: Sequence[str], line: str) -> _Row | None:
+    """A row of a query; None where the line is none."""
     cells = [cell.strip() for cell in next(csv.reader([line]), [])]
     surplus = len(cells) - len(columns)
     if surplus > 0 and "process_name" in columns:  # commas in a name, which nvidia-smi does not quote
@@ -118,6 +119,7 @@ def _query_row(columns: Sequence[str], line: str) -> _Row | None:
 
 
 def _pmon_row(columns: Sequence[str], line: str) -> _Row | None:
+    """A row of pmon; None where the line is none. Without a process its number is `-`."""
     cells = line.split(maxsplit=len(columns) - 1)
     values = dict(zip(columns, cells, strict=False))
     gpu, pid = values.get("gpu", ""), values.get("pid", "")

@@ -66,10 +66,7 @@ def integer_columns(
                     raise TypeError(f"columns are {kinds}, not {wanted}")
                 if rows + batch.length > most_rows:
                     raise IndexError(f"more than {most_rows} rows")
-                view = batch.view()  # is copied below: nanoarrow's views do not keep their memory alive
-                columns = [view.child(index) for index in range(view.n_children)]
-                if any(column.null_count for column in columns):
-                    raise TypeError("NULL among values")
+                columns = _filled(batch)
                 if texts:
                     texts(*_text(columns.pop()))
                 for column, values in zip(found, columns, strict=True):
@@ -77,6 +74,15 @@ def integer_columns(
                     column[rows : rows + batch.length] = _view(values, 1, np.int64)
                 rows += batch.length
     return {field.name: column[:rows] for field, column in zip(fields, found, strict=True)}
+
+
+def _filled(batch: Any) -> list[Any]:
+    """The columns of one Arrow batch, to be copied: nanoarrow's views do not keep their memory alive."""
+    view = batch.view()
+    columns = [view.child(index) for index in range(view.n_children)]
+    if any(column.null_count for column in columns):
+        raise TypeError("NULL among values")
+    return columns
 
 
 def _view(column: Any, buffer: int, kind: type[np.signedinteger[Any]], more: int = 0) -> Whole:
