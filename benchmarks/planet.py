@@ -374,7 +374,7 @@ _MEASURED = """
 import json, os, resource, sys
 from pathlib import Path
 from perfdoctor.diagnosis.engine import examine
-from perfdoctor.model.selection import WHOLE_RECORDING
+from perfdoctor.model.run import WHOLE_RECORDING
 from perfdoctor.report import html
 from perfdoctor.scale import read
 from perfdoctor.views.build import views
@@ -456,7 +456,7 @@ def measure(ranks: int, fault: str, kept: Path | None, times: int) -> None:
 
 
 def _measured(ranks: int, folder: Path, copies: Sequence[Path]) -> None:
-    from perfdoctor.model.selection import WHOLE_RECORDING  # noqa: PLC0415 not needed to write
+    from perfdoctor.model.run import WHOLE_RECORDING  # noqa: PLC0415 not needed to write
     from perfdoctor.readers.open import read_file  # noqa: PLC0415
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 

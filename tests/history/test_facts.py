@@ -17,7 +17,7 @@ from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.hardware_options import user_values
 from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, facts, iso, plain, plain_text
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Selection
 from perfdoctor.report import json_report
 
 

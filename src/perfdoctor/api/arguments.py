@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection, steps_named
+from perfdoctor.model.run import WHOLE_RECORDING, Selection, steps_named
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.patterns import regex
 from perfdoctor.system.paths import is_plain

@@ -16,7 +16,7 @@ from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.run import WHOLE_RECORDING, Selection
 from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.diagnosis.questions import Question
     from perfdoctor.diagnosis.records import Examination
-    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.run import Selection
     from perfdoctor.model.timeline import UserValues
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice
@@ -293,7 +293,7 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, *, qui
     """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
-        from perfdoctor.model.selection import WHOLE_RECORDING
+        from perfdoctor.model.run import WHOLE_RECORDING
         from perfdoctor.scale.read import read_run
 
         run = read_run(

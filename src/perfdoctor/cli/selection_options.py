@@ -9,7 +9,7 @@ import typer
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.run import Selection
 
 Range = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def selection(range_name: str | None, steps: str | None) -> Selection | None:
     """The selection of these options; None for the whole recording. Raises UsageError, before anything is read."""
     if range_name is None and steps is None:
         return None
-    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.run import Selection
 
     if range_name is not None and not range_name.strip():
         raise UsageError("--range names nothing", do="Give the name of a recorded range: --range forward.")
@@ -53,7 +53,7 @@ def selection(range_name: str | None, steps: str | None) -> Selection | None:
 
 
 def _steps(text: str) -> tuple[int, int]:
-    from perfdoctor.model.selection import steps_named
+    from perfdoctor.model.run import steps_named
 
     if (found := steps_named(text)) is None:
         raise UsageError(

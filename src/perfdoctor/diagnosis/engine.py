@@ -32,8 +32,7 @@ from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.metrics.work.modules import module_costs
-from perfdoctor.model.run import Run
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.run import WHOLE_RECORDING, Run, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome

@@ -28,8 +28,7 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
-    from perfdoctor.model.run import Run
-    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.run import Run, Selection
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice
     from perfdoctor.system.remote import RemoteFile

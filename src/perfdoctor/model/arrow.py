@@ -38,6 +38,7 @@ def stream(columns: Mapping[str, Column]) -> object:
 
 
 def _array(column: Column) -> Any:
+    """The column as an Arrow array; flags are packed into bits."""
     if isinstance(column, Text):
         return _texts(column)
     values: np.ndarray[Any, Any] = column
@@ -55,23 +56,19 @@ def _array(column: Column) -> Any:
 def _texts(column: Text) -> Any:
     """Codes into a table of the different values. `c_array_from_buffers` makes no dictionaries, its builder does."""
     different = column.mapped(str)  # after a merge a value may stand there twice
-    array = _filled(CArrayBuilder.allocate(), [np.ascontiguousarray(different.codes)], len(column), _texts_type())
+    builder = CArrayBuilder.allocate()
+    builder.init_from_schema(nanoarrow.c_schema(nanoarrow.dictionary(nanoarrow.int32(), nanoarrow.large_string())))
+    array = _filled(builder, [np.ascontiguousarray(different.codes)], len(column))
     values = [value.encode("utf-8", "replace") for value in different.values]
     ends = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
     _filled(CArrayBuilder(array.dictionary, cpu()), [ends, b"".join(values)], len(values))
     return array
 
 
-def _filled(builder: Any, buffers: list[Any], length: int, schema: object = None) -> Any:
-    """The builder's array with these buffers behind that of its nulls, of which there are none."""
-    if schema is not None:
-        builder.init_from_schema(schema)
+def _filled(builder: Any, buffers: list[Any], length: int) -> Any:
+    """The builder's array of `length` rows with these buffers behind that of its nulls, of which there are none."""
     for place, buffer in enumerate(buffers, start=1):
         builder.set_buffer(place, nanoarrow.c_buffer(buffer))
     builder.set_length(length)
     builder.set_null_count(0)
     return builder.finish(validation_level=_UNCHECKED)
-
-
-def _texts_type() -> object:
-    return nanoarrow.c_schema(nanoarrow.dictionary(nanoarrow.int32(), nanoarrow.large_string()))

@@ -48,7 +48,7 @@ class Kept(dict[_Key, Any]):
         return _given, (given,)
 
     def computed(self, key: _Key, compute: Callable[[], Any]) -> Any:
-        """The result, which is computed where it is not there."""
+        """The result under this key; what `compute` returns where there is none yet."""
         if key not in self:
             self[key] = compute()
             self._asked[key] = self._round

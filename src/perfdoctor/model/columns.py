@@ -25,19 +25,20 @@ Whole = npt.NDArray[np.signedinteger[Any]]
 DTYPES: Mapping[type, np.dtype[Any]] = {
     int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
 }  # fmt: skip
+#: In place of an answer about a value: nobody has asked yet.
 _UNASKED = -1
 #: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
 
 
 Class = TypeVar("Class")
-#: Whether each of these values is one that is looked for.
+#: Which of these values are looked for.
 _Test = Callable[[Sequence[str]], Sequence[bool]]
 #: From so many different texts on it is worth a look whether most of them differ in numbers alone (`op_id = 17`).
 _MANY_VALUES = 256
 _ALL_ZERO = str.maketrans("123456789", "0" * 9)
 _END = "\x00"
-#: Of a text as it is printed for a programmer.
+#: So many characters of a text are shown by `repr`.
 _SHOWN_LENGTH = 40
 _WITHOUT_DIGITS = "without digits"
 #: `(?P=…)` matches the text of a group again, `\N{…}` is a character by its name.
@@ -46,7 +47,7 @@ _NAMES_A_DIGIT = regex(r"[0-9]|\(\?P=|\\N")
 
 @lru_cache(maxsize=256)
 def _expression(text: str) -> re.Pattern[str]:
-    """Return one expression for each text, so that answers about it are kept."""
+    """The one expression of each text, so that answers about it are kept."""
     return regex(text)
 
 
@@ -149,7 +150,7 @@ class Text:
         return Text(self.codes[rows], self.values, self._known)
 
     def trimmed(self) -> Text:
-        """Return these rows without the values that no row has; after `take` these may be most of the table."""
+        """The same rows, without the values that no row has: after `take` these may be most of the table."""
         present, codes = numbered(self.codes)
         return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
@@ -163,7 +164,8 @@ class Text:
             One bool a row.
         """
         pattern = _expression(pattern) if isinstance(pattern, str) else pattern
-        if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
+        # A pattern that names no digit, alone or as the end of a range, and repeats no text takes all digits alike.
+        if not _NAMES_A_DIGIT.search(pattern.pattern) and (bare := self._alike()) is not None:
             return bare.matches(pattern)
         return self._answers(pattern, lambda values: [found is not None for found in map(pattern.search, values)])
 
@@ -198,30 +200,25 @@ class Text:
         return found
 
     def has(self, classify: Callable[[str], Class], *classes: Class) -> Mask:
-        """One bool a row: is it of one of these classes?"""
+        """One bool a row: does `classify` put its value into one of these `classes`?"""
         wanted = set(classes)
         return np.array([each in wanted for each in self.classified(classify)], dtype=np.bool_).take(self.codes)
 
     def numbers(self, count: Callable[[str], int]) -> Ints:
-        """One number a row."""
+        """One number a row: what `count` returns for its value."""
         return np.array(self.classified(count), dtype=np.int64).take(self.codes)
 
     def mapped(self, change: Callable[[str], str]) -> Text:
-        """Each value changed; values that become equal share a code. Columns that shared their values go on sharing."""
-        codes, values, known = self._kept(change, "values", lambda: self._changed(change))
-        return Text(codes.take(self.codes), values, known)
-
-    def _changed(self, change: Callable[[str], str]) -> tuple[npt.NDArray[np.int32], list[str], dict[Hashable, Any]]:
-        index: dict[str, int] = {}
-        codes = np.array([index.setdefault(value, len(index)) for value in self.classified(change)], dtype=np.int32)
-        return codes, list(index), {}
+        """Each value changed; values that become equal share a code. Columns that share their values go on sharing."""
+        changed: Text = self._kept(change, "values", lambda: Text.of(self.classified(change)))
+        return Text(changed.codes.take(self.codes), changed.values, changed._known)
 
     def _answers(self, question: Hashable, test: _Test) -> Mask:
         answers: _Answers = self._kept(question, "answers", lambda: _Answers(len(self.values)))
         return answers.of(self, test)
 
     def _alike(self) -> Text | None:
-        """Return these rows with all digits of the values as 0; None if that hardly makes the table smaller."""
+        """The same rows with all digits of the values as 0; None if that hardly makes the table smaller."""
         if len(self.values) < _MANY_VALUES:
             return None
         if _WITHOUT_DIGITS not in self._known:
@@ -232,7 +229,7 @@ class Text:
         return None if found is None else found.take(self.codes)
 
     def _kept(self, question: Hashable, kind: str, compute: Callable[[], Any]) -> Any:
-        """Return the known result for `question` and `kind`, else compute it, and keep it for a lasting question."""
+        """The known result for `question` and `kind`; else it is computed, and kept for a lasting question."""
         known = self._known if _is_lasting(question) else {}
         key = (kind, question)
         if key not in known:
@@ -251,7 +248,7 @@ class Text:
 
 
 def constant(value: int, length: int) -> Ints:
-    """A column that holds one number in all rows, and takes the memory of one. It cannot be written to."""
+    """A read-only column with `value` in all of `length` rows, which takes the memory of one."""
     return np.broadcast_to(np.array(value, np.int64), length)
 
 
@@ -264,37 +261,28 @@ def taken(column: npt.NDArray[Any], rows: npt.NDArray[np.generic]) -> npt.NDArra
 
 
 class _Answers:
-    """Yes or no for each value of a table, found out when a column with a row of it asks first."""
+    """Yes or no for each value of a table, determined when a column with a row of that value first asks."""
 
     def __init__(self, count: int) -> None:
         self._table = np.full(count, _UNASKED, np.int8)
         self._is_complete = False
 
     def of(self, text: Text, test: _Test) -> Mask:
-        """One bool a row."""
+        """One bool a row: the answer to its value, which `test` gives where it is not known yet."""
         table = self._table
         if not self._is_complete:
-            new = self._unasked(text)
+            if table.size <= len(text):
+                new = np.flatnonzero(table == _UNASKED)
+            else:  # after `take` most values may belong to no row any more: those need no answer
+                new = distinct(text.codes[table.take(text.codes) == _UNASKED])
             if new.size:
                 table[new] = test([text.values[code] for code in new.tolist()])
             self._is_complete = bool((table != _UNASKED).all())
         return table.take(text.codes).view(np.bool_)
 
-    def _unasked(self, text: Text) -> Ints:
-        """The values without an answer. After `take` most may belong to no row any more: those need none."""
-        if self._table.size <= len(text):
-            return np.flatnonzero(self._table == _UNASKED)
-        codes = text.codes[self._table.take(text.codes) == _UNASKED]
-        return distinct(codes) if codes.size else codes
-
-
-def _takes_digits_alike(pattern: re.Pattern[str]) -> bool:
-    """Can it not know one digit from another? It names none, alone or as the end of a range, and repeats no text."""
-    return _NAMES_A_DIGIT.search(pattern.pattern) is None
-
 
 def _is_lasting(question: object) -> bool:
-    """A pattern, or a function that will still be the same one: neither a lambda nor inside another function."""
+    """Is it a pattern, or a function that will still be the same one: neither a lambda nor inside another function?"""
     if isinstance(question, (re.Pattern, Regex)):
         return True
     return "<" not in getattr(question, "__qualname__", "<") and getattr(question, "__self__", None) is None

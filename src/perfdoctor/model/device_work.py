@@ -67,7 +67,7 @@ class DeviceWork(Struct, frozen=True):
 
 
 def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
-    """Everything that ran on one device of one rank, with the calls that launched it."""
+    """The work of one device of one rank, with the calls that launched it."""
     own = {
         signal: np.flatnonzero((timeline[signal]["rank"] == rank) & (timeline[signal]["device"] == device))
         for signal in SIGNALS

@@ -120,7 +120,7 @@ def nested(rows: Frame, numbers: Ints | None = None) -> Nested:
 
 
 def by_thread(rows: Frame) -> Iterator[tuple[Thread, Ints]]:
-    """The rows of each thread, in their order."""
+    """Each (process, thread) with the numbers of its rows, in their order."""
     for process in occurring(rows["process"]):
         of_process = np.flatnonzero(rows["process"] == process)
         threads = rows["thread"][of_process]
@@ -129,7 +129,7 @@ def by_thread(rows: Frame) -> Iterator[tuple[Thread, Ints]]:
 
 
 def _outer_first(rows: Frame, own: Ints) -> Ints:
-    """Reorder `rows`, which are sorted by start, so that of those with equal starts the longest comes first."""
+    """The rows `own`, which are sorted by start, with the longest first of those that start together."""
     start = rows.start_ns[own]
     same = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -159,6 +159,12 @@ def outermost(rows: Frame) -> Frame:
     for _, own in by_thread(rows):
         keep[next(_levels(rows, _outer_first(rows, own)))] = True
     return rows.take(keep)
+
+
+def on_busiest_thread(rows: Frame) -> Frame:
+    """The outermost rows on the thread with most rows."""
+    threads, counts = np.unique(rows["thread"], return_counts=True)
+    return outermost(rows.take(rows["thread"] == threads[counts.argmax()]))
 
 
 def own_ns(rows: Frame, pieces: Intervals) -> Nanoseconds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_rows import outermost
+from perfdoctor.model.host_rows import on_busiest_thread
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import serving as names
@@ -20,13 +20,10 @@ _LEAST_SHARE = 0.5
 def iteration_ranges(ranges: Frame) -> Frame | None:
     """The ranges around the iterations of one rank's server, one behind the other on one thread; None without such."""
     for pattern in (names.SERVER_ITERATION, names.ITERATION):
-        rows = ranges.take(ranges.name.matches(pattern))
-        if not len(rows):
-            continue
-        threads, counts = np.unique(rows["thread"], return_counts=True)
-        rows = outermost(rows.take(rows["thread"] == threads[counts.argmax()]))
-        if len(rows) >= _FEWEST and not (rows.start_ns[1:] < rows.end_ns[:-1]).any():
-            return rows
+        if len(rows := ranges.named(pattern)):
+            rows = on_busiest_thread(rows)
+            if len(rows) >= _FEWEST and not (rows.start_ns[1:] < rows.end_ns[:-1]).any():
+                return rows
     return None
 
 

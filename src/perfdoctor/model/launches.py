@@ -84,7 +84,7 @@ class Launches(Struct, frozen=True, dict=True):
 
 
 def _numbered(numbers: Whole, rows: Ints) -> Ints:
-    """The numbers of these rows; UNKNOWN stays."""
+    """The element of `numbers` for each of `rows`; UNKNOWN stays UNKNOWN."""
     if not numbers.size:
         return rows
     found: Ints = np.where(rows != UNKNOWN, numbers[rows], UNKNOWN).astype(np.int64, copy=False)

@@ -16,14 +16,42 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.model.cache import Keeps, once_per_place
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.steps import Steps
 from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
+
+
+class HostActivity(Struct, frozen=True):
+    """The activities of the threads that drive one rank's device, as sets of instants.
+
+    `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
+    `once`: what comes once, loading code (at a kernel's first launch, most often) and capturing a graph; `first_ops`:
+    the first runs of ops, outside of launching, where they took far longer than the later ones.
+    `visible` is any other range, op or function that is not a whole step or more; `in_system` any call of the operating
+    system, None where none was recorded of these threads; `launching` the stretches in which
+    work was launched without a longer pause; `blocking` the rows of `timeline.calls` whose names say that they wait for
+    the device. `in_view` says whether anything but calls was recorded of the host, `ops_recorded` whether the
+    framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
+    """
+
+    explicit: Mapping[str, Intervals]
+    profiler: Intervals
+    launching: Intervals
+    once: Intervals
+    first_ops: Intervals
+    files: Intervals
+    visible: Intervals
+    between_steps: Intervals
+    blocking: Ints
+    ops_recorded: bool
+    in_view: bool
+    graph_nodes_recorded: bool = True
+    in_system: Intervals | None = None
 
 
 def touches(rows: Frame, window: Intervals) -> Mask:
@@ -261,7 +289,7 @@ class Place(JobPlace, frozen=True):
 
     @cached_property
     def _touching(self) -> Ints:
-        """Rows of `kernels` that run at the same time as another one. Of most devices these are few."""
+        """Rows of `kernels` that run at the same time as another one: few on most devices."""
         start, end = self.kernels.start_ns, self.kernels.end_ns
         overlaps = start[1:] < np.maximum.accumulate(end)[:-1]
         found = np.zeros(start.size, dtype=bool)

@@ -28,11 +28,8 @@ def on_same_gpu(profiles: Frame, device: Device) -> Mask:
 
 def is_same_gpu(one: str, other: str) -> bool:
     """Are `one` and `other` names of the same kind of GPU, as two tools write them?"""
-    return _short_gpu(one) == _short_gpu(other)
-
-
-def _short_gpu(name: str) -> str:
-    return "".join(name.lower().replace("nvidia", "").replace("tesla", "").split())
+    first, second = ("".join(name.lower().replace("nvidia", "").replace("tesla", "").split()) for name in (one, other))
+    return first == second
 
 
 def matched(kernels: Frame, profiles: Frame, steps: int = 0) -> tuple[list[Ints], Ints]:

@@ -11,11 +11,12 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from perfdoctor.model.cache import Keeps, once_per_job
 from perfdoctor.model.place import JobPlace, Place
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.system import forked
 from perfdoctor.system.memory import give_back
 
@@ -31,6 +32,29 @@ _WORTH_CHILDREN = 50_000
 #: hold no more than so many, so a very long run has none.
 _CHILD_BYTES_A_ROW, _CHILDREN_BYTES = 45, 256 << 20
 
+_STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
+
+
+class Selection(Struct, frozen=True):
+    """The part of a recording that is analysed.
+
+    `range_name`: the executions of this user range, "" for everything. `steps`: first and last of the steady steps,
+    from 1; None for all of them.
+    """
+
+    range_name: str = ""
+    steps: tuple[int, int] | None = None
+
+
+WHOLE_RECORDING = Selection()
+
+
+def steps_named(text: str) -> tuple[int, int] | None:
+    """First and last of `3..5`, or of `3`; None where the text names no steps."""
+    found = _STEPS.fullmatch(text.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    return (first, last) if 1 <= first <= last else None
+
 
 class Job(Keeps, Generic[Asked_co], frozen=True):
     """Places of a job, each with what can be asked of all its ranks."""
@@ -44,7 +68,7 @@ class Job(Keeps, Generic[Asked_co], frozen=True):
 
     @property
     def job(self) -> Job[JobPlace]:
-        """All ranks recorded, for questions about several of them."""
+        """The same places, for all ranks of the job."""
         return self
 
     @property
@@ -144,28 +168,21 @@ class Run(Job[Place], frozen=True):
         """
 
         def asked(function: Callable[[], Result]) -> Result:
-            self._forget_unasked()
+            if self.is_long:  # results of the whole run are few, and may have taken long: they stay
+                for kept in (self.timeline.kept, *(place.kept for place in self.places)):
+                    kept.next_round(_ROUNDS)
+                give_back()
             return function()
 
-        self._forget()
-        return forked.several([partial(asked, function) for function in functions], most=self._children())
-
-    def _children(self) -> int:
-        """How many processes more than this one are worth while."""
-        rows = self.rows
-        return _CHILDREN_BYTES // (_CHILD_BYTES_A_ROW * rows) if rows >= max(_WORTH_CHILDREN, 1) else 0
-
-    def _forget_unasked(self) -> None:
-        """Results of the whole run are few, and may have taken long: they stay."""
-        if self.is_long:
-            for kept in (self.timeline.kept, *(place.kept for place in self.places)):
-                kept.next_round(_ROUNDS)
-            give_back()
-
-    def _forget(self) -> None:
         if self.is_long:
             for kept in (self.kept, self.timeline.kept):
                 kept.next_round(1)
             for place in self.places:
                 place.forget()
             give_back()
+        return forked.several([partial(asked, function) for function in functions], most=self._children())
+
+    def _children(self) -> int:
+        """How many processes more than this one are worth while."""
+        rows = self.rows
+        return _CHILDREN_BYTES // (_CHILD_BYTES_A_ROW * rows) if rows >= max(_WORTH_CHILDREN, 1) else 0

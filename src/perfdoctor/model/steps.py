@@ -27,10 +27,10 @@ from msgspec.structs import replace
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import distinct
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_rows import outermost
+from perfdoctor.model.host_rows import on_busiest_thread
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.iterations import graph_starts, iteration_ranges
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names import xla as xla_names
@@ -148,16 +148,16 @@ def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     own = ranges.take(ranges.name.equals(torch_names.OWN_STEP))
     if len(own) and timeline.steps_marked_by != "range":  # else the recorder's marks were made by these ranges
         return _marks(own, "user-range", "high")
-    named = ranges.take(ranges.name.matches(torch_names.PROFILER_STEP))
+    named = ranges.named(torch_names.PROFILER_STEP)
     if len(named):
         return _marks(named, "profiler-step", "high")
-    user = _user_range_marks(ranges)
-    if user is not None:
-        return user
+    if found := min(_families(ranges), key=lambda found: found[0], default=None):
+        (has_no_word, _, _), rows = found
+        return _marks(rows, "user-range", "medium" if has_no_word else "high")
     for frame in (ranges, ops):
-        updates = _most_regular(frame.take(frame.name.matches(torch_names.OPTIMIZER_STEP)))
-        if len(updates) >= _FEWEST_STEPS:
-            return _after(updates)
+        updates = _most_regular(frame.named(torch_names.OPTIMIZER_STEP))
+        if len(updates) >= _FEWEST_STEPS:  # a step begins where the optimizer's update of the one before it ended
+            return replace(_marks(updates, "optimizer-hook", "high"), starts=updates.end_ns, ends=updates.end_ns)
     iterations = iteration_ranges(ranges)
     return _xla_marks(ranges) if iterations is None else _marks(iterations, "user-range", "medium")
 
@@ -168,19 +168,13 @@ def _xla_marks(ranges: Frame) -> Marks | None:
     A step may be several modules; whichever comes once in each marks it. Where one process drives several GPUs, each
     has a thread that executes the module for it: one of them marks the steps of all.
     """
-    modules = ranges.take(ranges.name.matches(xla_names.MODULE))
+    modules = ranges.named(xla_names.MODULE)
     of_modules = (modules.take(modules.name.equals(name)) for name in dict.fromkeys(modules.name))
-    found = [rows for rows in map(_of_one_thread, of_modules) if len(rows) >= _FEWEST_STEPS]
+    found = [rows for rows in map(on_busiest_thread, of_modules) if len(rows) >= _FEWEST_STEPS]
     if not found:
         return None
     step = max(found, key=lambda rows: (_is_step_module(rows.name[0]), int(rows.duration_ns.sum())))
     return _marks(step, "xla-module", "high" if _is_step_module(step.name[0]) else "medium")
-
-
-def _of_one_thread(rows: Frame) -> Frame:
-    """The outermost rows on the thread with most rows."""
-    threads, counts = np.unique(rows["thread"], return_counts=True)
-    return outermost(rows.take(rows["thread"] == threads[counts.argmax()]))
 
 
 def _is_step_module(name: str) -> bool:
@@ -192,12 +186,6 @@ def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
     return Marks(
         found_by, confidence, int(rows["process"][0]), int(rows["thread"][0]), rows.start_ns.copy(), rows.end_ns.copy()
     )
-
-
-def _after(updates: Frame) -> Marks:
-    """A step begins where the optimizer's update of the one before it ended."""
-    ends = updates.end_ns
-    return Marks("optimizer-hook", "high", int(updates["process"][0]), int(updates["thread"][0]), ends, ends)
 
 
 def _most_regular(updates: Frame) -> Frame:
@@ -212,14 +200,6 @@ def _most_regular(updates: Frame) -> Frame:
         if key < best_key:
             best, best_key = rows, key
     return best
-
-
-def _user_range_marks(ranges: Frame) -> Marks | None:
-    candidates = sorted(_families(ranges), key=lambda found: found[0])
-    if not candidates:
-        return None
-    (has_no_word, _, _), rows = candidates[0]
-    return _marks(rows, "user-range", "medium" if has_no_word else "high")
 
 
 def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
@@ -243,7 +223,7 @@ def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
 
 
 def _one_after_another(rows: Frame, numbered: bool) -> bool:
-    """On one thread, not overlapping, and, if numbered, counting up evenly."""
+    """Are the rows on one thread, without overlap, and, where `numbered`, do their numbers count up evenly?"""
     one_thread = np.unique(rows["thread"]).size == 1 and np.unique(rows["process"]).size == 1
     if not one_thread or (rows.start_ns[1:] < rows.end_ns[:-1]).any():
         return False
@@ -260,8 +240,10 @@ def device_steps(timeline: Timeline, work: DeviceWork, marks: Marks | None, kern
         steps = _launched_steps(timeline.calls, work, marks)
         if steps.used:
             return steps
-    by_kernels = _optimizer_kernel_steps(kernels) or _periodic_steps(kernels, work)
-    return by_kernels or _graph_steps(work, timeline.calls) or NO_STEPS
+    if by_kernels := _optimizer_kernel_steps(kernels) or _periodic_steps(kernels, work):
+        return by_kernels
+    graphs = graph_starts(work, timeline.calls)  # of replayed CUDA graphs nothing else names the steps
+    return _steady("periodicity", "low", graphs, 2) if graphs.size > _FEWEST_STEPS else NO_STEPS
 
 
 def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
@@ -284,7 +266,9 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
     bounds = np.maximum.accumulate(first[seen])
     on_host = marks.starts[seen[:-1] + 1] - marks.starts[seen[:-1]]
     steps = _steady(marks.found_by, marks.confidence, bounds, 1, drained(np.diff(bounds), on_host))
-    busiest = _is_busiest(work.stream[launched][use])
+    stream = work.stream[launched][use]
+    streams, counts = np.unique(stream, return_counts=True)
+    busiest = stream == streams[counts.argmax()]
     main = _earliest(start[busiest], step[busiest], marks.starts.size)[seen]
     return replace(steps, on_main_stream=np.maximum.accumulate(np.where(main == _NEVER, bounds, main)))
 
@@ -314,21 +298,14 @@ def _earliest(start: Ints, step: Ints, count: int) -> Ints:
     return first
 
 
-def _is_busiest(stream: Ints) -> Mask:
-    """One bool a row: is it on the stream that has most rows?"""
-    streams, counts = np.unique(stream, return_counts=True)
-    busiest: Mask = stream == streams[counts.argmax()]
-    return busiest
-
-
 def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int, least: int = 0) -> Steps:
-    """Leave out `least` leading steps, and more that are much longer than the later ones (warm-up, compilation)."""
+    """The steps between `bounds` without the first `least`, and without more that are warm-up or compilation."""
     durations = np.diff(bounds)
     return Steps(found_by, confidence, bounds, least + warm_up(durations[least:]), durations.size, partial)
 
 
 def warm_up(durations: Ints) -> int:
-    """How many of the first are much longer than the later ones."""
+    """How many of the first steps are much longer than the later ones. `durations`: of each step, in ns."""
     first = 0
     while durations.size - first > _FEWEST_STEPS:
         later = durations[first + 1 :]
@@ -339,7 +316,7 @@ def warm_up(durations: Ints) -> int:
 
 
 def drained(durations: Ints, on_host: Ints) -> int:
-    """Number of first `durations` (device, ns) that are much shorter than `on_host` and than the later ones.
+    """How many of the first `durations` (device, ns) are much shorter than `on_host` and than the later ones.
 
     They had been queued when the recording began: the device runs them behind each other, and its queue drains.
     """
@@ -353,7 +330,7 @@ def drained(durations: Ints, on_host: Ints) -> int:
 
 
 def host_steps(marks: Marks | None) -> Steps:
-    """The steps of a run without a GPU: the host's own marks."""
+    """The steps of a run without a GPU, which are those of the host's `marks`."""
     if marks is None:
         return NO_STEPS
     bounds = marks.starts if marks.found_by == "optimizer-hook" else np.append(marks.starts, marks.ends[-1])
@@ -361,7 +338,7 @@ def host_steps(marks: Marks | None) -> Steps:
 
 
 def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
-    """Steps that end with the optimizer's kernels: between two runs of them lies one step's forward and backward."""
+    """The steps that end with the optimizer's kernels; None where these come too seldom or unevenly."""
     is_update = kernels.name.has(family, "optimizer")
     if is_update.sum() < _FEWEST_STEPS:
         return None
@@ -378,7 +355,7 @@ def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
 
 
 def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
-    """Find steps by a sequence of `kernels` that repeats, if each repetition moves a batch or a result.
+    """The steps by a sequence of `kernels` that repeats, if each repetition moves a batch or a result; else None.
 
     Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
     """
@@ -392,12 +369,6 @@ def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
         if same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
             return _steady("periodicity", "low", bounds, 2)
     return None
-
-
-def _graph_steps(work: DeviceWork, calls: Frame) -> Steps | None:
-    """Find steps in `work` by replayed CUDA graphs: nothing else is launched that would name them."""
-    starts = graph_starts(work, calls)
-    return _steady("periodicity", "low", starts, 2) if starts.size > _FEWEST_STEPS else None
 
 
 def _anchors(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[Ints]:

@@ -134,6 +134,10 @@ class Frame(Struct, frozen=True):
         """The rows in whose name the pattern occurs."""
         return self.take(self.name.matches(pattern))
 
+    def shifted(self, shift_ns: int) -> Frame:
+        """The same rows, so many ns later."""
+        return self.with_columns(start_ns=self.start_ns + shift_ns, end_ns=self.end_ns + shift_ns)
+
     def protect(self) -> None:
         """Make the columns read-only."""
         for column in self.columns.values():
@@ -404,15 +408,8 @@ class Timeline(Keeps, frozen=True):
     ) -> Timeline:
         """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
         full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
-        timeline = cls(
-            full,
-            frozenset(recorded),
-            tuple(sources),
-            tuple(devices),
-            world_size,
-            dict(thread_names or {}),
-            tuple(notes),
-        )
+        names = dict(thread_names or {})
+        timeline = cls(full, frozenset(recorded), tuple(sources), tuple(devices), world_size, names, tuple(notes))
         timeline.self_check()
         return timeline
 
@@ -494,13 +491,11 @@ class Timeline(Keeps, frozen=True):
         Returns:
             The facts; a Device without a name where nothing is known.
         """
-        for known in self.devices:
-            if (known.rank, known.device) == (rank, device):
-                return known
-        return Device(rank, device)
+        known = (each for each in self.devices if (each.rank, each.device) == (rank, device))
+        return next(known, Device(rank, device))
 
     def protect(self) -> None:
-        """Before code that is not ours sees it: what it would write in place, everybody else would read."""
+        """Make all columns read-only, before code that is not ours could write to what everybody else reads."""
         for frame in self.frames.values():
             frame.protect()
 
@@ -510,6 +505,26 @@ class Timeline(Keeps, frozen=True):
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
         """This recording with `frame` as the rows of a signal that was recorded beside it."""
         return replace(self, frames={**self.frames, signal: frame.sorted()}, recorded=self.recorded | {signal})
+
+    def beside(self, others: Sequence[Timeline], frames: Mapping[str, Frame], *notes: str) -> Timeline:
+        """This recording with what was recorded beside it: the signals and sources of `others`, and these `frames`."""
+        return replace(
+            self,
+            frames={**self.frames, **frames},
+            recorded=self.recorded.union(*(each.recorded for each in others)),
+            sources=(*self.sources, *(source for each in others for source in each.sources)),
+            notes=(*self.notes, *notes),
+        )
+
+    def as_rank(self, rank: int) -> Timeline:
+        """This recording of one rank, with all rows, devices and files as those of `rank`."""
+        frames = {
+            signal: rows.with_columns(rank=np.full(len(rows), rank, np.int64)) for signal, rows in self.frames.items()
+        }
+        devices = tuple(replace(device, rank=rank) for device in self.devices)
+        return replace(
+            self, frames=frames, devices=devices, sources=tuple(replace(each, ranks=(rank,)) for each in self.sources)
+        )
 
     def self_check(self) -> None:
         """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""

@@ -24,7 +24,7 @@ _FREE_BYTES = 1 << 30
 
 
 def holds(file: Path, endings: Sequence[str]) -> bool:
-    """Is there a member whose path ends so? False also where the archive cannot be read."""
+    """Has the archive a member whose path ends with one of `endings`? False also where it cannot be read."""
     try:
         return bool(_wanted(file, endings))
     except (OSError, PerfdoctorError):
@@ -33,7 +33,7 @@ def holds(file: Path, endings: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def unpacked(file: Path, endings: Sequence[str]) -> Iterator[Path]:
-    """A folder with the members whose paths end so, until the context is left. Raises PerfdoctorError.
+    """A folder with the members whose paths end with `endings`, until the context is left. Raises PerfdoctorError.
 
     Of an ending that begins with `/` all files of the same kind in the member's folder are unpacked.
     """

@@ -21,10 +21,11 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import archive, side_files, stack_clock, stack_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import unopened
-from perfdoctor.readers.machine import cpu_samples, process_lists, topology
+from perfdoctor.readers.machine import cpu_samples, process_lists, sample_tables, topology
 from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.nccl import flight_recorder, nccl_tests
 from perfdoctor.readers.nccl import log as nccl_log
+from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import table_files
@@ -77,7 +78,7 @@ def _plain(read: Callable[[Path], Any]) -> Read:
 
 
 def _exported(file: Path, progress: Progress, _done: Done) -> Timeline:
-    """A report, by way of its export."""
+    """The Timeline of a report, read by way of its export."""
     progress(f"Exporting {file.name} with nsys")
     timeline = nsys.read(nsys_export.export(file))
     return replace(timeline, sources=tuple(replace(source, file=file.name) for source in timeline.sources))
@@ -125,7 +126,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     # its header may stand behind pages of other text: in JSON, of which traces are, nobody looks for it
     Format(
-        "ncu-table", _NCU, _plain(ncu.read), lambda head: not text_rows.is_json(head) and ncu.is_table(head),
+        "ncu-table", _NCU, _plain(ncu.read), lambda head: not text_rows.is_json(head) and ncu_csv.looks_like(head),
         join=ncu.with_profiles, called="ncu", files=".csv", endings=(".csv",),
     ),
     Format(
@@ -149,7 +150,7 @@ FORMATS: tuple[Format, ...] = (
            files="topo -m"),
     Format("cpu", "perfdoctor run", _plain(cpu_samples.read), _as_text(cpu_samples.looks_like), join=_SIDE),
     Format("processes", "nvidia-smi", _plain(process_lists.read), _as_text(process_lists.looks_like), join=_SIDE),
-    Format("nvml", "nvidia-smi", _plain(device_samples.read), _as_text(device_samples.looks_like), join=_SIDE,
+    Format("nvml", "nvidia-smi", _plain(device_samples.read), _as_text(sample_tables.looks_like), join=_SIDE,
            files="samples"),
 )  # fmt: skip
 #: What joins the recording, in this order: what it was beside, after its kernels are known.
@@ -230,7 +231,7 @@ def of(path: Path) -> Format | None:
 
 @lru_cache(maxsize=1 << 18)
 def _at(path: Path, _bytes: int, _changed_ns: int) -> Format | None:
-    """Asked several times of each file of a folder, which may hold a hundred thousand."""
+    """The format of a file in this state, kept: a folder may hold 100,000 files, each asked about several times."""
     if path.is_dir():
         return next((row for row in FORMATS if not row.looks_like and row.is_at and row.is_at(path)), None)
     found = of_head(head_of(path))

@@ -14,10 +14,7 @@ NAMED = 4
 
 
 def readable(
-    files: Sequence[Path],
-    progress: Progress,
-    read: Callable[[Path, Done], Timeline],
-    needed: Collection[Path] = (),
+    files: Sequence[Path], progress: Progress, read: Callable[[Path, Done], Timeline], needed: Collection[Path] = ()
 ) -> tuple[dict[Path, Timeline], list[str]]:
     """What was read of each file, in their order, and a note where some are left out.
 
@@ -39,6 +36,7 @@ def readable(
 
 
 def unopened(file: Path, error: OSError) -> PerfdoctorError:
+    """The error of a file that cannot be opened."""
     return PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -20,9 +19,9 @@ from perfdoctor.readers import (
     other_tools,
     plain_pickle,
     recorded_run,
-    several_runs,
     side_files,
     tensorboard,
+    unrelated,
 )
 from perfdoctor.readers.formats import Format
 from perfdoctor.readers.kineto import trace as kineto
@@ -104,11 +103,9 @@ def read(
 
 
 def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
-    """In front of all other notes, whether its parts belong together at all."""
+    """The whole with a note in front of all others where its parts do not belong together."""
     if len(parts) < 2:
         return whole
-    from perfdoctor.readers import unrelated  # noqa: PLC0415 most recordings are alone
-
     facts = (
         unrelated.RecordingFacts(each.sources, each.world_size, side_files.extent(each), each.epoch_ns)
         for each in parts
@@ -133,7 +130,7 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
     runs = [run for path in paths if (run := RunFolder.open(path))]
     if len(runs) != len(paths):
         return []
-    several_runs.refuse(runs)
+    unrelated.refuse(runs)
     return runs
 
 
@@ -152,7 +149,7 @@ def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None,
 
 
 def _of_run(run: RunFolder, runs: Sequence[RunFolder], timeline: Timeline) -> Timeline:
-    """Of several machines each has samples of a GPU 0, in files of one name: their folders differ."""
+    """The timeline, of several machines with its folder in the names of its samples: each has those of a GPU 0."""
     samples = timeline["device_samples"]
     if len(runs) == 1 or not len(samples):
         return timeline
@@ -224,23 +221,19 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
         raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
     if not path.is_dir() or formats.of(path):
         return [path], []
-    several_runs.refuse_below(path)
-    below = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists() or _is_tables(file))
+    unrelated.refuse_below(path)
+    below = (  # a folder of tables is one recording
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() or not file.exists() or (file.is_dir() and formats.of(file))
+    )
     found = _recognised(below)
     if not found:
-        has_diagnosis = (path / "diagnosis.json").is_file()
-        do = (
-            "Pass a recording: of the diagnosis.json in it only `analyze` and `compare` make use."
-            if has_diagnosis
-            else f"perfdoctor reads {formats.what_is_read()}."
-        )
+        do = f"perfdoctor reads {formats.what_is_read()}."
+        if (path / "diagnosis.json").is_file():
+            do = "Pass a recording: of the diagnosis.json in it only `analyze` and `compare` make use."
         raise PerfdoctorError(f"the folder {path} holds no recording", do=do)
     return tensorboard.newest(_without_doubles(found), path)
-
-
-def _is_tables(path: Path) -> bool:
-    """Is it a folder that is one recording?"""
-    return path.is_dir() and formats.of(path) is not None
 
 
 def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:
@@ -259,15 +252,16 @@ def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:
 
 
 def _plain_name(file: Path, row: Format | None) -> Path:
-    """The path without the ending of its format."""
+    """The path of a file without the ending of its format, which is `row`."""
     if row is None or row.looks_like:
         return file.with_suffix("")
     return file.with_name(file.name.removesuffix(row.endings[0]))
 
 
 def _recognised(files: Iterable[Path]) -> dict[Path, Format | None]:
-    """The format of each recording among these files. None: it cannot be read, and is named as recordings of ranks are,
-    or may not be opened.
+    """The format of each recording among these files.
+
+    None: it cannot be read, and is named as recordings of ranks are, or may not be opened.
     """
     found: dict[Path, Format | None] = {}
     refused = set()
@@ -346,22 +340,18 @@ def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
 
 def own_ranks(of_files: Sequence[Sequence[int]]) -> list[dict[int, int]]:
     """For each file the ranks in it that get another number, and which: where an earlier file has the same rank."""
-    claimed = Counter(rank for ranks in of_files for rank in ranks)
+    claimed = {rank for ranks in of_files for rank in ranks}
+    free = (number for number in count() if number not in claimed)
     taken: set[int] = set()
     result = []
-    free = iter(range(len(claimed) + sum(claimed.values()) + 1))
     for ranks in of_files:
-        renumber: dict[int, int] = {}
-        for rank in ranks:
-            new = rank if rank not in taken else next(n for n in free if n not in taken and n not in claimed)
-            taken.add(new)
-            if new != rank:
-                renumber[rank] = new
-        result.append(renumber)
+        result.append({rank: next(free) for rank in ranks if rank in taken})
+        taken.update(ranks)
     return result
 
 
 def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
+    """The timeline with other numbers for some of its ranks, and a note that says so. `new`: by their numbers in it."""
     if not new:
         return timeline
 
@@ -369,7 +359,7 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
         rank = old["rank"].copy()
         for before, after in new.items():
             rank[old["rank"] == before] = after
-        return old.with_columns(rank=rank.astype(np.int64))
+        return old.with_columns(rank=rank)
 
     changes = ", ".join(
         f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items()

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.own_process import no_collection
@@ -42,10 +42,10 @@ def is_pickle(head: bytes) -> bool:
 
 
 def load(path: Path) -> object:
-    """The file's data. PerfdoctorError if it is damaged, needs more than plain data or too much memory."""
+    """The data in a file. PerfdoctorError if it is damaged, needs more than plain data or too much memory."""
     try:
         with path.open("rb") as stream, _bounded_memory(_GROWTH * path.stat().st_size + _SLACK_BYTES), no_collection():
-            return _loaded(stream)
+            return _Plain(stream).load()
     except _ForbiddenError as error:
         raise PerfdoctorError(
             f"`{path.name}` is a pickle that would build `{str(error)[:80]}`: it was not opened",
@@ -60,10 +60,6 @@ def load(path: Path) -> object:
             f"`{path.name}` is a pickle that breaks off or is damaged: {type(error).__name__}",
             do="Write it again with torch.cuda.memory._dump_snapshot(), and let the program finish writing",
         ) from error
-
-
-def _loaded(stream: BinaryIO) -> object:
-    return _Plain(stream).load()
 
 
 @contextmanager

@@ -7,8 +7,9 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -16,17 +17,15 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
-from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
 from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
-from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.system.progress import Done, Progress, silent, unheard
+from perfdoctor.system.progress import Progress, silent, unheard
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -40,6 +39,7 @@ _SAME_STEP_SHARE = 0.05
 _NOTABLE_SHARE = 0.1
 #: Fewer samples than this do not show whether memory rises steadily.
 _FEWEST_SAMPLES = 6
+_Found = TypeVar("_Found")
 
 
 class RecordedPart(Struct, frozen=True):
@@ -81,16 +81,17 @@ class RecordedPart(Struct, frozen=True):
         """The parts that hold whole ranks and can be read by themselves: what nsys wrote is one, else each trace."""
         if self.export:
             return [self]
-        return [replace(self, traces=(trace,), reports=self._reports_of(trace)) for trace in self.traces]
+        of_trace = [
+            (trace, tuple(each for each in self.reports if _stem(each.trace) in ("", _stem(trace.name))))
+            for trace in self.traces
+        ]
+        return [replace(self, traces=(trace,), reports=reports) for trace, reports in of_trace]
 
     def only(self, files: Collection[Path]) -> RecordedPart:
         """The same with these files alone."""
         if self.export in files:
             return self
         return replace(self, export=None, traces=tuple(trace for trace in self.traces if trace in files))
-
-    def _reports_of(self, trace: Path) -> tuple[ProcessReport, ...]:
-        return tuple(each for each in self.reports if _stem(each.trace) in ("", _stem(trace.name)))
 
     def for_a_worker(self) -> RecordedPart:
         """The same, wherever it is read, without what concerns the run as a whole."""
@@ -115,23 +116,26 @@ class Chosen(Struct, frozen=True):
 
 
 def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequence[str] = _TOOLS) -> list[RecordedPart]:
-    """What of the run can be read by itself, and together holds all its ranks: of the first pass that left anything.
+    """The parts of the run's first pass that left anything: each can be read by itself, together they hold all ranks.
 
-    `process` as `read` takes it, which raises the same.
+    `process`, and what is raised, as in `read`.
     """
     found = (_part(run, tool, process, progress) for tool in tools)
     return next((by_ranks for part in found if (by_ranks := part.by_ranks())), [])
 
 
 def read_part(part: RecordedPart) -> Timeline:
-    """One of `parts`. PerfdoctorError where it cannot be read."""
+    """The Timeline of one of `parts`. PerfdoctorError where it cannot be read."""
     timeline = _nsys_pass(part, silent) if part.tool == "nsys" else _torch_pass(part, silent)
     assert timeline is not None, "a part has a file"
     return _as_reported(timeline, part, [part])
 
 
 def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> RecordedPart:
-    """Of several trainings the one of this number, else the longest. UsageError where there is none of this number."""
+    """What a tool recorded of the training with number `process`, or of the longest one if that is None.
+
+    UsageError where there is no training of that number.
+    """
     reports = run.reports(tool)
     found = trainings(reports)
     chosen = _chosen(found, run, tool, process, progress)
@@ -165,7 +169,7 @@ def _chosen(
 
 
 def _in_export(found: Sequence[Training], run: RunFolder, progress: Progress) -> Sequence[Training]:
-    """Those that nsys recorded: its collection on a GPU ends with the window of the first one. All if it has none."""
+    """The trainings that nsys recorded: on a GPU its collection ends with the window of the first. All if none are."""
     try:
         file = _system_file(run)
         recorded = nsys.processes(_exported(file, progress)) if file else frozenset()
@@ -184,11 +188,12 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
     notes: list[str] = []
     found = list(_passes(run, process, progress, notes, chosen))
     profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
-    rates = list(_measured(run, notes))
+    rates = list(_readable(run.files("device", "measured*.json"), measured.load, notes))
     notes = [*_recorder_notes(run), *notes]
     if not found and (profiles or chosen):
-        none = Timeline.build({}, ())
-        found.append((_first_part(run, process, progress), replace(none, epoch_ns=chosen.epoch_ns) if chosen else none))
+        none, of_ranks = Timeline.build({}, ()), parts(run, progress, process)
+        part = _part(run, of_ranks[0].tool if of_ranks else "ncu", process, progress)
+        found.append((part, replace(none, epoch_ns=chosen.epoch_ns) if chosen else none))
     if not found:
         raise PerfdoctorError(
             f"the run in {run.path.name} holds no recording" + (f": {notes[0]}" if notes else ""),
@@ -202,7 +207,7 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
         first = ncu.with_profiles(first, profiles)
     if sides:
         first = side_files.joined(first, sides, chosen.extent_ns if chosen else None)
-    first = measured_rates.joined(first, rates)
+    first = side_files.with_rates(first, rates)
     first = _as_reported(first, part, [each for each, _ in found])
     return first.with_notes(
         *notes,
@@ -225,19 +230,13 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
     )
 
 
-def _first_part(run: RunFolder, process: int | None, progress: Progress) -> RecordedPart:
-    """Of the first pass that left anything, else of Nsight Compute."""
-    of_ranks = parts(run, progress, process)
-    return _part(run, of_ranks[0].tool if of_ranks else "ncu", process, progress)
-
-
 # --- one pass ---
 
 
 def _passes(
     run: RunFolder, process: int | None, progress: Progress, notes: list[str], chosen: Chosen | None
 ) -> Iterator[tuple[RecordedPart, Timeline]]:
-    """The passes that can be read; a note for each of the others."""
+    """The passes that can be read; a note in `notes` for each of the others."""
     is_first = True
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
         part = _part(run, name, process, progress)
@@ -246,7 +245,7 @@ def _passes(
         try:
             timeline = reader(part, progress)
         except PerfdoctorError as error:
-            notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
+            notes.append(f"The {name} pass cannot be read: {_said(error)}")
             continue
         if timeline is not None:
             is_first = False
@@ -258,6 +257,10 @@ def _torch_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
     if not timelines:
         return None
     return _with_sides(part, _whole_steps(part.reports, merge(timelines)), 0).with_notes(*notes)
+
+
+def _said(error: PerfdoctorError) -> str:
+    return f"{error.what}. {error.do}.".replace("..", ".")
 
 
 def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
@@ -278,13 +281,15 @@ def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
 
 
 def _traces(part: RecordedPart, progress: Progress) -> tuple[list[Timeline], list[str]]:
-    """Those that can be read, and notes on the others."""
-    found, notes = readable(part.traces, progress, lambda trace, done: _trace(part.reports, trace, done))
-    return list(found.values()), notes
+    """The traces that can be read, each with the rank that its process reported, and notes on the others."""
+    ranks = {_stem(report.trace): report.rank for report in part.reports if report.trace}
+    found, notes = readable(part.traces, progress, lambda trace, done: kineto.read(trace, done=done))
+    reported = ((timeline, ranks.get(_stem(trace.name))) for trace, timeline in found.items())
+    return [timeline if rank is None else timeline.as_rank(rank) for timeline, rank in reported], notes
 
 
 def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """The profiles of Nsight Compute, from an execution of their own; a note where one cannot be read.
+    """The profiles of Nsight Compute, from an execution of their own; one of the `notes` where one cannot be read.
 
     A report has the results of NVIDIA's rules as well; its table is read where the report's format is too new.
     """
@@ -298,28 +303,31 @@ def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[
             if file in reports and file.stem in printed:
                 yield ncu.read(file.with_suffix(".csv"))
                 continue
-            notes.append(f"The ncu pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
+            notes.append(f"The ncu pass cannot be read: {_said(error)}")
 
 
 def _sides(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note where one cannot be read."""
-    for file in (*run.files("device", "*"), *run.files("nccl", "*")):
+    """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note in `notes` where one cannot be read."""
+
+    def side(file: Path) -> Timeline | None:
+        row = formats.of_named(file)
+        if not row or not row.read or row.join is not side_files.joined:
+            return None
+        progress(f"Reading {file.name}")
+        found: Timeline = row.read(file, progress, unheard)
+        return found
+
+    return _readable((*run.files("device", "*"), *run.files("nccl", "*")), side, notes)
+
+
+def _readable(files: Sequence[Path], read: Callable[[Path], _Found | None], notes: list[str]) -> Iterator[_Found]:
+    """What `read` finds in each of these files; a note in `notes` for each that cannot be read."""
+    for file in files:
         try:
-            row = formats.of_named(file)
-            if row and row.read and row.join is side_files.joined:
-                progress(f"Reading {file.name}")
-                yield row.read(file, progress, unheard)
+            if (found := read(file)) is not None:
+                yield found
         except PerfdoctorError as error:  # noqa: PERF203 the other files are still read
-            notes.append(f"{error.what}. {error.do}.".replace("..", "."))
-
-
-def _measured(run: RunFolder, notes: list[str]) -> Iterator[MeasuredRates]:
-    """What the recording machine gave when it was measured; a note where the file is damaged."""
-    for file in run.files("device", "measured*.json"):
-        try:
-            yield measured.load(file)
-        except PerfdoctorError as error:  # noqa: PERF203 the others are still read
-            notes.append(f"{error.what}. {error.do}".replace("..", "."))
+            notes.append(_said(error))
 
 
 def _system_file(run: RunFolder) -> Path | None:
@@ -330,25 +338,17 @@ def _system_file(run: RunFolder) -> Path | None:
 
 
 def _exported(file: Path, progress: Progress) -> Path:
-    """An export as it is, of a report one that is made now."""
+    """The export itself; of a report the one that is made now."""
     return file if file.suffix == ".sqlite" else nsys_export.export(file, progress=progress)
 
 
-def _trace(reports: Sequence[ProcessReport], file: Path, done: Done) -> Timeline:
-    """One rank's trace, with the rank that its process reported."""
-    timeline = kineto.read(file, done=done)
-    ranks = {_stem(report.trace): report.rank for report in reports if report.trace}
-    rank = ranks.get(_stem(file.name))
-    return timeline if rank is None else _as_rank(timeline, rank)
-
-
 def _stem(trace: str) -> str:
-    """What a trace is called whether it is compressed or not."""
+    """The name of a trace, the same whether it is compressed or not."""
     return trace.removesuffix(".gz")
 
 
 def _whole_steps(reports: Sequence[ProcessReport], timeline: Timeline) -> Timeline:
-    """Without the step in which a program ended early: its range includes the program's clean-up."""
+    """The timeline without the step in which a program ended early: its range includes the program's clean-up."""
     ranges = timeline.ranges
     is_step = ranges.name.matches(torch_names.PROFILER_STEP)
     drop = np.zeros(len(ranges), dtype=bool)
@@ -356,25 +356,11 @@ def _whole_steps(reports: Sequence[ProcessReport], timeline: Timeline) -> Timeli
         if report.rank is not None and report.state != "recording" and report.steps_recorded:
             rows = np.flatnonzero(is_step & (ranges["rank"] == report.rank))
             drop[rows[report.steps_recorded :]] = True
-    if not drop.any():
-        return timeline
-    return replace(timeline, frames={**timeline.frames, "ranges": ranges.take(~drop)})
-
-
-def _as_rank(timeline: Timeline, rank: int) -> Timeline:
-    def frame(rows: Frame) -> Frame:
-        return rows.with_columns(rank=np.full(len(rows), rank, np.int64))
-
-    return replace(
-        timeline,
-        frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
-        devices=tuple(replace(device, rank=rank) for device in timeline.devices),
-        sources=tuple(replace(source, ranks=(rank,)) for source in timeline.sources),
-    )
+    return timeline.with_frame("ranges", ranges.take(~drop)) if drop.any() else timeline
 
 
 def _processes(found: Sequence[Training], chosen: Training | None) -> tuple[RecordedProcess, ...]:
-    """The trainings of a pass; none where it is a single one."""
+    """What is reported of each training of a pass; nothing where there is only one."""
     if len(found) < 2:
         return ()
     return tuple(
@@ -412,7 +398,7 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
     added = {"ops": ops.ops, "functions": ops["functions"], "modules": ops["modules"], "ranges": ranges}
     frames = dict(system.frames)
     for signal, rows in added.items():
-        frames[signal] = Frame.join([frames[signal], _shifted(rows, shift_ns)])
+        frames[signal] = Frame.join([frames[signal], rows.shifted(shift_ns)])
     return Timeline.build(
         frames,
         system.recorded | (added.keys() & ops.recorded),
@@ -428,21 +414,15 @@ def _shift_ns(system: Timeline, ops: Timeline, rank: int) -> int | None:
     """What to add to the ops' times, from steps that both recorded; None without any."""
     theirs = _steps(ops, rank)
     differences = [start - theirs[name] for name, start in _steps(system, rank).items() if name in theirs]
-    return (
-        round(float(np.median(np.array(differences, dtype=np.int64) - differences[0]))) + differences[0]
-        if differences
-        else None
-    )
+    if not differences:
+        return None
+    return round(float(np.median(np.array(differences, dtype=np.int64) - differences[0]))) + differences[0]
 
 
 def _steps(timeline: Timeline, rank: int) -> dict[str, int]:
-    rows = timeline.ranges.of(rank=rank)
-    rows = rows.take(rows.name.matches(torch_names.PROFILER_STEP))
+    """When each step of the rank began, by the name of its range."""
+    rows = timeline.ranges.of(rank=rank).named(torch_names.PROFILER_STEP)
     return dict(zip(rows.name, rows.start_ns.tolist(), strict=True))
-
-
-def _shifted(rows: Frame, shift_ns: int) -> Frame:
-    return rows.with_columns(start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns)
 
 
 # --- what the processes reported ---
@@ -452,12 +432,8 @@ def _with_sides(part: RecordedPart, timeline: Timeline, epoch_ns: int) -> Timeli
     """The timeline with what was recorded beside the pass. `epoch_ns`: when its time 0 was, since 1970."""
     ranks = {each.pid: each.rank for each in part.reports if each.rank is not None}
     stacks = part.run.files("stacks", *(f"{part.tool}-{pid}{of}.json.gz" for pid in ranks for of in ("", "-worker-*")))
-    return sampled_stacks.join(_with_reported(timeline, part.reports, epoch_ns), stacks, ranks, epoch_ns)
-
-
-def _with_reported(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
-    """The timeline with what the processes reported of themselves. `epoch_ns`: when its time 0 was, since 1970."""
-    return _with_processors(_with_memory(timeline, reports, epoch_ns), reports, epoch_ns)
+    timeline = _with_processors(_with_memory(timeline, part.reports, epoch_ns), part.reports, epoch_ns)
+    return sampled_stacks.join(timeline, stacks, ranks, epoch_ns)
 
 
 def _with_processors(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
@@ -472,31 +448,17 @@ def _with_processors(timeline: Timeline, reports: Sequence[ProcessReport], epoch
         for report in reports
         if report.processor and report.rank in timeline.ranks
     ]  # fmt: skip
-    if not rows:
-        return timeline
-    used = text_rows.frame("cpu_processes", rows)
-    return replace(
-        timeline, frames={**timeline.frames, "cpu_processes": used}, recorded=timeline.recorded | {"cpu_processes"}
-    )
+    return timeline.with_frame("cpu_processes", text_rows.frame("cpu_processes", rows)) if rows else timeline
 
 
 def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
-    """The timeline with the memory of each rank at the ends of its steps, where enough of them were reported.
-
-    `epoch_ns` is when the timeline's time 0 was, in ns since 1970.
-    """
+    """The timeline with the memory of each rank at the ends of its steps, where enough of them were reported."""
     frames = [
         _memory(report, report.rank, epoch_ns)
         for report in reports
         if report.rank is not None and report.rank in timeline.ranks and len(report.memory.samples) >= _FEWEST_SAMPLES
     ]
-    if not frames:
-        return timeline
-    return replace(
-        timeline,
-        frames={**timeline.frames, "memory": Frame.join([frame.sorted() for frame in frames])},
-        recorded=timeline.recorded | {"memory"},
-    )
+    return timeline.with_frame("memory", Frame.join(frames)) if frames else timeline
 
 
 def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
@@ -514,7 +476,7 @@ def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
 
 
 def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[int, int]:
-    """By rank, the step in ns that its process timed without a recorder: on a GPU, by the GPU's clock alone.
+    """The step in ns that each rank's process timed without a recorder: on a GPU, by the GPU's clock alone.
 
     A host that runs ahead of its GPU ends its steps sooner.
     """
@@ -541,7 +503,7 @@ def _recorder_notes(run: RunFolder) -> Iterator[str]:
 
 
 def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator[str]:
-    """Some versions of nsys and NVTX silently lose ranges: compare with the number that the program opened."""
+    """A note for each rank whose program opened more ranges than arrived: some versions of nsys and NVTX lose some."""
     for report in reports:
         if report.nvtx_ranges and report.rank is not None:
             arrived = len(system.ranges.of(rank=report.rank))
@@ -553,7 +515,7 @@ def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator
 
 
 def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
-    """What only some steps do, as an evaluation or a checkpoint, need not be in a window of few steps."""
+    """A note on steps that take long and are in no window of few steps, as an evaluation or a checkpoint."""
     timed = [(report.unwatched_long, report) for report in reports if report.is_training]
     known = [(long, report) for long, report in timed if {"steps", "all_ns", "long", "long_ns", "apart"} <= long.keys()]
     long, report = max(known, key=lambda each: each[0]["long_ns"], default=({}, None))
@@ -570,13 +532,13 @@ def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
 
 
 def _ms(ns: float) -> str:
-    """Three digits, and all that stand before the point."""
+    """The time in ms, with three digits or all that stand before the point."""
     ms = ns / 1e6
     return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:
-    """A note that compares steps with another pass, an execution of the same steps: tools slow it differently."""
+    """A note that compares the steps of the `first` pass with those of an `other` one: tools slow them differently."""
     here, there = _median_step_ns(first), _median_step_ns(other)
     if not here or not there:
         return

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.vocabulary.names import loaders, python_code
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -42,7 +42,7 @@ _FEWEST_ANCHORED = 5
 
 
 def read(file: Path, ranks: Mapping[int, int], epoch_ns: int) -> Frame:
-    """One process's stacks. `ranks`: by training process; `epoch_ns`: when the timeline's time 0 was, since 1970.
+    """The sampled stacks of one process. `ranks`: by training process; `epoch_ns`: when time 0 was, since 1970.
 
     Raises PerfdoctorError for a damaged file.
     """
@@ -63,34 +63,26 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
     named = [[frames[number] for number in stack if not is_ours[number]] for stack in stacks]
     texts = ["\n".join(stack) for stack in named]
     line = own_line_of_worker if document["is_worker"] is True else own_line
-    is_own = _is_own(document)
+    is_own: Callable[[str], bool] = is_user_function
+    if "own" in document:  # as it was recorded, by whole paths; else as far as a frame's name shows it
+        is_own = frozenset(frames[number] for number in document["own"]).__contains__
     own = [line(stack, is_own) for stack in named]
     columns = [samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack")]
     counts = samples.get("count") or [0] * len(columns[0])
+    # Linux gives the first thread its process's number; Python names the one that imported `threading`.
+    is_main = [bool(each["tid"] == document["pid"] or each["name"] == _MAIN_THREAD) for each in threads]
     for thread, start_ns, end_ns, stack, count in zip(*columns, counts, strict=True):
         yield {
             "rank": ranks.get(training, UNKNOWN), "process": int(document["pid"]),
-            "thread": int(threads[thread]["tid"]), "is_main": _is_main(threads[thread], document["pid"]),
+            "thread": int(threads[thread]["tid"]), "is_main": is_main[thread],
             "start_ns": start_ns - epoch_ns, "end_ns": end_ns - epoch_ns, "name": own[stack], "stack": texts[stack],
             "training": training, "is_worker": document["is_worker"] is True, "is_on_clock": True,
             "samples": int(count) or max(1, round((end_ns - start_ns) * hertz / 1e9)),
         }  # fmt: skip
 
 
-def _is_main(thread: Mapping[str, Any], process: int) -> bool:
-    """Linux gives the first thread its process's number; Python names the one that imported `threading`."""
-    return bool(thread["tid"] == process or thread["name"] == _MAIN_THREAD)
-
-
-def _is_own(document: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Is a frame of the user's own code? As it was recorded, by whole paths, else as far as its name shows it."""
-    if "own" not in document:
-        return is_user_function
-    return frozenset(document["frames"][number] for number in document["own"]).__contains__
-
-
 def own_line(stack: Sequence[str], is_own: Callable[[str], bool] = is_user_function) -> str:
-    """The innermost line of the user's own; one of a comprehension belongs to the function around it."""
+    """The innermost line of the user's own in a stack; one of a comprehension belongs to the function around it."""
     own = [name for name in stack if is_own(name)]
     if not own:
         return ""
@@ -134,15 +126,8 @@ class Alignment(Struct, frozen=True):
     anchored: int
 
 
-def aligned(samples: Frame, timeline: Timeline, rank: int) -> tuple[Frame, Alignment]:
-    """The samples of one rank on the clock of its ranges; as they are where too few samples are anchored."""
-    found = alignment(samples, timeline.ranges.of(rank=rank))
-    shifted = samples.with_columns(start_ns=samples.start_ns + found.shift_ns, end_ns=samples.end_ns + found.shift_ns)
-    return shifted, found
-
-
 def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
-    """The same, and main is the thread that trains: that of most backward passes, updates and waits for batches.
+    """The samples, with `is_main` for the thread that trains: that of most backward passes, updates and batch waits.
 
     A program may train in a thread that it has started, while its main thread waits for that one to end.
     """
@@ -156,25 +141,43 @@ def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
     return samples.with_columns(is_main=np.where(of_training, trains, samples["is_main"]))
 
 
+class Anchor(Struct, frozen=True):
+    """One kind of anchor: when samples showed its function, and when the recording shows its range."""
+
+    at_ns: Ints
+    ranges: Intervals
+
+
+def anchors(samples: Frame, ranges: Frame, backward: Callable[[], Intervals] = Intervals.empty) -> list[Anchor]:
+    """The kinds of anchors that samples and ranges both show. `backward`: when it ran, where no range says so."""
+    row, at_ns = sampled_instants(samples)
+    found = []
+    for function, name in ANCHORS:
+        when = ranges.named(name).intervals
+        if name is torch_names.BACKWARD and not when:
+            when = backward()
+        shown = at_ns[samples.text("stack").matches(function)[row]]
+        if when and shown.size:
+            found.append(Anchor(shown, when))
+    return found
+
+
+def inside(anchored: Sequence[Anchor], shifts_ns: Ints) -> Ints:
+    """How many of the anchored samples lie in the ranges of their kind, at each of these shifts."""
+    counts = [each.ranges.covers(each.at_ns + shifts_ns[:, None]).sum(axis=1) for each in anchored]
+    return np.asarray(np.sum(counts, axis=0))
+
+
 def alignment(samples: Frame, ranges: Frame) -> Alignment:
     """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
-    anchors = [
-        (sampled_instants(samples.take(samples.text("stack").matches(function)))[1], _covered(ranges, name))
-        for function, name in ANCHORS
-    ]
-    anchors = [(at_ns, covered) for at_ns, covered in anchors if at_ns.size and covered]
-    anchored = sum(at_ns.size for at_ns, _ in anchors)
+    found = anchors(samples, ranges)
+    anchored = sum(each.at_ns.size for each in found)
     if anchored < _FEWEST_ANCHORED:
         return Alignment(0, 0.0, anchored)
     shifts = np.arange(-_MOST_SHIFT_NS, _MOST_SHIFT_NS + 1, _SHIFT_STEP_NS)
-    inside = np.sum([covered.covers(at_ns + shifts[:, None]).sum(axis=1) for at_ns, covered in anchors], axis=0)
-    best = shifts[inside == inside.max()]
-    return Alignment(int(np.median(best)), float(inside.max() / anchored), anchored)
-
-
-def _covered(ranges: Frame, name: Any) -> Intervals:
-    rows = ranges.take(ranges.name.matches(name))
-    return Intervals.of(rows.start_ns, rows.end_ns)
+    counts = inside(found, shifts)
+    best = shifts[counts == counts.max()]
+    return Alignment(int(np.median(best)), float(counts.max() / anchored), anchored)
 
 
 def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], epoch_ns: int) -> Timeline:
@@ -189,10 +192,11 @@ def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], ep
             continue
         for rank in set(rows["rank"].tolist()) & set(timeline.ranks):
             frames.setdefault(rank, []).append(rows)
-    found = [
-        aligned(of_training_thread(Frame.join(each), timeline.ranges.of(rank=rank)), timeline, rank)[0]
-        for rank, each in frames.items()
-    ]
+    found = []
+    for rank, each in frames.items():  # on the clock of the rank's ranges; as it is where too few samples are anchored
+        ranges = timeline.ranges.of(rank=rank)
+        samples = of_training_thread(Frame.join(each), ranges)
+        found.append(samples.shifted(alignment(samples, ranges).shift_ns))
     if found:
         timeline = timeline.with_frame("stack_samples", Frame.join(found))
         timeline = replace(timeline, code={line: text for file in files for line, text in source(file).items()})

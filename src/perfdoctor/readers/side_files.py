@@ -7,12 +7,14 @@ overlap; otherwise the samples describe the run as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
@@ -22,6 +24,8 @@ _ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
 #: Signals whose times are put on the timeline's clock.
 _DATED = ("device_samples", "cpu_samples")
 _AS_A_WHOLE = "its samples describe the run as a whole."
+#: Of measured links only NCCL's are those of a training's GPUs.
+_BACKEND = "nccl"
 
 
 def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, int] | None = None) -> Timeline:
@@ -37,13 +41,28 @@ def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, 
                 rows, note = _on_clock(rows, extent_ns, timeline.epoch_ns)
                 notes += [note] if note else []
             frames[signal].append(rows)
-    return replace(
-        timeline,
-        frames={**timeline.frames, **{signal: Frame.join(parts) for signal, parts in frames.items()}},
-        recorded=timeline.recorded.union(*(side.recorded for side in sides)),
-        sources=(*timeline.sources, *(source for side in sides for source in side.sources)),
-        notes=(*timeline.notes, *notes),
-    )
+    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *notes)
+
+
+def with_rates(timeline: Timeline, measured: Sequence[MeasuredRates]) -> Timeline:
+    """The timeline with the rates of measured machines, and their links as measured links."""
+    rows = [row for rates in measured for row in _links(rates)]
+    if rows:
+        links = Frame.join([timeline["link_tests"], text_rows.frame("link_tests", rows)])
+        timeline = timeline.with_frame("link_tests", links)
+    return replace(timeline, measured=tuple(measured)) if measured else timeline
+
+
+def _links(rates: MeasuredRates) -> Iterator[dict[str, object]]:
+    """A row of `link_tests` for each size of an all-reduce that was measured over NCCL."""
+    for each in rates.steady("all_reduce"):
+        if each.backend == _BACKEND and each.ranks > 1:
+            carried = 2 * (each.ranks - 1) / each.ranks * each.bytes
+            yield {
+                "name": "all_reduce", "source": "perfdoctor selftest", "gpu": rates.machine.device,
+                "ranks": each.ranks, "bytes": each.bytes, "time_ns": round(carried / each.median * 1e9),
+                "bus_bytes_per_second": each.median,
+            }  # fmt: skip
 
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
@@ -75,24 +94,27 @@ def _on_clock(samples: Frame, recorded_ns: tuple[int, int] | None, epoch_ns: int
 
 
 def extent(timeline: Timeline) -> tuple[int, int] | None:
-    """From the first of its rows to the end of the last one, in ns; None without any."""
-    frames = [timeline[s] for s in ("kernels", "collectives", "copies", "ops", "ranges", "calls") if len(timeline[s])]
-    if not frames:
+    """From the first row of what ran to the end of the last one, in ns; None without any."""
+    return extent_of(timeline[s] for s in ("kernels", "collectives", "copies", "ops", "ranges", "calls"))
+
+
+def extent_of(frames: Iterable[Frame]) -> tuple[int, int] | None:
+    """From the first of these rows to the end of the last one, in ns; None without any."""
+    filled = [frame for frame in frames if len(frame)]
+    if not filled:
         return None
-    return min(int(frame.start_ns[0]) for frame in frames), max(int(frame.end_ns.max()) for frame in frames)
+    return min(int(frame.start_ns[0]) for frame in filled), max(int(frame.end_ns.max()) for frame in filled)
 
 
 def _meet(samples: Frame, begin: int, end: int, shift_ns: int) -> bool:
+    """Do the samples, so many ns later, overlap the time from `begin` to `end`?"""
     return bool(samples.start_ns[0] + shift_ns < end and samples.end_ns[-1] + shift_ns > begin)
 
 
 def _shifted(samples: Frame, shift_ns: int) -> Frame:
-    return samples.with_columns(
-        start_ns=samples.start_ns + shift_ns,
-        end_ns=samples.end_ns + shift_ns,
-        is_on_clock=np.ones(len(samples), dtype=bool),
-    )
+    return samples.shifted(shift_ns).with_columns(is_on_clock=np.ones(len(samples), dtype=bool))
 
 
 def _undated(samples: Frame) -> Frame:
-    return _shifted(samples, -int(samples.start_ns[0])).with_columns(is_on_clock=np.zeros(len(samples), dtype=bool))
+    """The samples from time 0 on, as they are of no known time."""
+    return samples.shifted(-int(samples.start_ns[0])).with_columns(is_on_clock=np.zeros(len(samples), dtype=bool))

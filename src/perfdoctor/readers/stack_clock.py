@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
-from perfdoctor.readers.sampled_stacks import ANCHORS
+from perfdoctor.readers.sampled_stacks import Anchor, anchors, inside
+from perfdoctor.readers.side_files import extent_of
 from perfdoctor.readers.stack_files import StackFile
 from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -48,13 +48,11 @@ def joined(timeline: Timeline, files: Sequence[StackFile]) -> Timeline:
         if not all(rows["is_on_clock"].all() for rows in placed):
             why = "its lines are listed, and findings name none of them."
             notes.append(f"{file.name} cannot be put on the recording's clock: {why}")
-    return replace(
-        timeline.with_frame("stack_samples", Frame.join(frames)), recorded=timeline.recorded | {"stack_samples"}
-    ).with_notes(*notes)
+    return timeline.with_frame("stack_samples", Frame.join(frames)).with_notes(*notes)
 
 
 def _with_ranks(rows: Frame, timeline: Timeline) -> Frame:
-    """By the training's process; of a single rank and a single training these are the same."""
+    """The rows with the rank of their training's process; a single training is that of a single rank."""
     known = _ranks(timeline)
     trainings = set(rows["training"][~rows["is_worker"].astype(bool)].tolist())
     if len(timeline.ranks) == 1 and len(trainings) == 1 and not trainings & known.keys():
@@ -73,24 +71,15 @@ def _ranks(timeline: Timeline) -> dict[int, int]:
 
 
 def _on_clock(rows: Frame, file: StackFile, timeline: Timeline) -> Frame:
-    """Rows of one rank."""
+    """The rows, which are of one rank, on the recording's clock where that is proven; else with times of 0."""
     training = rows.take(~rows["is_worker"] & rows["is_main"])
     shift_ns = proven_shift(training, file.period_ns, timeline, int(rows["rank"][0])) if file.has_times else None
     if shift_ns is None:
         return rows.with_columns(start_ns=np.zeros_like(rows.start_ns), end_ns=np.zeros_like(rows.end_ns))
-    return rows.with_columns(
-        start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns, is_on_clock=np.ones(len(rows), dtype=bool)
-    )
+    return rows.shifted(shift_ns).with_columns(is_on_clock=np.ones(len(rows), dtype=bool))
 
 
 # --- the shift ---
-
-
-class _Anchored(Struct, frozen=True):
-    """Of one kind of anchor: when a sample showed its function, and when the recording shows its range."""
-
-    at_ns: Ints
-    ranges: Intervals
 
 
 class _Fit(Struct, frozen=True):
@@ -116,12 +105,15 @@ def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) 
     Nothing is recorded while torch.profiler starts or stops, and it stops soon after what was recorded last.
     """
     row, at_ns = sampled_instants(samples)
-    anchors, recorded = _anchors(samples, row, at_ns, timeline, rank), _extent(timeline, rank)
-    if not anchors or recorded is None:
+    anchored = anchors(samples, timeline.ranges.of(rank=rank), lambda: _backward(timeline, rank))
+    recorded = extent_of(timeline[signal].of(rank=rank) for signal in ("ops", "ranges"))
+    if not anchored or recorded is None:
         return None
-    quarter_ns = _quarter_of_a_step(anchors)
+    # Shifts that differ by less than a quarter of a step fit the same ranges, and the best of them is meant.
+    apart = [np.diff(each.ranges.starts) for each in anchored if len(each.ranges) > 1]
+    quarter_ns = int(np.median(np.concatenate(apart))) // 4 if apart else 0
     step_ns = max(_STEP_NS, int(at_ns.max() + recorded[1] - recorded[0]) // _MOST_STEPS)
-    shifts, fit = _fits(at_ns, anchors, recorded, step_ns)
+    shifts, fit = _fits(at_ns, anchored, recorded, step_ns)
     edges, stops = (
         at_ns[samples.text("stack").matches(function)[row]]
         for function in (python_code.PROFILER_EDGE, python_code.PROFILER_STOP)
@@ -136,48 +128,23 @@ def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) 
     if not fit.is_close(best) or np.abs(as_good - shifts[best]).max() > quarter_ns:
         return None
     near = shifts[best] + np.arange(-2 * step_ns, 2 * step_ns + 1, step_ns // 8)
-    inside = np.sum([each.ranges.covers(each.at_ns + near[:, None]).sum(axis=1) for each in anchors], axis=0)
-    return int(np.median(near[inside == inside.max()]))
-
-
-def _quarter_of_a_step(anchors: Sequence[_Anchored]) -> int:
-    """Shifts that differ by less fit the same ranges, and the best of them is meant."""
-    apart = [np.diff(each.ranges.starts) for each in anchors if len(each.ranges) > 1]
-    return int(np.median(np.concatenate(apart))) // 4 if apart else 0
-
-
-def _anchors(samples: Frame, row: Ints, at_ns: Ints, timeline: Timeline, rank: int) -> list[_Anchored]:
-    """The kinds that both show."""
-    ranges, found = timeline.ranges.of(rank=rank), []
-    for function, name in ANCHORS:
-        own = ranges.take(ranges.name.matches(name))
-        when = Intervals.of(own.start_ns, own.end_ns)
-        if name is torch_names.BACKWARD and not when:
-            when = _backward(timeline, rank)
-        shown = at_ns[samples.text("stack").matches(function)[row]]
-        if when and shown.size:
-            found.append(_Anchored(shown, when))
-    return found
+    counts = inside(anchored, near)
+    return int(np.median(near[counts == counts.max()]))
 
 
 def _backward(timeline: Timeline, rank: int) -> Intervals:
-    """When autograd ran, by its nodes: for a recording in which nobody opened a range around it."""
-    ops = timeline.ops.of(rank=rank)
-    ops = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
+    """When autograd ran on a rank, by its nodes: for a recording in which nobody opened a range around it."""
+    ops = timeline.ops.of(rank=rank).named(torch_names.AUTOGRAD_NODE)
     # Half of the pause at each end joins nodes that are no further apart.
     wide = Intervals.of(ops.start_ns - _PAUSE_NS // 2, ops.end_ns + _PAUSE_NS // 2)
     return Intervals.of(wide.starts + _PAUSE_NS // 2, wide.ends - _PAUSE_NS // 2)
 
 
-def _extent(timeline: Timeline, rank: int) -> tuple[int, int] | None:
-    frames = [rows for signal in ("ops", "ranges") if len(rows := timeline[signal].of(rank=rank))]
-    if not frames:
-        return None
-    return min(int(rows.start_ns[0]) for rows in frames), max(int(rows.end_ns.max()) for rows in frames)
+def _fits(at_ns: Ints, anchored: Sequence[Anchor], recorded: tuple[int, int], step_ns: int) -> tuple[Ints, _Fit]:
+    """All shifts, in ns, at which a sample can lie in the recording, and how the samples fit there.
 
-
-def _fits(at_ns: Ints, anchors: Sequence[_Anchored], recorded: tuple[int, int], step_ns: int) -> tuple[Ints, _Fit]:
-    """Of all shifts, in ns, at which a sample can lie in the recording: by correlation of counts and ranges."""
+    They are found by correlation of counts and ranges, in bins of `step_ns`.
+    """
     first, last = recorded
     bins, places = int(at_ns.max()) // step_ns + 1, (last - first) // step_ns + 1
     middle = first + np.arange(places) * step_ns + step_ns // 2
@@ -189,17 +156,17 @@ def _fits(at_ns: Ints, anchors: Sequence[_Anchored], recorded: tuple[int, int], 
     def shown(covered: Mask) -> Any:
         return np.fft.rfft(covered.astype(float), size)
 
-    in_range = [shown(each.ranges.covers(middle)) for each in anchors]
-    mine = [counted(each.at_ns) for each in anchors]
+    in_range = [shown(each.ranges.covers(middle)) for each in anchored]
+    mine = [counted(each.at_ns) for each in anchored]
     whole, everything = shown(np.ones(places, dtype=bool)), counted(at_ns)
-    inside = np.fft.irfft(sum(a * b for a, b in zip(mine, in_range, strict=True)), size)
-    anchored = np.fft.irfft(sum(mine) * whole, size)
+    within = np.fft.irfft(sum(a * b for a, b in zip(mine, in_range, strict=True)), size)
+    while_recorded = np.fft.irfft(sum(mine) * whole, size)
     in_ranges = np.fft.irfft(everything * sum(in_range), size)
     lags = np.concatenate((np.arange(places), np.arange(-bins + 1, 0)))
-    fit = _Fit(*(each[lags] for each in (inside, anchored - inside, in_ranges - inside)))
+    fit = _Fit(*(each[lags] for each in (within, while_recorded - within, in_ranges - within)))
     return first + lags * step_ns, fit
 
 
 def _any(instants_ns: Ints, begin_ns: Ints, end_ns: Ints) -> Mask:
-    """One bool for each stretch of time: does one of the instants, in their order, lie in it?"""
+    """One bool for each time from `begin_ns` to `end_ns`: does one of the sorted `instants_ns` lie in it?"""
     return np.searchsorted(instants_ns, begin_ns) < np.searchsorted(instants_ns, end_ns)

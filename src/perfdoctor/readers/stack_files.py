@@ -84,7 +84,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def read(file: Path) -> StackFile:
-    """Raises PerfdoctorError where the file is damaged, or holds no stacks of Python."""
+    """The stacks in a file. Raises PerfdoctorError where it is damaged, or holds no stacks of Python."""
     try:
         rows, has_times, period_ns = _content(file)
         samples = stack_samples(rows)
@@ -180,24 +180,19 @@ def _chrome(events: Sequence[Mapping[str, Any]]) -> tuple[list[StackRow], int]:
             rows.append(StackRow(*_placed(key[0], key[1], "", stack[:_DEEPEST]), 1, since[key], now))
         since[key] = now
         if event["ph"] == "B":
-            stack.append(_frame({"name": event["name"], **_at(event.get("args"))}))
+            place = event.get("args")
+            known = place if isinstance(place, dict) else {}
+            stack.append(
+                _frame({"name": event["name"], "file": known.get("filename", ""), "line": known.get("line", 0)})
+            )
         elif stack:
             stack.pop()
-    period_ns = _period(rows)
+    # One of the shortest times that a thread's stack stayed the same, with some jitter: most change soon.
+    times = sorted(row.end_ns - row.start_ns for row in rows)
+    period_ns = times[len(times) // 5] if times else 1
     return [
         msgspec.structs.replace(row, samples=max(1, round((row.end_ns - row.start_ns) / period_ns))) for row in rows
     ], period_ns
-
-
-def _at(place: object) -> dict[str, object]:
-    known = place if isinstance(place, dict) else {}
-    return {"file": known.get("filename", ""), "line": known.get("line", 0)}
-
-
-def _period(rows: Iterable[StackRow]) -> int:
-    """Of the times that a thread's stack stayed the same, one of the shortest, with some jitter: most change soon."""
-    times = sorted(row.end_ns - row.start_ns for row in rows)
-    return times[len(times) // 5] if times else 1
 
 
 def _nanoseconds(value: Any, unit: float) -> int:
@@ -208,16 +203,14 @@ def _nanoseconds(value: Any, unit: float) -> int:
 
 
 def _frame(frame: Mapping[str, Any]) -> tuple[str, str, int]:
-    line = frame.get("line") or 0
+    """Function, file and line; of a process only its number, for its command line is never kept."""
+    line, name = frame.get("line") or 0, str(frame["name"])
+    process = _PROCESS.match(name)
     return (
-        str(frame["name"])[:_LONGEST_NAME] if not _PROCESS.match(str(frame["name"])) else _only_number(frame["name"]),
+        f'process {process[1]}:"' if process else name[:_LONGEST_NAME],
         str(frame.get("file") or "")[:_LONGEST_NAME],
         int(line) if 0 <= int(line) < 1 << 31 else 0,
     )
-
-
-def _only_number(process: str) -> str:
-    return f'process {_PROCESS.findall(process)[0]}:"'
 
 
 def _placed(
@@ -246,7 +239,7 @@ def _thread(found: re.Match[str] | None, group: int = 1) -> tuple[int, str]:
 
 
 def stack_samples(rows: Sequence[StackRow]) -> Frame:
-    """They as rows of the signal, of no rank and on no clock yet."""
+    """The rows as those of the signal `stack_samples`, of no rank and on no clock yet."""
     return text_rows.frame("stack_samples", _as_rows(rows))
 
 
@@ -273,7 +266,7 @@ def _as_rows(rows: Sequence[StackRow]) -> Iterator[dict[str, object]]:
 
 
 def _is_main(row: StackRow, outermost: str) -> bool:
-    """By its number or name where the file says them; a thread of Python's own begins in `threading`."""
+    """Is it the main thread, by number or name where the file says them? Other threads begin in `threading`."""
     if row.process != UNKNOWN and row.thread == row.process:
         return True
     return row.thread_name == "MainThread" or (not row.thread_name and not python_code.THREAD_BEGIN.search(outermost))

@@ -18,6 +18,7 @@ from perfdoctor.patterns import regex
 _LAYOUT = ("plugins", "profile")
 #: A session is mostly called by its time, as `%Y_%m_%d_%H_%M_%S` or in seconds or milliseconds.
 _TIME = regex(r"^\d{4}(_\d\d){5}")
+_MOST_NAMED = 5
 
 
 def session_of(file: Path) -> Path | None:
@@ -33,7 +34,14 @@ def newest(files: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
             sessions[session].append(file)
     if len(sessions) < 2:
         return list(files), []
-    first, *others = sorted(sessions, key=lambda each: _age(each, sessions[each]), reverse=True)
+
+    def age(session: Path) -> tuple[bool, str, float, str]:
+        """The time in the name where there is one; else when a file in the session was last changed."""
+        named = session.name if _TIME.match(session.name) else ""
+        changed = max((file.stat().st_mtime for file in sessions[session] if file.exists()), default=0.0)
+        return bool(named), named, changed, session.name
+
+    first, *others = sorted(sessions, key=age, reverse=True)
     left_out = {file for session in others for file in sessions[session]}
     named = ", ".join(str(each.relative_to(folder)) for each in others[:_MOST_NAMED])
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
@@ -42,13 +50,3 @@ def newest(files: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
         f"{first.relative_to(folder)}, the newest, is analysed. Give one of the others by itself: {named}{more}."
     )
     return [file for file in files if file not in left_out], [note]
-
-
-_MOST_NAMED = 5
-
-
-def _age(session: Path, files: Sequence[Path]) -> tuple[bool, str, float, str]:
-    """By the time in the name where there is one; else by when a file in it was last changed."""
-    named = session.name if _TIME.match(session.name) else ""
-    changed = max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-    return bool(named), named, changed, session.name

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import DTYPES
-from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
+from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Source, Text, Timeline
 from perfdoctor.patterns import regex
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
@@ -48,7 +48,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def head_lines(head: bytes, most: int = 400) -> list[str]:
-    """The first lines that are not empty, of the first bytes of a file."""
+    """The first lines that are not empty, `most` at most, of the first bytes of a file."""
     text = head.decode("utf-8-sig", "replace")
     return [line for line in (plain(each).strip() for each in text.splitlines()) if line][:most]
 
@@ -64,3 +64,8 @@ def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
             default = 0 if column in ("start_ns", "end_ns") else np.nan if kind is float else UNKNOWN
             columns[column] = np.array([row.get(column, default) for row in kept], dtype=DTYPES[kind])
     return Frame(columns).sorted()  # type: ignore[arg-type]
+
+
+def timeline(signal: str, rows: Frame, kind: str, file: str, notes: Iterable[str] = ()) -> Timeline:
+    """The Timeline of a file that holds this signal alone. `kind`: what the file is, as `Source` has it."""
+    return Timeline.build({signal: rows}, {signal}, sources=[Source(kind, file, "")], notes=list(notes))

@@ -1,16 +1,20 @@
 """Do several recordings provably not belong together, although they are shown as the ranks of one job?
 
 Ranks of a job have one size of the job and one version of CUDA's or HIP's runtime, and are recorded at one time. What
-is not known of a file says nothing about it.
+is not known of a file says nothing about it. Run folders in which the same rank was recorded, one after the other, are
+refused: a folder of runs is easily given for one of its runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Source
+from perfdoctor.system.run_folder import MANIFEST, RunFolder
 
 #: Instants are of a calendar's clock from 2001 on; before, of one that began with its machine.
 _OF_CALENDAR_NS = 1_000_000_000_000_000_000
@@ -20,10 +24,11 @@ _LEAST_APART_NS = 1_800_000_000_000
 _HOUR_NS = 3_600_000_000_000
 _HOURS_OF_DAYS = 48
 _RUNTIMES = ("CUDA ", "HIP ")
+_SECOND_NS = 1_000_000_000
 
 
 class RecordingFacts(NamedTuple):
-    """Of one recording. `world_size`: 0 if unknown. `extent_ns`: from its first row to its last; None without any.
+    """What tells one recording from another. `world_size`: 0 if unknown. `extent_ns`: of all its rows; None without.
 
     `epoch_ns`: when time 0 was, in ns since 1970; None if it was then, or is not known.
     """
@@ -59,16 +64,12 @@ def notes(recordings: Sequence[RecordingFacts]) -> list[str]:
     reasons = [*_different(jobs), *_different(runtimes), *_apart(recordings)]
     if not reasons:
         return []
-    return [
-        (
-            "These recordings do not belong together, and are shown as ranks of one job all the same: "
-            f"{'; '.join(reasons)}. Analyze each alone; of two versions of a program use perfdoctor compare."
-        )
-    ]
+    lead = "These recordings do not belong together, and are shown as ranks of one job all the same"
+    return [f"{lead}: {'; '.join(reasons)}. Analyze each alone; of two versions of a program use perfdoctor compare."]
 
 
 def _different(said: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What the first two files say that say different things; "" says nothing."""
+    """What the first two files that differ say; "" says nothing. `said`: name of a file and what it says."""
     names: dict[str, str] = {}
     for name, what in said:
         names.setdefault(what, name)
@@ -79,7 +80,7 @@ def _different(said: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
-    """The longest time between two of them in which none was recorded."""
+    """The longest time between two recordings in which none was recorded, in words."""
     known = sorted((each.when, each.name) for each in recordings if each.when)
     last: list[tuple[int, str]] = []
     for (_, end), name in known:
@@ -90,9 +91,46 @@ def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
     ]
     longest = max(gaps, default=(0, "", ""))
     if longest[0] > _LEAST_APART_NS:
-        yield f"{longest[1]} ends {_long(longest[0])} before {longest[2]} begins"
+        hours = longest[0] / _HOUR_NS
+        apart = f"{hours:.1f} hours" if hours < _HOURS_OF_DAYS else f"{hours / 24:,.0f} days"
+        yield f"{longest[1]} ends {apart} before {longest[2]} begins"
 
 
-def _long(ns: int) -> str:
-    hours = ns / _HOUR_NS
-    return f"{hours:.1f} hours" if hours < _HOURS_OF_DAYS else f"{hours / 24:,.0f} days"
+# --- run folders ---
+
+
+def refuse_below(folder: Path) -> None:
+    """Raise PerfdoctorError where this is no run folder, and holds runs of which some cannot be of one job."""
+    if RunFolder.open(folder) is None:
+        refuse([run for file in sorted(folder.rglob(MANIFEST)) if (run := RunFolder.open(file.parent))], str(folder))
+
+
+def refuse(runs: Sequence[RunFolder], given: str = "") -> None:
+    """Raise PerfdoctorError where these runs, which were `given` so, cannot be of one job.
+
+    What is not known of a run says nothing about it.
+    """
+    of_ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for run in runs:
+        for key, span in _recorded(run):
+            of_ranks.setdefault(key, []).append(span)
+    if any(later[0] >= earlier[1] for spans in of_ranks.values() for earlier, later in pairwise(sorted(spans))):
+        newest = max(runs, key=lambda run: run.manifest.started_unix_ns).path
+        said = f"{given} holds {len(runs)} runs" if given else f"{len(runs)} runs were given"
+        raise PerfdoctorError(
+            f"{said}, recorded one after the other: they are not the ranks of one job",
+            do=f"Give one of them, as {newest}; of two versions of a program use perfdoctor compare.",
+        )
+
+
+def _recorded(run: RunFolder) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+    """Each pass and rank, with when the pass began and ended, in ns since 1970."""
+    spans = {
+        each.name: (each.started_unix_ns, each.started_unix_ns + round(each.seconds * _SECOND_NS))
+        for each in run.manifest.passes
+        if each.started_unix_ns > 0 and each.seconds
+    }
+    for each in run.manifest.ranks:
+        name, rank = each.get("pass"), each.get("rank")
+        if isinstance(name, str) and isinstance(rank, int) and name in spans:
+            yield (name, rank), spans[name]

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.run import Run
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.run import WHOLE_RECORDING, Run, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers import recorded_run
 from perfdoctor.readers.leaving_out import NAMED

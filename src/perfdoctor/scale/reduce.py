@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.place import JobPlace
-from perfdoctor.model.run import Job
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Job, Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.readers import unrelated
 from perfdoctor.readers.leaving_out import left_out

@@ -36,7 +36,7 @@ from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.signals import SIGNALS
 
 if TYPE_CHECKING:
-    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.run import Selection
 
 #: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
 MOST_BYTES = 1_000_000

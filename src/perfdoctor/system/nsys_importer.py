@@ -17,12 +17,9 @@ def find(tool: str) -> Path | None:
     if on_path:
         return Path(on_path)
     program = Path(tool).resolve()
-    for start in (program, *_started_by(program)):
-        for parent in start.parents[:4]:
-            for place in ("host-linux-*", "nsight-systems/host-linux-*"):
-                if found := next(parent.glob(f"{place}/QdstrmImporter"), None):
-                    return found
-    return None
+    places = ("host-linux-*/QdstrmImporter", "nsight-systems/host-linux-*/QdstrmImporter")
+    parents = (parent for start in (program, *_started_by(program)) for parent in start.parents[:4])
+    return next((found for parent in parents for place in places for found in parent.glob(place)), None)
 
 
 def _started_by(program: Path) -> list[Path]:
@@ -31,9 +28,7 @@ def _started_by(program: Path) -> list[Path]:
         head = program.read_bytes()[:4_096]
     except OSError:
         return []
-    if not head.startswith(b"#!"):
-        return []
-    named = re.findall(rb"(/[^\s\"']*/nsys)\b", head)
+    named = re.findall(rb"(/[^\s\"']*/nsys)\b", head) if head.startswith(b"#!") else []
     return [Path(os.fsdecode(name)).resolve() for name in named]
 
 

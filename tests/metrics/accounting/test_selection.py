@@ -15,7 +15,7 @@ from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.selection import range_names
 from perfdoctor.metrics.accounting.split import split
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Selection
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Range
 from perfdoctor.replay.what_if.run_replay import why_not_replayable

@@ -7,8 +7,7 @@ from builders import draw
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.start import before_first_step, start_kinds
-from perfdoctor.model.run import Run
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Run, Selection
 
 
 def started(name: str, signal: str = "functions", **more: object) -> Run:

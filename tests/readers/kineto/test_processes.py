@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from kineto_traces import damaged, events, outcome, plain, trace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.kineto import parts, processes, repair, window
+from perfdoctor.readers.kineto import pieces, processes, repair, window
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.system import processors
 
@@ -62,7 +62,7 @@ def pieces_of(batch: int, batches: int, workers: int, kind: type = Thread):
     """Files are cut into pieces of so many batches of so many bytes, and read by so many workers beside this one."""
     with (
         mock.patch.object(repair, "BATCH_BYTES", batch),
-        mock.patch.object(parts, "PIECE_BATCHES", batches),
+        mock.patch.object(pieces, "PIECE_BATCHES", batches),
         mock.patch.object(repair, "SPARE_BYTES", 64),
         mock.patch.object(kind, "WORTH", 0),
         mock.patch.object(kind, "WORTH_EACH", 1),
@@ -131,7 +131,7 @@ READ_BY_OTHERS = """
     from pathlib import Path
     from perfdoctor.system import own_process
     own_process.take()  # numpy has one thread, so that this process can be forked
-    from perfdoctor.readers.kineto import parts, processes, repair, trace as kineto
+    from perfdoctor.readers.kineto import pieces, processes, repair, trace as kineto
     sys.path[:0] = sys.argv[3:]
     from kineto_traces import plain
 
@@ -150,7 +150,7 @@ READ_BY_OTHERS = """
         return counts[-1]
 
     processes.Shared.job, processes.read = job, counted
-    parts.PIECE_BATCHES, kind.WORTH, kind.WORTH_EACH, processes.KINDS = 1, 0, 1, (kind,)
+    pieces.PIECE_BATCHES, kind.WORTH, kind.WORTH_EACH, processes.KINDS = 1, 0, 1, (kind,)
     os.environ["PERFDOCTOR_JOBS"] = "3"
     assert plain(kineto.read(path)) == alone
     (part,) = counts

@@ -14,6 +14,7 @@ from folders import public, public_files
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import SAMPLE_NUMBERS, Timeline
 from perfdoctor.readers import formats
+from perfdoctor.readers.machine import sample_tables
 from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.machine.sample_columns import of_query
 from perfdoctor.readers.machine.sample_times import parsed
@@ -309,7 +310,7 @@ def test_a_header_alone_is_refused(tmp_path):
     ],
 )
 def test_other_files_are_not_taken_for_samples(text):
-    assert not device_samples.looks_like(text.encode())
+    assert not sample_tables.looks_like(text.encode())
 
 
 def test_hostile_text_is_data(tmp_path):

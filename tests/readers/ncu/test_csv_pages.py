@@ -11,6 +11,7 @@ from ncu_tables import ABOUT, DETAILS, LONG, RAW, RULE, TRUTH, about, agrees, lo
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.readers.ncu import csv_pages
 from perfdoctor.readers.ncu import profiles as ncu
 
 
@@ -167,9 +168,9 @@ def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, text, says):
 
 
 def test_a_table_is_recognised_by_its_header():
-    assert ncu.is_table(wide().encode())
-    assert ncu.is_table(b"epoch 1\n" + wide().encode())
-    assert ncu.is_table(wide().encode("utf-16"))
-    assert not ncu.is_table(b'{"traceEvents": []}')
-    assert not ncu.is_table(b"")
-    assert not ncu.is_table(b'"ID","Name"\n1,2\n')
+    assert csv_pages.looks_like(wide().encode())
+    assert csv_pages.looks_like(b"epoch 1\n" + wide().encode())
+    assert csv_pages.looks_like(wide().encode("utf-16"))
+    assert not csv_pages.looks_like(b'{"traceEvents": []}')
+    assert not csv_pages.looks_like(b"")
+    assert not csv_pages.looks_like(b'"ID","Name"\n1,2\n')

@@ -580,11 +580,6 @@ def test_a_database_of_something_else_is_named_as_such(at):
     with pytest.raises(PerfdoctorError) as caught:
         nsys.read(at)
     assert caught.value.what == "`run.sqlite` is a SQLite file, but not an export of Nsight Systems"
-    assert not nsys.is_nsys_sqlite(at)
-
-
-def test_an_export_is_recognised(at):
-    assert nsys.is_nsys_sqlite(export(at, KERNEL=[kernel()]))
 
 
 def test_a_missing_file_is_an_error_for_the_user(at):

@@ -20,8 +20,7 @@ from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.longest import analysed_span
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.run import Run
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Run, Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span

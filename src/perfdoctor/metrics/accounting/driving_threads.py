@@ -16,8 +16,8 @@ from perfdoctor.metrics.accounting.first_use import (
 )
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
 from perfdoctor.model.cache import once_per_timeline
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import HostActivity
 from perfdoctor.model.steps import Marks, host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names

@@ -17,9 +17,8 @@ from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driv
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place, once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import HostActivity, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline

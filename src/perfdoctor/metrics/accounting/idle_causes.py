@@ -31,8 +31,8 @@ from perfdoctor.metrics.accounting.queued import (
 )
 from perfdoctor.model.columns import firsts, numbered
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import HostActivity
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import loaders as loader_names

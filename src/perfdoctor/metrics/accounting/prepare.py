@@ -15,8 +15,7 @@ from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
-from perfdoctor.model.run import Job, Run
-from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.run import WHOLE_RECORDING, Job, Run, Selection
 from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.time_split import StepStats

@@ -6,8 +6,8 @@ import numpy as np
 
 from perfdoctor.model.columns import occurring
 from perfdoctor.model.device_work import DeviceWork
-from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import HostActivity
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 

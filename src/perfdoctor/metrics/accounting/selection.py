@@ -25,7 +25,7 @@ from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
-from perfdoctor.model.selection import Selection
+from perfdoctor.model.run import Selection
 from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.base_names import without_numbers

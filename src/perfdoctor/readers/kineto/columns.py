@@ -70,7 +70,7 @@ def of_whole(microseconds: Ints) -> Ints:
 
 
 def of_floats(microseconds: npt.NDArray[Any]) -> Ints:
-    """In ns. Raises InexactError where the floats may have lost digits."""
+    """Microseconds in ns. Raises InexactError where the floats may have lost digits."""
     if not (np.abs(microseconds) < _EXACT_BELOW).all():
         raise InexactError
     floor = np.floor(microseconds)  # separately, because 1000 times a float close to the limit is itself rounded
@@ -80,8 +80,9 @@ def of_floats(microseconds: npt.NDArray[Any]) -> Ints:
 
 
 def of_digits(microseconds: list[Any]) -> Ints:
-    """As raw text with three decimals and of one length, such as `1712195495519689.123`, in ns. Raises InexactError
-    where they are written in another way.
+    """Times in ns that are written with three decimals and in one length, such as `1712195495519689.123`.
+
+    Raises InexactError where they are written in another way.
     """
     texts = list(map(bytes, microseconds))
     length = len(texts[0])
@@ -114,7 +115,10 @@ def _array(values: list[Any]) -> npt.NDArray[Any]:
 
 def _nanoseconds(microseconds: object) -> int:
     if isinstance(microseconds, msgspec.Raw):
-        microseconds = _of_raw(bytes(microseconds))
+        text = bytes(microseconds)
+        microseconds = msgspec.json.decode(text) if text else None
+        if isinstance(microseconds, float) and abs(microseconds) >= _EXACT_BELOW:
+            microseconds = Decimal(text.decode())  # a float does not hold it exactly
     if isinstance(microseconds, float):
         return int(of_floats(np.array([microseconds]))[0])
     try:
@@ -124,14 +128,8 @@ def _nanoseconds(microseconds: object) -> int:
         return NO_TIME
 
 
-def _of_raw(text: bytes) -> object:
-    """A value as it stands in the file; a number that a float does not hold exactly as a decimal."""
-    value = msgspec.json.decode(text) if text else None
-    return Decimal(text.decode()) if isinstance(value, float) and abs(value) >= _EXACT_BELOW else value
-
-
 def written(values: list[Any]) -> Ints:
-    """Values that were decoded as `int`. Raises OverflowError beyond 64 bits."""
+    """Values that were decoded as `int`, as a column. Raises OverflowError beyond 64 bits."""
     try:
         return np.frombuffer(struct.pack(f"={len(values)}q", *values), np.int64)  # in half the time of np.fromiter
     except struct.error as error:
@@ -147,7 +145,7 @@ def integers(values: list[Any]) -> Ints:
 
 
 def integer(value: object) -> int:
-    """As `integers`, for one value."""
+    """One value as an integer, as `integers` does it."""
     if isinstance(value, str):
         return _number_at_end(value)
     if isinstance(value, float) and value.is_integer():
@@ -182,7 +180,7 @@ class EventTable:
 
     @property
     def length(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.texts["name"])
 
     def __getitem__(self, column: str) -> Ints:
@@ -235,7 +233,7 @@ class GrowingColumns:
         return sum(map(len, self._numbers.get("start_ns", ())))
 
     def add(self, numbers: Mapping[str, Ints], texts: Mapping[str, Iterable[str | bytes]], count: int) -> None:
-        """`count` rows: all columns of the group. Texts are str or, as read from the file, bytes."""
+        """Add `count` rows: all columns of the group. Texts are str or, as read from the file, bytes."""
         for column, values in numbers.items():
             self._numbers.setdefault(column, []).append(values)
         for column, strings in texts.items():
@@ -302,7 +300,7 @@ def _narrow(column: Numbers) -> Numbers:
 
 
 def _string(text: str | bytes) -> str:
-    """Raw JSON on one line, spaced as Kineto does."""
+    """The text; raw JSON on one line, spaced as Kineto does."""
     if isinstance(text, str):
         return text
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
@@ -64,55 +65,31 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     device_id: Any = _named("Device Id")
 
 
-class _DeviceArgs(msgspec.Struct, gc=False, frozen=True):
-    correlation: int = UNKNOWN
-    device: int | None = None
-    stream: int | None = None
+_ARGS = {each.name: each for each in msgspec.structs.fields(Args)}
+#: The arguments that writers give as whole numbers, each with what it counts as where it is missing.
+_WHOLE_ARGS: Mapping[str, int | None] = {
+    **dict.fromkeys(("correlation", "awaited_stream", "shared_memory", "bytes", "identity", "sequence"), UNKNOWN),
+    **dict.fromkeys(("elements_in", "elements_out", "group_size", "allocated", "device_type", "device_id"), UNKNOWN),
+    "device": None, "stream": None, "forward_thread": 0, "reserved": 0,
+}  # fmt: skip
 
 
-class _KernelArgs(_DeviceArgs, gc=False, frozen=True):
-    grid: msgspec.Raw = _NOTHING
-    block: msgspec.Raw = _NOTHING
-    shared_memory: int = _named("shared memory", UNKNOWN)
-    dtype: Any = None
-    collective: Any = _named("Collective name")
-    elements_in: int = _named("In msg nelems", UNKNOWN)
-    elements_out: int = _named("Out msg nelems", UNKNOWN)
-    group: Any = _named("Process Group Name")
-    group_description: Any = _named("Process Group Description")
-    group_size: int = _named("Group size", UNKNOWN)
-    members: Any = _named("Process Group Ranks")
+def _typed_args(*names: str) -> type[msgspec.Struct]:
+    """These of the arguments, with the types that writers give them."""
+    fields: list[tuple[str, Any, Any]] = []
+    for name in names:
+        known = _ARGS[name]
+        default = _WHOLE_ARGS.get(name, known.default)
+        kind = known.type if name not in _WHOLE_ARGS else int if default is not None else int | None
+        fields.append((name, kind, _named(known.encode_name, default)))
+    return msgspec.defstruct("TypedArgs", fields, gc=False, frozen=True)
 
 
-class _CopyArgs(_DeviceArgs, gc=False, frozen=True):
-    bytes: int = UNKNOWN
-    kind: Any = None
-
-
-class _WaitArgs(_DeviceArgs, gc=False, frozen=True):
-    awaited_stream: int = _named("wait_on_stream", UNKNOWN)
-
-
-class _CallArgs(msgspec.Struct, gc=False, frozen=True):
-    correlation: int = UNKNOWN
-
-
-class _OpArgs(msgspec.Struct, gc=False, frozen=True):
-    identity: int = _named("External id", UNKNOWN)
-    shapes: msgspec.Raw = _named("Input Dims", _NOTHING)
-    types: msgspec.Raw = _named("Input type", _NOTHING)
-    values: msgspec.Raw = _named("Concrete Inputs", _NOTHING)
-    sequence: int = _named("Sequence number", UNKNOWN)
-    forward_thread: int = _named("Fwd thread id", 0)
-
-
-class _TotalArgs(msgspec.Struct, gc=False, frozen=True):
-    allocated: int = _named("Total Allocated", UNKNOWN)
-    reserved: int = _named("Total Reserved", 0)
-    device_type: int = _named("Device Type", UNKNOWN)
-    device_id: int = _named("Device Id", UNKNOWN)
-
-
+_OF_DEVICE = ("correlation", "device", "stream")
+_KERNEL_ARGS = _typed_args(
+    *_OF_DEVICE, "grid", "block", "shared_memory", "dtype", "collective", "elements_in", "elements_out", "group",
+    "group_description", "group_size", "members",
+)  # fmt: skip
 _NO_ARGS = Args()
 #: What torch.profiler calls the rows of the synchronizations in which a stream waits; others are calls as well.
 _STREAM_WAIT = "Stream Wait Event"
@@ -172,9 +149,14 @@ Convert = Callable[[list[Any]], "Ints"]
 
 
 class _Kind(NamedTuple):
-    """What the rows of a group hold beside times and names, and what their events' arguments are decoded to."""
+    """What the rows of a group hold beside times and names.
 
-    numbers: Callable[[Events, Events, Convert], Numbers]
+    `place`: the columns that say where a row is; `numbers`: further columns of numbers, each from an argument. `args`:
+    the arguments that its events are decoded with.
+    """
+
+    place: Callable[[Events, Events, Convert], Numbers]
+    numbers: Mapping[str, str] = {}
     texts: Callable[[Events, Events], Texts] | None = None
     args: type[msgspec.Struct] | None = None
 
@@ -192,20 +174,8 @@ def _host_rows(events: Events, _: Events, convert: Convert) -> Numbers:
     return {"process": convert([event.pid for event in events]), "thread": convert([event.tid for event in events])}
 
 
-def _kernel_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {**_device_rows(events, args, convert), "shared_memory_bytes": convert([arg.shared_memory for arg in args])}
-
-
-def _wait_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {**_device_rows(events, args, convert), "awaited_stream": convert([arg.awaited_stream for arg in args])}
-
-
 def _launch_size(_: Events, args: Events) -> Texts:
     return {"grid": map(bytes, [arg.grid for arg in args]), "block": map(bytes, [arg.block for arg in args])}
-
-
-def _copy_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {**_device_rows(events, args, convert), "bytes": convert([arg.bytes for arg in args])}
 
 
 def _copy_kind(_: Events, args: Events) -> Texts:
@@ -216,12 +186,7 @@ def _collective_rows(events: Events, args: Events, convert: Convert) -> Numbers:
     size = convert([arg.group_size for arg in args])
     ranks = map(_ranks, args)
     listed = np.fromiter((each.count(",") + 1 if each else UNKNOWN for each in ranks), np.int64, len(args))
-    return {
-        **_device_rows(events, args, convert),
-        "elements_in": convert([arg.elements_in for arg in args]),
-        "elements_out": convert([arg.elements_out for arg in args]),
-        "group_size": np.where(size == UNKNOWN, listed, size),
-    }
+    return {**_device_rows(events, args, convert), "group_size": np.where(size == UNKNOWN, listed, size)}
 
 
 def _collective_texts(events: Events, args: Events) -> Texts:
@@ -249,37 +214,17 @@ def _members(ranks: str) -> str:
     return str(sorted(set(whole))) if whole else ""
 
 
-def _total_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {
-        **_host_rows(events, args, convert),
-        "device": convert([arg.device_id for arg in args]),
-        "allocated_bytes": convert([arg.allocated for arg in args]),
-        "reserved_bytes": convert([arg.reserved for arg in args]),
-    }
-
-
-def _call_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {**_host_rows(events, args, convert), "correlation": convert([arg.correlation for arg in args])}
-
-
 def _op_rows(events: Events, args: Events, convert: Convert) -> Numbers:
-    return {
-        **_host_rows(events, args, convert),
-        "identity": convert([arg.identity for arg in args]),
-        "sequence": convert([arg.sequence for arg in args]),
-        "forward_thread": convert([arg.forward_thread for arg in args]),
-        "is_annotation": np.fromiter([event.is_annotation for event in events], np.int64, len(events)),
-    }
+    is_annotation = np.fromiter([event.is_annotation for event in events], np.int64, len(events))
+    return {**_host_rows(events, args, convert), "is_annotation": is_annotation}
 
 
 def _op_texts(events: Events, args: Events) -> Texts:
-    has_settings = _SETTINGS
+    pairs = zip(events, args, strict=True)
     return {
         "input_shapes": map(bytes, [arg.shapes for arg in args]),
         "input_types": map(bytes, [arg.types for arg in args]),
-        "input_values": [
-            bytes(arg.values) if has_settings[event.name] else b"" for event, arg in zip(events, args, strict=True)
-        ],
+        "input_values": [bytes(arg.values) if _SETTINGS[event.name] else b"" for event, arg in pairs],
     }
 
 
@@ -296,16 +241,26 @@ class _HasSettings(dict[str, bool]):
 _SETTINGS = _HasSettings()
 
 _KINDS: Mapping[str, _Kind] = {
-    "kernels": _Kind(_kernel_rows, _launch_size, _KernelArgs),
-    "collectives": _Kind(_collective_rows, _collective_texts, _KernelArgs),
-    "copies": _Kind(_copy_rows, _copy_kind, _CopyArgs),
-    "calls": _Kind(_call_rows, None, _CallArgs),
-    "ops": _Kind(_op_rows, _op_texts, _OpArgs),
+    "kernels": _Kind(_device_rows, {"shared_memory_bytes": "shared_memory"}, _launch_size, _KERNEL_ARGS),
+    "collectives": _Kind(
+        _collective_rows, {name: name for name in ("elements_in", "elements_out")}, _collective_texts, _KERNEL_ARGS
+    ),
+    "copies": _Kind(_device_rows, {"bytes": "bytes"}, _copy_kind, _typed_args(*_OF_DEVICE, "bytes", "kind")),
+    "calls": _Kind(_host_rows, {"correlation": "correlation"}, None, _typed_args("correlation")),
+    "ops": _Kind(
+        _op_rows, {name: name for name in ("identity", "sequence", "forward_thread")}, _op_texts,
+        _typed_args("identity", "shapes", "types", "values", "sequence", "forward_thread"),
+    ),
     "functions": _Kind(_host_rows),
     "overheads": _Kind(_host_rows),
-    "totals": _Kind(_total_rows, None, _TotalArgs),
-    "stream_waits": _Kind(_wait_rows, None, _WaitArgs),
-}
+    "totals": _Kind(
+        _host_rows, {"device": "device_id", "allocated_bytes": "allocated", "reserved_bytes": "reserved"}, None,
+        _typed_args("allocated", "reserved", "device_type", "device_id"),
+    ),
+    "stream_waits": _Kind(
+        _device_rows, {"awaited_stream": "awaited_stream"}, None, _typed_args(*_OF_DEVICE, "awaited_stream")
+    ),
+}  # fmt: skip
 
 _CATEGORIES = {
     "kernel": "kernels", "concurrent_kernel": "kernels", "mtia_ccp_events": "kernels",
@@ -374,8 +329,7 @@ def _typed_event(way: _Times, category: str) -> type[msgspec.Struct]:
     return msgspec.defstruct("Typed", fields, tag_field="cat", tag=category, gc=False, namespace=namespace)
 
 
-#: In place of a count: these events have their times in another way, or one value is of another type.
-_OTHER_TIMES, _REFUSED = -1, -2
+#: In the error of an event whose times are written in another way.
 _OF_TIMES = regex(r"\.(?:ts|dur)`$")
 
 
@@ -401,7 +355,10 @@ Known = dict[str, dict[str, columns.Numbers]]
 
 
 class Columns:
-    """All groups of one trace, and the names that its metadata events give to processes and threads."""
+    """All groups of one trace, and the names that its metadata events give to processes and threads.
+
+    `event` is what events are decoded to, `exact` the same with times as they are written.
+    """
 
     event = Event
     exact = ExactEvent
@@ -416,22 +373,20 @@ class Columns:
 
     def add_typed(self, text: bytes | memoryview) -> int | None:
         """Decode a list of events and add its rows. None, with nothing added, if it is not what writers write."""
-        found = (self._added_in(way, text) for way in tuple(self._ways))
-        count = next((count for count in found if count != _OTHER_TIMES), _OTHER_TIMES)
-        return count if count >= 0 else None
-
-    def _added_in(self, way: _Times, text: bytes | memoryview) -> int:
-        """How many events; _OTHER_TIMES or _REFUSED."""
-        try:
-            return self._add_in(way, text)
-        except InexactError:
-            return _OTHER_TIMES
-        except msgspec.ValidationError as error:
-            return _OTHER_TIMES if _OF_TIMES.search(str(error)) else _REFUSED
-        except (ValueError, OverflowError, RecursionError):
-            return _REFUSED
+        for way in tuple(self._ways):
+            try:
+                return self._add_in(way, text)
+            except InexactError:  # noqa: PERF203 rare: the times are written in another way
+                continue
+            except msgspec.ValidationError as error:
+                if not _OF_TIMES.search(str(error)):
+                    return None
+            except (ValueError, OverflowError, RecursionError):
+                return None
+        return None
 
     def _add_in(self, way: _Times, text: bytes | memoryview) -> int:
+        """Add the events of a text that writes its times this way, and return how many there are."""
         decoder, types = _typed(way)
         events = decoder.decode(text)
         of_groups: dict[str, list[Any]] = {name: [] for name in (*_KINDS, "")}
@@ -455,11 +410,17 @@ class Columns:
             self._put(of_groups, _ANY, integers)
         except InexactError:
             return False
-        self._add_names(metadata)
+        for event in metadata:
+            if event.args is None:
+                continue
+            if event.name == "thread_name" and isinstance(event.args.name, str):
+                self.thread_names[integer(event.pid), integer(event.tid)] = event.args.name
+            elif event.name == "process_labels" and event.args.labels == "CPU":
+                self.host_labels.add(integer(event.pid))
         return True
 
     def _put(self, of_groups: dict[str, list[Any]], way: _Times, convert: Convert) -> None:
-        """Add the rows of all groups, or raise before anything is added."""
+        """Add the rows of all groups, or raise before anything is added. `convert`: what makes numbers of arguments."""
         of_groups["kernels"], of_groups["collectives"] = self._split_kernels(of_groups["kernels"])
         of_groups["totals"] = [
             each
@@ -474,7 +435,8 @@ class Columns:
             starts = way.starts([event.ts for event in events])
             is_instant = name == "totals"
             lengths = np.zeros_like(starts) if is_instant else way.durations([event.dur for event in events])
-            numbers = {"start_ns": starts, "duration_ns": lengths, **kind.numbers(events, args, convert)}
+            numbers = {"start_ns": starts, "duration_ns": lengths, **kind.place(events, args, convert)}
+            numbers |= {name: convert(list(map(attrgetter(field), args))) for name, field in kind.numbers.items()}
             found.append((self.groups[name], kind, events, args, numbers))
         for group, kind, events, args, numbers in found:
             texts = kind.texts(events, args) if kind.texts else {}
@@ -511,15 +473,6 @@ class Columns:
             (collectives if known[name] else others).append(event)
         return others, collectives
 
-    def _add_names(self, events: list[Event]) -> None:
-        for event in events:
-            if event.args is None:
-                continue
-            if event.name == "thread_name" and isinstance(event.args.name, str):
-                self.thread_names[integer(event.pid), integer(event.tid)] = event.args.name
-            elif event.name == "process_labels" and event.args.labels == "CPU":
-                self.host_labels.add(integer(event.pid))
-
 
 class _Puts(dict[str, Callable[[Event], None]]):
     """Category → what takes its events; those of "" are dropped."""
@@ -554,11 +507,7 @@ class Tips:
             times = columns.nanoseconds([flow.ts for flow in found])
         except InexactError:
             return False
-        places = zip(
-            integers([flow.pid for flow in found]).tolist(),
-            integers([flow.tid for flow in found]).tolist(),
-            times.tolist(),
-            strict=True,
-        )
-        self.correlations.update(zip(places, integers([flow.id for flow in found]).tolist(), strict=True))
+        devices, streams, ids = (integers(list(map(attrgetter(name), found))) for name in ("pid", "tid", "id"))
+        places = zip(devices.tolist(), streams.tolist(), times.tolist(), strict=True)
+        self.correlations.update(zip(places, ids.tolist(), strict=True))
         return True

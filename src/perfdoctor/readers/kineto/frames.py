@@ -21,7 +21,7 @@ from perfdoctor.vocabulary.names.nccl import collective_kind
 from perfdoctor.vocabulary.names.python_code import OWN_AGENT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from perfdoctor.readers.kineto.columns import EventTable
 
@@ -79,15 +79,10 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
             {name: given[name] if name in given else table[name] for name in SIGNALS[signal].columns}
         )
 
-    if table := tables.pop("kernels", None):
-        put("kernels", table, process=hosts.launching(table["correlation"]), **_launch_columns(table))
-    if table := tables.get("collectives"):
-        columns = {**_launch_columns(table), **_collective_columns(table)}
-        put("collectives", table, process=hosts.launching(table["correlation"]), **columns)
-    if table := tables.pop("copies", None):
-        put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
-    if table := tables.pop("stream_waits", None):
-        put("stream_waits", table, process=hosts.launching(table["correlation"]))
+    names = tables["collectives"].texts["collective"] if "collectives" in tables else None
+    for signal, columns in _OF_DEVICE.items():
+        if table := tables.pop(signal, None):
+            put(signal, table, process=hosts.launching(table["correlation"]), **columns(table))
     if table := tables.pop("calls", None):
         put("calls", table, name=table.texts["name"].mapped(cuda_names.without_version))
     if found := _modules(tables, hosts, rank):
@@ -106,14 +101,14 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
         put("overheads", table, **_own_place(table, hosts))
     if table := tables.pop("totals", None):
         put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
-    if table := tables.get("collectives"):
-        kinds = kinds_as_launched(frames, is_named=~table.texts["collective"].equals(""))
+    if names is not None:
+        kinds = kinds_as_launched(frames, is_named=~names.equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
     return frames
 
 
 def _modules(tables: Mapping[str, EventTable], hosts: Hosts, rank: int) -> Frame | None:
-    """From the agent's marks, else from recorded stacks. The tables are left as they are."""
+    """The rows of `modules`, from the agent's marks, else from recorded stacks. The tables are left as they are."""
     ops, functions = tables.get("ops"), tables.get("functions")
     found = modules.of_marks(ops, ops.texts["name"].matches(torch_names.MODULE), rank) if ops else None
     if found is None and functions:
@@ -123,7 +118,7 @@ def _modules(tables: Mapping[str, EventTable], hosts: Hosts, rank: int) -> Frame
 
 
 def _own_place(table: EventTable, hosts: Hosts) -> dict[str, Ints]:
-    """Process and thread; overheads and outermost Python frames are written with process 0 or -1."""
+    """Process and thread of each row of the table: overheads and outermost Python frames have process 0 or -1 in it."""
     known = np.isin(table["process"], list(hosts.processes))
     return {
         "process": np.where(known, table["process"], hosts.main),
@@ -132,30 +127,25 @@ def _own_place(table: EventTable, hosts: Hosts) -> dict[str, Ints]:
 
 
 def _launch_columns(table: EventTable) -> dict[str, Column]:
-    def products(column: str) -> Ints:
-        return table.texts[column].numbers(product)
-
-    is_graph = np.zeros(table.length, dtype=bool)
-    return {"blocks": products("grid"), "threads_per_block": products("block"), "is_graph": is_graph}
+    """The size of each launch; torch.profiler shows the kernels of a graph, never a graph as a whole."""
+    blocks, threads = (table.texts[column].numbers(product) for column in ("grid", "block"))
+    return {"blocks": blocks, "threads_per_block": threads, "is_graph": np.zeros(table.length, dtype=bool)}
 
 
 def _collective_columns(table: EventTable) -> dict[str, Column]:
     types, kernels, names = (table.texts[name] for name in ("data_type", "name", "collective"))
+    # The framework's name says the kind; the kernel's does where that has none or is several in one ("coalesced").
+    kinds = zip(names.mapped(collective_kind), kernels.mapped(collective_kind), strict=True)
     sizes = types.numbers(lambda value: _BYTES_PER_ELEMENT.get(value.lower(), 0))
     elements = np.maximum(table["elements_in"], table["elements_out"])
     is_known = (sizes > 0) & (elements >= 0) & (elements < 2**50)
     sent = table["elements_in"]
     return {
-        "kind": _collective_kinds(names, kernels),
+        **_launch_columns(table),
+        "kind": Text.of(of_kernel if of_name == "other" else of_name for of_name, of_kernel in kinds),
         "bytes": np.where(is_known, elements * sizes, UNKNOWN),
         "sent_bytes": np.where(is_known & (sent >= 0), sent * sizes, UNKNOWN),
     }
-
-
-def _collective_kinds(names: Text, kernels: Text) -> Text:
-    """By the framework's name; by the kernel where that has none or is several in one ("coalesced")."""
-    kinds = zip(names.mapped(collective_kind), kernels.mapped(collective_kind), strict=True)
-    return Text.of(of_kernel if of_name == "other" else of_name for of_name, of_kernel in kinds)
 
 
 def _copy_columns(table: EventTable) -> dict[str, Column]:
@@ -165,7 +155,7 @@ def _copy_columns(table: EventTable) -> dict[str, Column]:
 
 @lru_cache(maxsize=1024)
 def _copy_of(name: str, kind: str) -> tuple[str, str]:
-    """Direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may write them in `kind` only."""
+    """The direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may write them in `kind` only."""
     if "memset" in name.lower():
         return "memset", "none"
     found = _DIRECTION.search(name) or _DIRECTION.search(kind)
@@ -176,6 +166,15 @@ def _copy_of(name: str, kind: str) -> tuple[str, str]:
         return ("p2p" if "p" in ends else "d2d"), "none"
     memory = next((known for known in ("pageable", "managed", "pinned") if known in name.lower()), "unknown")
     return f"{ends[0]}2{ends[1]}", memory
+
+
+#: The frames of the device's work, and what makes the columns of each that are not in its table.
+_OF_DEVICE: Mapping[str, Callable[[EventTable], dict[str, Column]]] = {
+    "kernels": _launch_columns,
+    "collectives": _collective_columns,
+    "copies": _copy_columns,
+    "stream_waits": lambda _: {},
+}
 
 
 def recorded_by(frames: Mapping[str, Frame]) -> set[str]:

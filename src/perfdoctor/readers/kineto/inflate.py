@@ -6,9 +6,10 @@ as zlib where its package is installed; both give the same text.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 try:
     from isal import isal_zlib
@@ -16,9 +17,6 @@ try:
     _fast: Any = isal_zlib
 except ImportError:  # there is none for this machine
     _fast = zlib
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 16
@@ -60,7 +58,7 @@ class Inflated:
         return bool(self._ready)
 
     def _begin(self, piece: bytes) -> None:
-        """The next member, if there is one behind the last."""
+        """Begin the next member, if there is one behind the last."""
         if len(piece) < len(MAGIC):
             piece += self._stream.read(_PIECE_BYTES)
         if piece[: len(MAGIC)] != MAGIC:
@@ -85,7 +83,7 @@ class Inflated:
         self._given += len(text)
 
     def _salvage(self) -> None:
-        """All text before the damaged byte: a call that fails returns nothing of what it had inflated."""
+        """Make all text before the damaged byte ready: a call that fails returns nothing of what it had inflated."""
         self.is_whole, self._has_ended = False, True
         self._stream.seek(self._start)
         member, passed, piece = zlib.decompressobj(wbits=31), 0, b""
@@ -102,7 +100,9 @@ class Inflated:
             try:
                 keep(member.decompress(piece))
             except zlib.error:
-                _by_bytes(before, piece, keep)
+                with contextlib.suppress(zlib.error):
+                    for start in range(len(piece)):
+                        keep(before.decompress(piece[start : start + 1]))
                 break
             if not piece or member.eof:
                 break
@@ -119,11 +119,3 @@ def decompressed(data: bytes) -> tuple[bytes, bool]:
     while size := stream.readinto(buffer):
         pieces.append(bytes(buffer[:size]))
     return b"".join(pieces), stream.is_whole
-
-
-def _by_bytes(member: zlib._Decompress, piece: bytes, keep: Callable[[bytes], None]) -> None:
-    try:
-        for start in range(len(piece)):
-            keep(member.decompress(piece[start : start + 1]))
-    except zlib.error:
-        return

@@ -34,7 +34,7 @@ def of_marks(ops: EventTable, is_mark: Mask, rank: int) -> Frame | None:
 
 
 def of_functions(functions: EventTable, process: Ints, thread: Ints, ops: EventTable | None, rank: int) -> Frame | None:
-    """The same from torch.profiler's own rows of modules; None without any."""
+    """Rows of `modules` from torch.profiler's own rows of them among its functions; None without any."""
     chosen = functions.texts["name"].matches(torch_names.MODULE)
     if not chosen.any():
         return None
@@ -43,7 +43,7 @@ def of_functions(functions: EventTable, process: Ints, thread: Ints, ops: EventT
 
 
 def _rows(table: EventTable, chosen: Mask, rank: int) -> Frame:
-    """Rows by start; the longer of two that begin together first."""
+    """The chosen rows of the table as rows of `modules`, by start."""
     rows = np.flatnonzero(chosen)
     names = table.texts["name"].take(rows)
     columns = {name: table[name][rows] for name in ("process", "thread", "start_ns", "end_ns")}
@@ -65,6 +65,7 @@ def _path_of(name: str) -> str:
 
 
 def _with_backward(forwards: Frame, ops: EventTable | None) -> Frame:
+    """The forwards with their paths, and the nodes of the backward pass that were made in them."""
     modules = nested(forwards)
     paths = _paths(modules)
     forwards = forwards.with_columns(name=paths)
@@ -97,17 +98,16 @@ def _paths(modules: Nested) -> Text:
         outer = np.where(around == UNKNOWN, _OUTSIDE, codes[around])
         pairs, place = np.unique(np.stack((outer, own.codes[rows])), axis=1, return_inverse=True)
         listed = list(texts)
-        found = [_joined(listed, outer, own.values[name]) for outer, name in pairs.T.tolist()]
+        found = [
+            own.values[name] if outer == _OUTSIDE else f"{listed[outer]}.{own.values[name]}"
+            for outer, name in pairs.T.tolist()
+        ]
         codes[rows] = _numbered(texts, found)[place.ravel()] if found else codes[rows]
     return Text(codes.astype(np.int32), list(texts))
 
 
 def _own_name(name: str) -> str:
     return name.removeprefix(torch_names.MODULE_PREFIX).partition(" ")[0]
-
-
-def _joined(texts: list[str], outer: int, name: str) -> str:
-    return name if outer == _OUTSIDE else f"{texts[outer]}.{name}"
 
 
 def _numbered(known: dict[str, int], texts: Iterable[str]) -> Ints:
@@ -131,7 +131,7 @@ def _makers(ops: EventTable) -> tuple[Ints, Ints]:
 
 
 def _with_hooks(ops: EventTable, nodes: Ints) -> Ints:
-    """Of each node the row of the engine around it, else its own."""
+    """For each node the row of the engine around it, else its own."""
     is_engine = ops.texts["name"].matches(torch_names.EVALUATED_NODE)
     chosen = is_engine.copy()
     chosen[nodes] = True
@@ -145,7 +145,7 @@ def _with_hooks(ops: EventTable, nodes: Ints) -> Ints:
 
 
 def _of_thread(ops: EventTable, nodes: Ints, makers: Ints) -> tuple[Ints, Ints]:
-    """By the thread that made most of these nodes: each thread has numbers of its own, which are like another's."""
+    """The nodes that one thread made, and their makers: of the thread that made most, for all number alike."""
     best = nodes[:0], nodes[:0]
     for thread in np.unique(ops["thread"][makers]).tolist():
         own = makers[ops["thread"][makers] == thread]

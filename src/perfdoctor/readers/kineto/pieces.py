@@ -1,39 +1,112 @@
-"""Which pieces of a trace's text are there to be read by several processes?"""
+"""How do several processes read a trace's text in pieces: which pieces are there, and how is one read by itself?
+
+A piece begins at a line of the batches' grid; its first event is the first one behind the first separator there. That
+this is an event's begin is proven when the piece before has been read to its end: it must end exactly there. Pieces
+begin with the second of the grid, and leave out the last: it is read by who knows where the text ends.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from io import BytesIO
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import msgspec
 
 from perfdoctor.readers.kineto import repair
-from perfdoctor.readers.kineto.parts import PieceJob, piece_bytes
+from perfdoctor.readers.kineto.events import Columns, TracePart
+from perfdoctor.readers.kineto.window import TraceText, Window
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfdoctor.readers.kineto.window import TraceText
+#: A piece in batches: large enough that sending its rows costs little, small enough that all processes end together.
+PIECE_BATCHES = 8
 
 
-class PieceReader(Protocol):
-    """Pieces from the second of the grid on, without the last: it is read by who knows where the text ends."""
+def piece_bytes() -> int:
+    return PIECE_BATCHES * repair.BATCH_BYTES
 
-    #: No process is further ahead of the rows that are joined than so many pieces for each process.
-    AHEAD: int
 
-    def next(self) -> PieceJob | None:
-        """The next one; None if there is none any more."""
+class PieceJob(msgspec.Struct, array_like=True):
+    """One piece: its first event begins behind `first`, its last one ends behind `until`; the grid begins at `begin`.
 
-    def forget(self) -> None:
-        """The first piece that is not forgotten yet has been read for good."""
+    Positions count from the text's begin. `text`: the text from `first` on, with what is spare; None: it is in the
+    file at `path`.
+    """
 
-    def rest(self, position: int) -> tuple[TraceText, int]:
-        """The text behind what is forgotten, with its next event at `position`, and where that text begins."""
+    begin: int
+    first: int
+    until: int
+    path: str = ""
+    text: memoryview | None = None
+
+
+class _EndOfPieceError(Exception):
+    """More of the text is needed than was given."""
+
+
+class _Piece(BytesIO):
+    """A part of a text, whose end is not the text's."""
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        size = super().readinto(buffer)
+        if not size:
+            raise _EndOfPieceError
+        return size
+
+
+class PartReader:
+    """Reads pieces of one trace, one after another."""
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+        self._file: BinaryIO | None = None
+
+    def read(self, job: PieceJob) -> TracePart:
+        """What was read of one piece; an unsound part where it cannot be read by itself."""
+        try:
+            return self._part(job)
+        except _EndOfPieceError:
+            return TracePart()
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+    def _part(self, job: PieceJob) -> TracePart:
+        text = Window(self._source(job), job.first, job.until - job.first + repair.SPARE_BYTES)
+        text.fill()
+        start = repair.first_event(text)
+        if start is None:
+            return TracePart()
+        begins = text.origin + start
+        array = repair.EventArray(text, start, self._columns, job.begin)
+        array.read(job.until)
+        part = self._columns.take()
+        part.is_sound = array.end is None
+        part.start, part.stop = begins, text.origin + array.position
+        part.count, part.repaired, part.skipped = array.count, array.repaired, array.skipped
+        return part
+
+    def _source(self, job: PieceJob) -> TraceText:
+        if job.text is not None:
+            return _Piece(job.text)
+        if self._file is None:
+            self._file = open(job.path, "rb", buffering=0)  # noqa: PTH123, SIM115 closed with the reader
+        self._file.seek(job.first)
+        return cast("TraceText", self._file)
+
+
+# --- which pieces are there? ---
 
 
 class OfFile:
     """Pieces of a plain file: every process reads its own."""
 
-    AHEAD = 12  # only their rows are held, which take a twelfth of the text
+    #: No process is further ahead of the rows that are joined than so many pieces for each process: of these only rows
+    #: are held, which take a twelfth of the text.
+    AHEAD = 12
 
     def __init__(self, path: Path, stream: TraceText, begin: int) -> None:
         self._path = str(path.absolute())
@@ -41,6 +114,7 @@ class OfFile:
         self._begin, self._next, self._length = begin, begin + piece_bytes(), path.stat().st_size
 
     def next(self) -> PieceJob | None:
+        """The next piece; None if there is none any more."""
         first, until = self._next, self._next + piece_bytes()
         if until + repair.SPARE_BYTES >= self._length:
             return None
@@ -48,20 +122,21 @@ class OfFile:
         return PieceJob(self._begin, first, until, self._path)
 
     def forget(self) -> None:
-        pass
+        """The first piece that is not forgotten yet has been read for good."""
 
     def rest(self, position: int) -> tuple[TraceText, int]:
+        """The text behind what is forgotten, with its next event at `position`, and where that text begins."""
         self._stream.seek(position - 1)
         return cast("TraceText", self._stream), position - 1
 
 
 class OfStream:
-    """Pieces of a text that can only be read from its begin: they are kept until they have been read for good."""
+    """As `OfFile`, of a text that can only be read from its begin: pieces are kept until they are read for good."""
 
     AHEAD = 3
 
     def __init__(self, source: TraceText, read: bytes, begin: int) -> None:
-        """`read`: what of the source is read already, from the first of the pieces on."""
+        """`read`: the text of the source that is read already, from the first of the pieces on."""
         self._source = source
         self._begin, self._first = begin, begin + piece_bytes()
         self._text = bytearray(read)  # from `_first` on

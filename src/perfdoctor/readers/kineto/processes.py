@@ -13,12 +13,12 @@ import contextlib
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from perfdoctor.readers.kineto.events import TracePart
-from perfdoctor.readers.kineto.parts import PartReader, PieceJob
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, PartReader, PieceJob
 from perfdoctor.system import forked, own_process, spawned
 from perfdoctor.system.processors import worker_count
 from perfdoctor.system.spawned import receive, send
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.readers.kineto.events import Columns, Known
-    from perfdoctor.readers.kineto.pieces import PieceReader
 
 _READY = b"ready"
 #: Each process has a thread here, which takes what it has read and asks for more: some three turns a piece. While this
@@ -45,7 +44,7 @@ def main() -> None:
 
 
 def serve(jobs: BinaryIO, results: BinaryIO) -> None:
-    """Read the pieces that are asked for until nobody asks any more."""
+    """Read the pieces that `jobs` asks for into `results`, until nobody asks any more."""
     reader = PartReader()
     decoder = msgspec.msgpack.Decoder(PieceJob)
     send(results, _READY)
@@ -55,16 +54,6 @@ def serve(jobs: BinaryIO, results: BinaryIO) -> None:
 
 
 # --- in the process that wants the rows ------------------------------------------------------------------------------
-
-
-class PieceWorker(Protocol):
-    """A process that reads pieces: those that it is asked for, one behind the other."""
-
-    questions: BinaryIO
-    answers: BinaryIO
-
-    def end(self) -> None:
-        """It is gone afterwards."""
 
 
 class ForkedReader(forked.Child):
@@ -88,13 +77,17 @@ class SpawnedReader(spawned.Spawned):
         super().__init__(__name__, quiet=True)
 
 
+#: A process that reads the pieces that it is asked for, one behind the other.
+PieceWorker = ForkedReader | SpawnedReader
+
+
 class Shared:
     """Which pieces are there to be read, and which have been: asked and answered by several threads.
 
     Who is given pieces gets them in the order of the text, and so are their texts numbered.
     """
 
-    def __init__(self, pieces: PieceReader, workers: int) -> None:
+    def __init__(self, pieces: OfFile | OfStream, workers: int) -> None:
         self._pieces = pieces
         self._most_ahead = pieces.AHEAD * workers
         self._news = threading.Condition()
@@ -128,7 +121,7 @@ class Shared:
             self._news.notify_all()
 
     def next_part(self) -> tuple[TracePart, Known] | None:
-        """The next one in the order of the text, if it has been read."""
+        """The next part in the order of the text, and its numbers of texts; None if it has not been read yet."""
         with self._news:
             return self._found.pop(self._joined, None)
 
@@ -140,7 +133,7 @@ class Shared:
             self._news.notify_all()
 
     def wait(self) -> bool:
-        """Until the next part is there. False if no piece is out."""
+        """Wait for the next part; False if no piece is being read."""
         with self._news:
             if self._given == self._joined:
                 return False
@@ -148,7 +141,7 @@ class Shared:
             return True
 
     def stop(self) -> None:
-        """No piece is made any more."""
+        """Make no further piece."""
         with self._making, self._news:
             self._has_ended = True
             self._news.notify_all()
@@ -193,7 +186,8 @@ def started(length: int) -> Iterator[list[PieceWorker]]:
     try:
         for kind in KINDS:
             with contextlib.suppress(OSError):
-                for _ in range(_count(kind, length) - len(workers)):
+                count = min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
+                for _ in range(count - len(workers)):
                     workers.append(kind())  # noqa: PERF401 those that are started count
         yield workers
     finally:
@@ -205,19 +199,16 @@ def started(length: int) -> Iterator[list[PieceWorker]]:
 KINDS: tuple[type[ForkedReader | SpawnedReader], ...] = (ForkedReader, SpawnedReader)
 
 
-def _count(kind: type[ForkedReader | SpawnedReader], length: int) -> int:
-    """How many processes more than this one are worth their start."""
-    return min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
-
-
 def read(
-    pieces: PieceReader, workers: Sequence[PieceWorker], columns: Columns, position: int, done: Callable[[int], None]
+    pieces: OfFile | OfStream,
+    workers: Sequence[PieceWorker],
+    columns: Columns,
+    position: int,
+    done: Callable[[int], None],
 ) -> TracePart:
     """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
 
-    `done` is called with the position behind each.
-
-    Returns where they end, and the sums of what was counted in them.
+    `done` is called with the position behind each. Returns where they end, and the sums of what was counted in them.
     """
     shared = Shared(pieces, len(workers) + 1)
     threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]
@@ -235,7 +226,7 @@ def read(
 
 
 def _joined(shared: Shared, columns: Columns, position: int, done: Callable[[int], None]) -> TracePart:
-    """The sound pieces in the order of the text, of which this process reads those that no other has taken."""
+    """Join the sound pieces in the order of the text; this process reads those that no other has taken."""
     known: Known = {}
     total = TracePart(stop=position)
     with contextlib.closing(PartReader()) as own:

@@ -13,12 +13,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto.window import NeedsMoreError, Window
+
+if TYPE_CHECKING:
+    from perfdoctor.readers.kineto.events import Columns, Tips
 
 Result = TypeVar("Result")
 
@@ -63,7 +66,7 @@ def first_event(text: Window) -> int | None:
 
 
 def retried(text: Window, step: Callable[[], Result]) -> Result:
-    """What the step returns, once enough of the text is in the window."""
+    """The result of the step, which is tried again with more of the text in the window as long as it needs that."""
     while True:
         try:
             return step()
@@ -71,30 +74,15 @@ def retried(text: Window, step: Callable[[], Result]) -> Result:
             text.grow()
 
 
-class Sink(Protocol):
-    """What takes the events: `event` is what they are decoded to, `exact` the same with times as they are written."""
-
-    @property
-    def event(self) -> type: ...
-    @property
-    def exact(self) -> type: ...
-
-    def add_typed(self, text: bytes | memoryview) -> int | None:
-        """Decode a list of events and add them: how many; None, with nothing added, if that cannot be."""
-
-    def add(self, events: list[Any]) -> bool:
-        """False, with nothing added, if the times must be decoded as they are written."""
-
-
 class EventArray:
-    """The events of an array that starts at `start` of the window; `read` gives them to the sink.
+    """The events of an array that starts at `start` of the window; `read` adds them to the `sink`.
 
     Afterwards `count` is how many events there were, `repaired` how many values were repaired, `skipped` how many
     events were lost. `end` is the position behind the array's bracket; None if the text breaks off, at `position`.
     `begin`: where the grid begins, if the array does not start there; it counts from the text's begin.
     """
 
-    def __init__(self, text: Window, start: int, sink: Sink, begin: int | None = None) -> None:
+    def __init__(self, text: Window, start: int, sink: Columns | Tips, begin: int | None = None) -> None:
         self.text = text
         self.position = start
         self.begin = text.origin + start if begin is None else begin
@@ -107,7 +95,7 @@ class EventArray:
         self._decoded: list[tuple[list[Any], bytes]] = []
 
     def read(self, until: int | None = None) -> None:
-        """All events, or those up to the first one's end behind `until`, which counts from the text's begin."""
+        """Read all events, or those up to the first one's end behind `until`, which counts from the text's begin."""
         self._step(lambda: self._after(self.position))
         while self.end is None and (until is None or self.text.origin + self.position < until):
             self._advance(until)
@@ -116,7 +104,7 @@ class EventArray:
             self._step(self._batch)
 
     def _advance(self, until: int | None) -> None:
-        """Have the next batch in the window, and the byte before it."""
+        """Move the window so that it holds the next batch and the byte before it."""
         needed = self.position + BATCH_BYTES + SPARE_BYTES
         if until is not None:
             needed = min(needed, until - self.text.origin + SPARE_BYTES)
@@ -127,7 +115,7 @@ class EventArray:
             self.text.fill(needed - dropped)
 
     def _step(self, step: Callable[[], None]) -> None:
-        """A step whose events are added once it is complete; begun anew where the window was too small for it."""
+        """Do a step, which begins anew where the window was too small for it, and then add its events."""
         before = self.position, self.end, self.repaired, self.skipped
 
         def begun() -> None:
@@ -151,11 +139,14 @@ class EventArray:
         if taken is not None:
             self.count += taken
         elif not self._decode(self.position, stop):
-            self._parts(stop)
+            is_repairable = _repair(self.text.between(self.position, stop))[1] > 0
+            marks = list(_SEPARATOR.finditer(self.text.data, self.position, stop))
+            starts = [self.position, *(each.end() for each in marks)]
+            self._halves(starts, [*(each.start() + 1 for each in marks), stop], repair=is_repairable)
         self.position = max(self.position, following)
 
     def _take(self, start: int, stop: int) -> int | None:
-        """Decode in place: brackets are put around the batch for as long as that takes."""
+        """Decode a batch in place, and return how many events it had: brackets are put around it for as long."""
         if not start:
             return self._sink.add_typed(b"".join((b"[", self.text.between(0, stop), b"]")))
         data = self.text.data
@@ -177,14 +168,8 @@ class EventArray:
             self.end = bracket + 1
         return taken
 
-    def _parts(self, stop: int) -> None:
-        is_repairable = _repair(self.text.between(self.position, stop))[1] > 0
-        marks = list(_SEPARATOR.finditer(self.text.data, self.position, stop))
-        starts = [self.position, *(mark.end() for mark in marks)]
-        self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], repair=is_repairable)
-
     def _halves(self, starts: list[int], stops: list[int], *, repair: bool) -> None:
-        """The events between the first start and the last stop, without those that an earlier event has covered."""
+        """Decode the events between the first start and the last stop that no earlier event has covered, by halves."""
         if self.end is not None or stops[-1] <= self.position:
             return
         middle = len(starts) // 2
@@ -214,7 +199,7 @@ class EventArray:
         return True
 
     def _alone(self, start: int, stop: int) -> None:
-        """The event at `start`, which does not decode up to `stop`: it ends elsewhere, or is damaged."""
+        """Decode the event at `start`, which does not decode up to `stop`: it ends elsewhere, or is damaged."""
         is_last = self.text.is_last and stop == self.text.length
         length = self._length(start)
         if length is not None:

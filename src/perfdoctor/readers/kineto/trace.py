@@ -27,8 +27,7 @@ from perfdoctor.readers.kineto.columns import NO_TIME
 from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
-from perfdoctor.readers.kineto.parts import piece_bytes
-from perfdoctor.readers.kineto.pieces import OfFile, OfStream, PieceReader
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, piece_bytes
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import TraceText as TextSource
 from perfdoctor.readers.kineto.window import Window
@@ -83,11 +82,8 @@ def _text(stream: BinaryIO) -> TextSource:
     return Inflated(stream) if is_packed else cast("TextSource", stream)
 
 
-def _text_bytes(source: TextSource, path: Path) -> int:
-    return path.stat().st_size * (_USUAL_PACKING if isinstance(source, Inflated) else 1)
-
-
 def _refusal(file: str, text: bytes) -> PerfdoctorError:
+    """Why a text without an array of events is no trace."""
     head = text[:_MARKED_BYTES].strip(_BLANK)
     if not head:
         return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
@@ -138,6 +134,7 @@ def _natural(value: object, below: int = 2**53) -> int | None:
 
 
 def _version(value: Callable[[str], object]) -> str:
+    """The versions of the format and of the GPU's runtime, in words. `value`: of a member of the trace."""
     schema = _natural(value("schemaVersion"))
     cuda = _natural(value("cuda_runtime_version"))
     hip = _natural(value("hip_runtime_version"))
@@ -188,7 +185,8 @@ class _Trace:
         before = text.between(0, key)
         is_bare = text.between(key, key + 1) == b"["
         self.head = text.between(0, _MARKED_BYTES)
-        with processes.started(0 if self.data else _text_bytes(source, self.path)) as workers:
+        packing = _USUAL_PACKING if isinstance(source, Inflated) else 1
+        with processes.started(0 if self.data else self.path.stat().st_size * packing) as workers:
             self.array = array = self._events(EventArray(text, start, self.columns), source, workers)
         behind = array.text.rest(array.position if array.end is None else array.end)
         self.header = _Header.of(before, behind)
@@ -204,7 +202,7 @@ class _Trace:
         if not workers or array.end is not None or array.position >= text.length:
             array.read()
             return array
-        pieces: PieceReader
+        pieces: OfFile | OfStream
         if isinstance(source, Inflated):
             pieces = OfStream(source, text.between(begin + piece_bytes() - text.origin, text.length), begin)
         else:
@@ -247,7 +245,8 @@ class _Trace:
             raise PerfdoctorError(what, do=_RECORD)
         self.notes += [f"{count:,} {what} (`{self.file}`)" for what, count in self.dropped.items() if count]
         self._link_by_flows([tables[name] for name in ("kernels", "collectives", "copies") if name in tables])
-        rank = self._rank()
+        in_name = _RANK_IN_NAME.search(self.file)
+        rank = self.header.rank if self.header.rank is not None else int(in_name[1]) if in_name else 0
         hosts = Hosts.of(tables, self.columns.host_labels)
         frames = frames_of(tables, hosts, rank)
         names = self.columns.thread_names
@@ -270,7 +269,10 @@ class _Trace:
         self.dropped["rows end before they start and count as empty"] += int((is_timed & (duration < 0)).sum())
         if not is_timed.all():
             table.keep(is_timed)
-        self._make_absolute(table)
+        base_ns, is_relative = self.header.base_ns, table["start_ns"] < _LAST_RELATIVE_NS
+        is_one = not base_ns or bool(is_relative.all())
+        table["base_ns"] = constant(base_ns, table.length) if is_one else is_relative * base_ns
+        table["start_ns"] = table["start_ns"] + table["base_ns"]
         table.keep(np.argsort(table["start_ns"], kind="stable"))
         kept = _first_of_equals(table)
         self.dropped["rows are written twice and count once"] += int((~kept).sum())
@@ -280,38 +282,23 @@ class _Trace:
         del table["duration_ns"]
         return table
 
-    def _make_absolute(self, table: EventTable) -> None:
-        base_ns, is_relative = self.header.base_ns, table["start_ns"] < _LAST_RELATIVE_NS
-        base = constant(base_ns, table.length) if not base_ns or is_relative.all() else is_relative * base_ns
-        table["base_ns"] = base
-        table["start_ns"] = table["start_ns"] + base
-
     def _link_by_flows(self, tables: list[EventTable]) -> None:
-        """Correlations from the flows, where no device work carries one itself."""
+        """Take the correlations from the flows, where no device work carries one itself."""
         if not tables or any((table["correlation"] != UNKNOWN).any() for table in tables):
             return
-        tips = self._tips()
-        for table in tables:
-            start = table["start_ns"] - table["base_ns"]
-            places = zip(table["device"].tolist(), table["stream"].tolist(), start.tolist(), strict=True)
-            table["correlation"] = np.fromiter((tips.get(place, UNKNOWN) for place in places), np.int64, start.size)
-
-    def _tips(self) -> Mapping[tuple[int, int, int], int]:
         tips = Tips()
         with self.opened() as stream:
             text = Window(_text(stream))
             if found := array_start(text):
                 EventArray(text, found[1], tips).read()
-        return tips.correlations
-
-    def _rank(self) -> int:
-        if self.header.rank is not None:
-            return self.header.rank
-        found = _RANK_IN_NAME.search(self.file)
-        return int(found[1]) if found else 0
+        known = tips.correlations
+        for table in tables:
+            start = table["start_ns"] - table["base_ns"]
+            places = zip(table["device"].tolist(), table["stream"].tolist(), start.tolist(), strict=True)
+            table["correlation"] = np.fromiter((known.get(place, UNKNOWN) for place in places), np.int64, start.size)
 
     def _devices(self, frames: Mapping[str, Frame], rank: int) -> list[Device]:
-        """Those that this rank's work ran on: the file lists all of the machine."""
+        """The devices that this rank's work ran on: the file lists all of the machine."""
         used: set[int] = set()
         for signal in ("kernels", "collectives", "copies"):
             if signal in frames:

@@ -48,7 +48,7 @@ class Window:
             self.is_last = not read
 
     def grow(self) -> None:
-        """Twice as much."""
+        """Double the window."""
         self.fill(2 * max(self.length, 1))
 
     def forget(self, before: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Source, Text, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Text, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.vocabulary.signals import CPU_NUMBERS
 
@@ -47,7 +47,7 @@ def read(path: Path) -> Timeline:
         "rank": np.full(count, UNKNOWN, np.int64), "start_ns": at[:-1], "end_ns": at[1:],
         "name": Text.constant(path.name, count), "is_on_clock": np.ones(count, dtype=bool), **numbers,
     })  # fmt: skip
-    return Timeline.build({"cpu_samples": frame}, {"cpu_samples"}, sources=[Source("cpu", path.name, "")])
+    return text_rows.timeline("cpu_samples", frame, "cpu", path.name)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
@@ -69,5 +69,6 @@ def _number(cell: str | None) -> float:
 
 
 def _rates(counted_ns: Floats, passed_ns: Floats) -> Floats:
+    """How fast a counter rises from each sample to the next; NaN where it decreases."""
     rose = np.diff(counted_ns)
     return np.where(rose >= 0, rose / passed_ns, np.nan)

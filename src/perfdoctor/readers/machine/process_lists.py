@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
@@ -43,11 +43,6 @@ class _Row(Struct, frozen=True):
     computes: bool
 
 
-class _Lists(Struct):
-    rows: list[_Row] = field(default_factory=list)
-    dropped: int = 0
-
-
 def looks_like(head: bytes) -> bool:
     """Do these first bytes begin such a list?"""
     first = text_rows.head_lines(head, 40)
@@ -58,29 +53,25 @@ def looks_like(head: bytes) -> bool:
 
 def read(path: Path) -> Timeline:
     """A sample a GPU and listing. PerfdoctorError where the file cannot be read or holds no process."""
-    found = _parsed(text_rows.lines(path))
-    samples = list(_samples(found.rows, path.name))
+    rows, dropped = _parsed(text_rows.lines(path))
+    samples = list(_samples(rows, path.name))
     if not samples:
         raise PerfdoctorError(
             f"{path.name} lists no process on a GPU",
             do="List them while the training runs: nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,used_memory "
             "--format=csv -l 1",
         )
-    frame = text_rows.frame("device_samples", samples)
-    return Timeline.build(
-        {"device_samples": frame.with_columns(is_on_clock=frame["is_on_clock"].astype(bool))},
-        {"device_samples"},
-        sources=[Source("nvml", path.name, "")],
-        notes=list(_notes(path.name, samples, found.dropped)),
-    )
+    notes = _notes(path.name, samples, dropped)
+    return text_rows.timeline("device_samples", text_rows.frame("device_samples", samples), "nvml", path.name, notes)
 
 
 # --- lines → rows ----------------------------------------------------------------------------------------------------
 
 
-def _parsed(lines: Iterable[str]) -> _Lists:
-    """The rows of all listings. Headers may be repeated: pmon prints one every few listings."""
-    found, take = _Lists(), None
+def _parsed(lines: Iterable[str]) -> tuple[list[_Row], int]:
+    """The rows of all listings, and how many lines are none. pmon repeats its header every few listings."""
+    rows: list[_Row] = []
+    dropped, take = 0, None
     for text in (line.strip() for line in lines):
         if (header := _reader(text)) is not None:
             take = header
@@ -90,10 +81,10 @@ def _parsed(lines: Iterable[str]) -> _Lists:
             continue
         row = take(text) if take else None
         if row is None:
-            found.dropped += 1
+            dropped += 1
         else:
-            found.rows.append(row)
-    return found
+            rows.append(row)
+    return rows, dropped
 
 
 def _reader(line: str) -> Callable[[str], _Row | None] | None:
@@ -111,6 +102,7 @@ def _query_columns(line: str) -> list[str] | None:
 
 
 def _query_row(columns: Sequence[str], line: str) -> _Row | None:
+    """A row of a query; None where the line is none."""
     cells = [cell.strip() for cell in next(csv.reader([line]), [])]
     surplus = len(cells) - len(columns)
     if surplus > 0 and "process_name" in columns:  # commas in a name, which nvidia-smi does not quote
@@ -127,6 +119,7 @@ def _query_row(columns: Sequence[str], line: str) -> _Row | None:
 
 
 def _pmon_row(columns: Sequence[str], line: str) -> _Row | None:
+    """A row of pmon; None where the line is none. Without a process its number is `-`."""
     cells = line.split(maxsplit=len(columns) - 1)
     values = dict(zip(columns, cells, strict=False))
     gpu, pid = values.get("gpu", ""), values.get("pid", "")
@@ -146,7 +139,7 @@ def _number(text: str, scale: float) -> float | None:
 
 
 def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
-    """One sample per listing and GPU, with the time of the listing's first line."""
+    """One sample per listing and GPU, with the time of the listing's first line. `name`: of the file."""
     numbers: dict[str, int] = {}
     for row in rows:
         numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdigit() and len(row.gpu) < 5 else len(numbers))

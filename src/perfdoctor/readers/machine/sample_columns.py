@@ -89,7 +89,7 @@ _DMON = {
     "sm": ("utilization_share", "%"), "mem": ("memory_utilization_share", "%"), "gtemp": ("temperature_c", "c"),
     "mclk": ("memory_clock_mhz", "mhz"), "pclk": ("sm_clock_mhz", "mhz"), "fb": ("memory_used_bytes", "mib"),
     "rxpci": ("pcie_rx_bytes_per_second", "mb/s"), "txpci": ("pcie_tx_bytes_per_second", "mb/s"),
-    "pviol": ("power_violation_share", "%"), "gpu": (DEVICE, ""),
+    "pviol": ("power_violation_share", "%"), "pwr": ("power_w", "w"), "gpu": (DEVICE, ""),
 }  # fmt: skip
 #: dcgmi's short names; its profiling counters are shares of 1 and bytes per second.
 _DCGM = {
@@ -136,8 +136,6 @@ def of_dmon(name: str, unit: str) -> Meaning | None:
     if name.lower() == "tviol":  # a flag: clocks are reduced because of temperature
         return Meaning(REASONS, bit=BITS["sw.thermal.slowdown"])
     column, usual = _DMON.get(name.lower(), ("", ""))
-    if name.lower() == "pwr":
-        column, usual = "power_w", "w"
     return _meaning(column, unit.lower(), usual) if column else None
 
 
@@ -154,14 +152,8 @@ def _meaning(column: str, unit: str, usual: str) -> Meaning:
 
 
 def _factor(column: str, unit: str) -> float | None:
-    scales = next(
-        (scales for end, scales in _UNITS.items() if column.endswith(end) and not _is_rate_of(end, column)), {}
-    )
-    return scales.get(unit)
-
-
-def _is_rate_of(end: str, column: str) -> bool:
-    return end == "_bytes" and column.endswith(_PER_SECOND)
+    """The factor of a unit to that of the column, which its name ends with; None if the tools have no such unit."""
+    return next((scales.get(unit) for end, scales in _UNITS.items() if column.endswith(end)), None)
 
 
 def number_of(meaning: Meaning) -> Callable[[str], float]:
@@ -180,7 +172,7 @@ def number_of(meaning: Meaning) -> Callable[[str], float]:
 
 
 def reasons_of(meaning: Meaning, text: str) -> int | None:
-    """NVML's bits in a cell: a mask, or one reason that is `Active` or not; None if unknown."""
+    """NVML's bits in the `text` of a cell: a mask, or one reason that is `Active` or not; None if unknown."""
     text = text.strip()
     if meaning.bit:
         return {"active": meaning.bit, "not active": 0, "1": meaning.bit, "0": 0}.get(text.lower())

@@ -33,6 +33,10 @@ _NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
 _MOST_ACTIVE_BITS = 5
 
 
+#: Adds a line to a table; False where it is no row of it.
+_Take = Callable[[str], bool]
+
+
 class SampleTable(Struct):
     """Rows under one header, as text. `meanings`: one a column, None for what is not kept."""
 
@@ -57,7 +61,7 @@ def looks_like(head: bytes) -> bool:
 def parsed(lines: Iterator[str]) -> SampleTables:
     """The tables of a file. A line that begins a format decides how the following lines are read."""
     found = SampleTables()
-    take: Callable[[str, SampleTables], bool] | None = None
+    take: _Take | None = None
     for line in lines:
         if not line.strip():
             continue
@@ -66,38 +70,40 @@ def parsed(lines: Iterator[str]) -> SampleTables:
         elif _DCGM_HEADER.match(line):
             take = _columns_of(line, found, device_columns.of_dcgm)
         elif take is None and dcgm_exporter.is_metric(line):
-            take = _metrics(found)
-            take(line, found)
+            scrapes = dcgm_exporter.Scrapes()
+            found.tables.append(SampleTable(dcgm_exporter.MEANINGS, scrapes.rows))
+            take = scrapes.take
+            take(line)
         elif (header := _csv_header(line)) is not None:
             take = _csv_rows(line, header, found)
         elif take is None and _is_headless(line):
             take = _headless_rows(line, found)
-            take(line, found)
+            take(line)
         elif take is None and line.startswith(("# HELP", "# TYPE")):  # above the first metric of DCGM
             continue
-        elif take is None or not take(line, found):
+        elif take is None or not take(line):
             found.dropped += 1
     return found
 
 
-def _columns_of(
-    header: str, found: SampleTables, meaning: Callable[[str, str], Meaning | None]
-) -> Callable[[str, SampleTables], bool]:
+def _columns_of(header: str, found: SampleTables, meaning: Callable[[str, str], Meaning | None]) -> _Take:
     """Reads rows of dmon and dcgmi, which are words. The line below the header may contain units."""
     names = _words(header)
     table = SampleTable([meaning(name, "") for name in names])
     found.tables.append(table)
 
-    def take(line: str, found: SampleTables) -> bool:
+    def take(line: str) -> bool:
         if entity := _ENTITY.match(line.lstrip()):
             cells = [entity.group(1), *line.lstrip()[entity.end() :].split()]
         else:
             cells = _words(line)
         if line.lstrip().startswith("#") or cells[:1] in (["ID"], ["Id"]):
             if len(cells) == len(names) and not table.rows:
-                found.tables[-1].meanings = [meaning(*pair) for pair in zip(names, cells, strict=True)]
+                table.meanings = [meaning(*pair) for pair in zip(names, cells, strict=True)]
             return True
-        if len(cells) != len(names) or not _has_device_number(table, cells):
+        if len(cells) != len(names):
+            return False
+        if not _is_index(cells[next(at for at, each in enumerate(table.meanings) if each and each.column == DEVICE)]):
             return False
         table.rows.append(cells)
         return True
@@ -105,19 +111,8 @@ def _columns_of(
     return take
 
 
-def _metrics(found: SampleTables) -> Callable[[str, SampleTables], bool]:
-    scrapes = dcgm_exporter.Scrapes()
-    found.tables.append(SampleTable(dcgm_exporter.MEANINGS, scrapes.rows))
-    return lambda line, _: scrapes.take(line)
-
-
 def _words(line: str) -> list[str]:
     return [word for word in _BETWEEN.split(line.lstrip("# ")) if word]
-
-
-def _has_device_number(table: SampleTable, cells: Sequence[str]) -> bool:
-    place = next(at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE)
-    return _is_index(cells[place])
 
 
 def _is_index(cell: str) -> bool:
@@ -140,26 +135,30 @@ def _delimiter(line: str) -> str | None:
     return next((each for each in (";", "\t", ",") if each in line), None)
 
 
-def _csv_rows(header: str, meanings: list[Meaning | None], found: SampleTables) -> Callable[[str, SampleTables], bool]:
+def _csv_rows(header: str, meanings: list[Meaning | None], found: SampleTables) -> _Take:
+    """Reads the rows below a header. Of a column that is there twice, by the driver's two names, the first counts."""
     delimiter = _delimiter(header) or ","
-    # Of a column that is there twice (under the driver's new and old name) the first counts.
     seen: set[tuple[str, int]] = set()
     for place, meaning in enumerate(meanings):
         if meaning and (meaning.column, meaning.bit) in seen:
             meanings[place] = None
         elif meaning:
             seen.add((meaning.column, meaning.bit))
-    table = SampleTable(meanings)
-    found.tables.append(table)
+    return _cells(SampleTable(meanings), delimiter, found)
 
-    def take(line: str, _: SampleTables) -> bool:
+
+def _cells(table: SampleTable, delimiter: str, found: SampleTables) -> _Take:
+    """Reads rows of cells into the table, which is a further one of those found."""
+    found.tables.append(table)
+    device = next((at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE), None)
+
+    def take(line: str) -> bool:
         cells = next(csv.reader([line], delimiter=delimiter), [])
-        if len(cells) != len(meanings):
+        if len(cells) != len(table.meanings):
             return False
         if delimiter != ",":  # commas that do not separate columns are decimal commas
             cells = [cell.replace(",", ".") for cell in cells]
-        known = [cell for cell, meaning in zip(cells, meanings, strict=True) if meaning and meaning.column == DEVICE]
-        if known and not _is_index(known[0]):
+        if device is not None and not _is_index(cells[device]):
             return False
         table.rows.append(cells)
         return True
@@ -176,7 +175,8 @@ def _is_headless(line: str) -> bool:
     )
 
 
-def _headless_rows(first: str, found: SampleTables) -> Callable[[str, SampleTables], bool]:
+def _headless_rows(first: str, found: SampleTables) -> _Take:
+    """Reads rows like the first one, of which only columns that cannot be mistaken are kept."""
     cells = [cell.strip() for cell in first.split(",")]
     masks = [place for place, cell in enumerate(cells) if _MASK.fullmatch(cell)]
     active = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_ACTIVE_BITS]
@@ -190,17 +190,4 @@ def _headless_rows(first: str, found: SampleTables) -> Callable[[str, SampleTabl
     if len(active) == 1:
         meanings[active[0]] = Meaning(REASONS)
     found.lacks_header = True
-    table = SampleTable(meanings)
-    found.tables.append(table)
-
-    def take(line: str, _: SampleTables) -> bool:
-        row = line.split(",")
-        if len(row) != len(cells) or any(
-            meaning and meaning.column == DEVICE and not _is_index(cell)
-            for meaning, cell in zip(meanings, row, strict=True)
-        ):
-            return False
-        table.rows.append(row)
-        return True
-
-    return take
+    return _cells(SampleTable(meanings), ",", found)

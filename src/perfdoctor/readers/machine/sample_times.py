@@ -25,8 +25,7 @@ EPOCH_NS = 10**18
 _LATEST_NS = 7_258_118_400 * SECOND_NS
 
 _DATE_TIME = regex(
-    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|[+-]\d\d:?\d\d)?$",
-    re.ASCII,
+    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|[+-]\d\d:?\d\d)?$", re.ASCII
 )
 _TIME = regex(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$", re.ASCII)
 _UNIX = regex(r"\d{9,19}(\.\d{1,9})?$", re.ASCII)
@@ -68,9 +67,9 @@ def _fraction_ns(fraction: str | None) -> int:
 
 
 def _offset_s(zone: str | None) -> int:
-    if zone in (None, "Z", "UTC"):
+    """How far a zone, such as +05:30, is ahead of UTC."""
+    if zone is None or zone in ("Z", "UTC"):
         return 0
-    assert zone is not None
     seconds = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
     return -seconds if zone[0] == "-" else seconds
 

@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Floats, Frame, Ints, Source, Text, Timeline
+from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Floats, Frame, Ints, Text, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import sample_columns as device_columns
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
-from perfdoctor.readers.machine.sample_tables import SampleTable, SampleTables, looks_like, parsed
+from perfdoctor.readers.machine.sample_tables import SampleTable, SampleTables, parsed
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS, ordered, times_of
 
-__all__ = ["looks_like", "read"]
-
-_HALF = 0.5
+#: Of a column: what each of the tool's columns of it means, and its cells.
+_Cells = dict[str, list[tuple[Meaning, Sequence[str]]]]
 
 
 def read(path: Path) -> Timeline:
@@ -33,13 +32,8 @@ def read(path: Path) -> Timeline:
             f"{path.name} holds no samples of a GPU" + (", only a header" if found.tables else ""),
             do="Sample while the training runs: nvidia-smi --query-gpu=timestamp,index,… --format=csv -lms 200",
         )
-    frame = Frame.join(frames).sorted()
-    return Timeline.build(
-        {"device_samples": frame},
-        {"device_samples"},
-        sources=[Source("nvml", path.name, "")],
-        notes=list(_notes(path.name, frame, found)),
-    )
+    frame = Frame.join(frames)
+    return text_rows.timeline("device_samples", frame, "nvml", path.name, _notes(path.name, frame, found))
 
 
 # --- tables → the signal ---------------------------------------------------------------------------------------------
@@ -47,7 +41,7 @@ def read(path: Path) -> Timeline:
 
 def _frame(table: SampleTable, name: str) -> Frame:
     columns = list(zip(*table.rows, strict=True))
-    cells: dict[str, list[tuple[Meaning, Sequence[str]]]] = {}
+    cells: _Cells = {}
     for meaning, values in zip(table.meanings, columns, strict=True):
         if meaning is not None:
             cells.setdefault(meaning.column, []).append((meaning, values))
@@ -58,7 +52,7 @@ def _frame(table: SampleTable, name: str) -> Frame:
     for meaning, column in ((cells[c][0][0], c) for c in SAMPLE_NUMBERS if c in cells):
         if meaning.is_counter:
             numbers[column] = _rates(numbers[column], start, device)
-    reasons = _with_violations(_reasons(cells, count), numbers["power_violation_share"])
+    reasons = _reasons(cells, numbers["power_violation_share"])
     return Frame({
         "rank": np.full(count, UNKNOWN, np.int64), "device": device, "start_ns": start, "end_ns": start,
         "name": Text.constant(name, count), "gpu": Text.of(c.strip() for c in cells[GPU][0][1]) if GPU in cells
@@ -67,7 +61,8 @@ def _frame(table: SampleTable, name: str) -> Frame:
     }).sorted()  # fmt: skip
 
 
-def _times(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], device: Ints) -> tuple[Ints, bool]:
+def _times(cells: _Cells, device: Ints) -> tuple[Ints, bool]:
+    """The time of each row in ns, and whether it is certainly UTC."""
     if TIME in cells:
         parts = [values for _, values in cells[TIME]]  # dmon writes date and time in two columns
         known = times_of([" ".join(each) for each in zip(*parts, strict=True)])
@@ -76,7 +71,8 @@ def _times(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], device: Ints) 
     return ordered(device), False
 
 
-def _numbers(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str, count: int) -> Floats:
+def _numbers(cells: _Cells, column: str, count: int) -> Floats:
+    """The numbers of a column, in its unit; NaN where they are unknown."""
     if column not in cells:
         return np.full(count, np.nan)
     meaning, values = cells[column][0]
@@ -85,26 +81,25 @@ def _numbers(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str,
     return np.fromiter(map(table.__getitem__, values), np.float64, count)
 
 
-def _reasons(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], count: int) -> Ints:
-    """The bits of all columns about reasons together, UNKNOWN where none is known."""
-    bits = np.full(count, UNKNOWN, np.int64)
+def _reasons(cells: _Cells, power_violation_share: Floats) -> Ints:
+    """The bits of all columns about reasons together, UNKNOWN where none is known.
+
+    The power limit is one where dmon shows that it reduced the clocks for half the interval or more.
+    """
+    limited = np.where(power_violation_share >= 0.5, device_columns.BITS["sw.power.cap"], 0)
+    columns = []
     for meaning, values in cells.get(REASONS, ()):
         table = {value: device_columns.reasons_of(meaning, value) for value in set(values)}
-        own = np.array([UNKNOWN if (bit := table[value]) is None else bit for value in values], dtype=np.int64)
+        columns.append(np.array([UNKNOWN if (bit := table[value]) is None else bit for value in values], np.int64))
+    columns.append(np.where(np.isnan(power_violation_share), UNKNOWN, limited))
+    bits = np.full(power_violation_share.size, UNKNOWN, np.int64)
+    for own in columns:
         bits = np.where(own == UNKNOWN, bits, np.where(bits == UNKNOWN, own, bits | own))
     return bits
 
 
-def _with_violations(bits: Ints, share: Floats) -> Ints:
-    """The bits, with the power limit where dmon shows that it reduced the clocks for half the interval or more."""
-    is_known = ~np.isnan(share)
-    own = np.where(share >= _HALF, device_columns.BITS["sw.power.cap"], 0)
-    joined: Ints = np.where(is_known, np.where(bits == UNKNOWN, own, bits | own), bits)
-    return joined
-
-
 def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
-    """Increase of a counter per second since the GPU's previous row; NaN in its first row, and where it decreased."""
+    """Increase of `counted` per second since the GPU's previous row; NaN in its first row, and where it decreased."""
     rates = np.full(counted.size, np.nan)
     for each in np.unique(device):
         rows = np.flatnonzero(device == each)

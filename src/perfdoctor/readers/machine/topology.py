@@ -8,14 +8,14 @@ behind the devices (CPU Affinity, NUMA Affinity, GPU NUMA ID) are empty for NICs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import UNKNOWN, Source, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 
@@ -60,12 +60,7 @@ def read(path: Path) -> Timeline:
     ]
     if len(matrix.sources) == 1 and not rows:  # one GPU: that it has no neighbours is recorded, too
         rows = [{"name": "X", "source": matrix.sources[0], "target": matrix.sources[0], "numa": matrix.numas[0]}]
-    return Timeline.build(
-        {"links": text_rows.frame("links", rows)},
-        {"links"},
-        sources=[Source("topology", path.name, "")],
-        notes=list(_notes(path.name, matrix)),
-    )
+    return text_rows.timeline("links", text_rows.frame("links", rows), "topology", path.name, _notes(path.name, matrix))
 
 
 def _parsed(lines: Iterator[str]) -> tuple[_Matrix | None, dict[str, str]]:
@@ -86,6 +81,7 @@ def _parsed(lines: Iterator[str]) -> tuple[_Matrix | None, dict[str, str]]:
 
 
 def _row(matrix: _Matrix, text: str) -> bool:
+    """Add a row to the matrix; False where the text is none."""
     cells = text.split()
     source, links = cells[0], cells[1 : 1 + len(matrix.targets)]
     if not re.fullmatch(_DEVICE, source) or len(links) < len(matrix.targets):
@@ -94,14 +90,10 @@ def _row(matrix: _Matrix, text: str) -> bool:
         return False
     matrix.sources.append(source)
     matrix.links.append(links)
-    matrix.numas.append(_numa(cells[1 + len(matrix.targets) :]))
+    # The node is in the column NUMA Affinity, which follows CPU Affinity.
+    numa = "".join([cell for cell in cells[1 + len(matrix.targets) :] if _AFFINITY.match(cell)][1:2])
+    matrix.numas.append(int(numa) if re.fullmatch(r"[0-9]{1,4}", numa) else UNKNOWN)
     return True
-
-
-def _numa(rest: Sequence[str]) -> int:
-    """The node in the column NUMA Affinity, which follows CPU Affinity; UNKNOWN without."""
-    affinities = [cell for cell in rest if _AFFINITY.match(cell)]
-    return int(affinities[1]) if len(affinities) > 1 and re.fullmatch(r"[0-9]{1,4}", affinities[1]) else UNKNOWN
 
 
 def _notes(name: str, matrix: _Matrix) -> Iterator[str]:

@@ -18,6 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers import plain_pickle, text_rows
+from perfdoctor.readers.leaving_out import unopened
 
 _KEYS = (b"record_id", b"nccl_comm_state", b"pg_config", b"profiling_name", b"collective_seq_id")
 _BYTES = {
@@ -59,14 +60,13 @@ def read(path: Path) -> Timeline:
 
 
 def _loaded(path: Path) -> Mapping[str, object]:
+    """The dump in a file. PerfdoctorError where it cannot be read."""
     try:
         with path.open("rb") as stream:
             is_pickle = plain_pickle.is_pickle(stream.read(3))
         loaded = plain_pickle.load(path) if is_pickle else json.loads(path.read_bytes())
     except OSError as error:
-        raise PerfdoctorError(
-            f"{path.name} cannot be opened: {error.strerror or error}", do="Check its permissions."
-        ) from error
+        raise unopened(path, error) from error
     except (ValueError, RecursionError) as error:
         raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
     if not isinstance(loaded, dict):

@@ -49,17 +49,14 @@ def _basename(text: str) -> str:
     return PurePosixPath(text.strip()).name if "/" in text else text.strip()
 
 
-def _environment(found: re.Match[str]) -> _Fact:
-    return "environment", f"{found.group(1)}={_basename(found.group(2))}"[:_LONGEST], _NAN
-
-
 #: Pattern of a message → the fact in it. The first match counts.
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
     (regex(pattern), fact)
     for pattern, fact in (
-        (r"NCCL version (\d+\.\d+\.\d+\S*)", lambda m: ("version", m.group(1)[:40], _NAN)),
+        (_VERSION.pattern, lambda m: ("version", m.group(1)[:40], _NAN)),
         (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
-        (r"(NCCL_\w+) set (?:by environment )?to (.*)", _environment),
+        (r"(NCCL_\w+) set (?:by environment )?to (.*)", lambda m: (
+            "environment", f"{m.group(1)}={_basename(m.group(2))}"[:_LONGEST], _NAN)),
         (r"(?:ncclCommInitRank\w*|Init) .*?nranks (\d+)(?: cudaDev (\d+))?(?: nvmlDev (\d+))? busId (\w+)", lambda m: (
             "device", m.group(4), float(m.group(3) or m.group(2) or "nan"))),
         (r"comm 0x\w+ rank \d+ nRanks (\d+) nNodes (\d+)", lambda m: ("machines", m.group(1), float(m.group(2)))),
@@ -152,9 +149,17 @@ def read(path: Path) -> Timeline:
         raise PerfdoctorError(f"{path.name} holds no line of NCCL", do="Run with NCCL_DEBUG=INFO.")
     if not (log.hosts or tables.rows):
         raise PerfdoctorError(f"{path.name} holds the version of NCCL and nothing else", do="Run with NCCL_DEBUG=INFO.")
+    of_process, of_fact = ("host", "process", "device"), ("name", "value", "amount")
+    ways = (  # a row a pair and way, both directions together
+        {**dict(zip((*of_process, "member", "peer", "name"), way, strict=True)), "channels": len(channels)}
+        for way, channels in log.ways.items()
+    )
+    facts = (
+        {**dict(zip((*of_process, *of_fact), fact, strict=True)), "count": count} for fact, count in log.facts.items()
+    )
     frames = {
-        "transports": text_rows.frame("transports", _way_rows(log)),
-        "nccl_facts": text_rows.frame("nccl_facts", _fact_rows(log)),
+        "transports": text_rows.frame("transports", ways),
+        "nccl_facts": text_rows.frame("nccl_facts", facts),
         "link_tests": text_rows.frame("link_tests", tables.rows),
     }
     recorded = {"transports", "nccl_facts"} | ({"link_tests"} if tables.rows else set())
@@ -194,6 +199,7 @@ def _messages(line: str) -> list[re.Match[str]]:
 
 
 def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) -> None:
+    """Add what one message says. `is_glued`: it follows other output without a break."""
     log.lines += 1
     host = log.host(message.group("host"), is_glued=is_glued)
     if message.group("level") == "INFO" and not _MAY_HAVE_FACT.search(text):
@@ -228,23 +234,6 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
     elif tuned := _TUNED.match(text):
         best = max((float(each) for each in _LATENCY_BANDWIDTH.findall(text)), default=0.0)
         log.add(where, ("tuned", tuned.group(1), best))
-
-
-def _way_rows(log: _Log) -> Iterator[dict[str, object]]:
-    """A row a pair and way, both directions together; `channels`: how many different ones use this way."""
-    for (host, pid, device, member, peer, way), numbers in log.ways.items():
-        yield {
-            "host": host, "process": pid, "device": device, "member": member, "peer": peer, "name": way,
-            "channels": len(numbers),
-        }  # fmt: skip
-
-
-def _fact_rows(log: _Log) -> Iterator[dict[str, object]]:
-    for (host, pid, device, name, value, amount), count in log.facts.items():
-        yield {
-            "host": host, "process": pid, "device": device, "name": name, "value": value, "amount": amount,
-            "count": count,
-        }  # fmt: skip
 
 
 def _notes(name: str, log: _Log, version: str) -> Iterator[str]:

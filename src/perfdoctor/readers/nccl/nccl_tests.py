@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 
@@ -50,10 +50,11 @@ class NcclTestTables(Struct):
     _values: list[str] = field(default_factory=list)
     _awaiting: bool = False
 
-    def take(self, text: str) -> bool:
-        """Add a line or a piece of one; False if it belongs to no table."""
+    def take(self, text: str) -> None:
+        """Add a line or a piece of one, if it belongs to a table."""
         if text.startswith("#"):
-            return self._header(text)
+            self._header(text)
+            return
         begin = _BEGIN.match(text) or _BARE.match(text)
         if self._in_table and begin:
             self.incomplete += self._awaiting
@@ -63,21 +64,19 @@ class NcclTestTables(Struct):
                 text = re.sub(r"^\s*-?\d+\b(?!\.)", "", text, count=1)
         words = text.split()
         if not self._awaiting or not words or not all(_NUMBER.match(word) for word in words):
-            return bool(begin) and self._awaiting
+            return
         self._values += words
         if len(self._values) >= _VALUES:
             self._awaiting = False
             self._row()
-        return True
 
-    def _header(self, text: str) -> bool:
+    def _header(self, text: str) -> None:
         if found := _STARTS.match(text):
             self.kind = _KINDS.get(found.group(1), found.group(1))
         elif found := _RANK.match(text):
             self.gpus.append(found.group(3).strip())
         elif _HEADER.match(text):
             self._in_table, self._has_root = True, " root " in text
-        return True
 
     def close(self) -> None:
         """End the output: an unknown kind is found from the largest message, whose rounding matters least."""
@@ -127,16 +126,12 @@ def read(path: Path) -> Timeline:
     tables.close()
     if not tables.rows:
         raise PerfdoctorError(f"{path.name} holds no row of nccl-tests", do="Let the test run to its end.")
-    return Timeline.build(
-        {"link_tests": text_rows.frame("link_tests", tables.rows)},
-        {"link_tests"},
-        sources=[Source("nccl-tests", path.name, "")],
-        notes=list(notes(path.name, tables)),
-    )
+    rows = text_rows.frame("link_tests", tables.rows)
+    return text_rows.timeline("link_tests", rows, "nccl-tests", path.name, notes(path.name, tables))
 
 
 def notes(name: str, tables: NcclTestTables) -> Iterator[str]:
-    """What was measured, and what could not be read."""
+    """Notes that say what was measured in the file `name`, and what could not be read."""
     if tables.rows:
         best = max(tables.rows, key=lambda row: float(str(row["bus_bytes_per_second"])))
         kind = str(best["name"]).replace("_", "-") or "collective"

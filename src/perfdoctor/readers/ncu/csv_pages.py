@@ -11,14 +11,14 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from math import nan
+from math import isnan
 
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, is_stall, speedup_share, wanted_names
 
 _HEADER = regex(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
 _NOTICE = regex(r"^==\w+==.*$\n?", re.MULTILINE)
@@ -125,8 +125,8 @@ def _wide(rows: Sequence[Mapping[str, str]], metrics: Mapping[str, str | None]) 
             if unit is None and not _needs_no_unit(name):
                 continue
             value = number(row.get(name, ""), decimal_comma=comma)
-            if value == value:  # noqa: PLR0124 not NaN
-                launch.metrics[name] = [(value, unit if unit is not None else _unit_by_name(name))]
+            if not isnan(value):
+                launch.metrics[name] = [(value, unit if unit is not None else "%" if "pct" in name else "")]
         launch.gpu = row.get(_NAME, "")
         major, minor = (
             number(row.get(_CAPABILITY.format(part), ""), decimal_comma=comma) for part in ("major", "minor")
@@ -139,10 +139,6 @@ def _wide(rows: Sequence[Mapping[str, str]], metrics: Mapping[str, str | None]) 
 def _needs_no_unit(name: str) -> bool:
     """Percentages, ratios and plain counts are never scaled; times, sizes and rates are, by an unknown factor."""
     return "pct" in name or name.endswith(".ratio") or name.startswith("launch__") or "_sectors_" in name
-
-
-def _unit_by_name(name: str) -> str:
-    return "%" if "pct" in name else ""
 
 
 def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
@@ -159,16 +155,11 @@ def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
             value = number(row.get("Metric Value", ""), decimal_comma=comma)
             launch.metrics.setdefault(name, []).append((value, row.get("Metric Unit", "")))
         if row.get("Rule Name"):
-            launch.advice.append(_advice(row, decimal_comma=comma))
+            share = speedup_share(number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=comma))
+            is_global = row.get("Estimated Speedup Type", "").lower() == "global"
+            launch.advice.append(RuleAdvice(row["Rule Name"], share, is_global, row.get("Rule Description", "")))
     if of[0]:
         yield launch
-
-
-def _advice(row: Mapping[str, str], *, decimal_comma: bool) -> RuleAdvice:
-    speedup = number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=decimal_comma)
-    share = min(speedup / 100, 1.0) if speedup >= 0 else nan
-    kind = row.get("Estimated Speedup Type", "").lower()
-    return RuleAdvice(row["Rule Name"], share, kind == "global", row.get("Rule Description", ""))
 
 
 def _launch(row: Mapping[str, str]) -> Launch:
@@ -184,6 +175,7 @@ def _launch(row: Mapping[str, str]) -> Launch:
 
 
 def _whole(text: str) -> int:
+    """The number of a device or process; -1 where the text is none."""
     return int(text) if text.isdigit() and len(text) < 10 else -1
 
 

@@ -10,7 +10,7 @@ Sources: NVIDIA's section files and the metrics reference of the Kernel Profilin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import fsum, isnan, nan
 
@@ -18,6 +18,11 @@ from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
+
+
+def speedup_share(percent: float) -> float:
+    """An estimated speedup as a share of 1 at most; NaN where it is unknown or below 0."""
+    return min(percent / 100, 1.0) if percent >= 0 else nan
 
 
 class RuleAdvice(Struct, frozen=True):
@@ -50,34 +55,23 @@ _PEAK = ".avg.pct_of_peak_sustained_"
 #: For each of our columns its base unit, and the names and labels it may have, the best first.
 _WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
     "gpu_time_ns": (NS, ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max", "Duration")),
-    "sm_share": (
-        SHARE, (f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM"),
-    ),
-    "memory_share": (
-        SHARE,
-        (f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory"),
-    ),
-    "dram_share": (
-        SHARE,
-        (f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM"),
-    ),
+    "sm_share": (SHARE, (
+        f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM")),
+    "memory_share": (SHARE, (
+        f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory")),
+    "dram_share": (SHARE, (
+        f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM")),
     "l2_share": (SHARE, (f"lts__throughput{_PEAK}elapsed", "L2 Cache Throughput", "SOL L2 Cache")),
     "l1_share": (SHARE, (f"l1tex__throughput{_PEAK}active", "L1/TEX Cache Throughput", "SOL L1/TEX Cache")),
-    "tensor_share": (
-        SHARE,
-        (
-            f"sm__pipe_tensor_cycles_active{_PEAK}elapsed", f"sm__pipe_tensor_cycles_active{_PEAK}active",
-            f"sm__inst_executed_pipe_tensor{_PEAK}elapsed", f"sm__inst_executed_pipe_tensor{_PEAK}active",
-        ),
-    ),
+    "tensor_share": (SHARE, tuple(
+        f"sm__{counted}{_PEAK}{when}" for counted in ("pipe_tensor_cycles_active", "inst_executed_pipe_tensor")
+        for when in ("elapsed", "active"))),
     "occupancy_share": (SHARE, (f"sm__warps_active{_PEAK}active", "Achieved Occupancy")),
     "occupancy_limit_share": (SHARE, ("sm__maximum_warps_per_active_cycle_pct", "Theoretical Occupancy")),
     "waves_per_sm": (COUNT, ("launch__waves_per_multiprocessor", "Waves Per SM")),
     "sm_count": (COUNT, ("launch__sm_count", "device__attribute_multiprocessor_count", "# SMs")),
     "registers_per_thread": (COUNT, ("launch__registers_per_thread", "Registers Per Thread")),
-    "sm_clock_hz": (
-        HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency"),
-    ),
+    "sm_clock_hz": (HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency")),
     "memory_clock_hz": (HZ, ("dram__cycles_elapsed.avg.per_second", "DRAM Frequency")),
 }  # fmt: skip
 
@@ -134,7 +128,7 @@ def top_stall(launch: Launch) -> tuple[str, float]:
     """What warps waited for most, like `long scoreboard`, and its share of all their time; ("", NaN) unknown."""
     for pattern in _STALLS:
         waits = {found[1]: _first(launch, COUNT, (name,)) for name in launch.metrics if (found := pattern.match(name))}
-        waits = {_reason(name): value for name, value in waits.items() if not isnan(value)}
+        waits = {name.replace("_", " ").strip().lower(): wait for name, wait in waits.items() if not isnan(wait)}
         total = fsum(waits.values())  # independent of their order
         waits.pop(_NO_WAIT, None)
         if waits and total > 0:
@@ -143,25 +137,18 @@ def top_stall(launch: Launch) -> tuple[str, float]:
     return "", nan
 
 
-def _reason(name: str) -> str:
-    return name.replace("_", " ").strip().lower()
-
-
 def _first(launch: Launch, kind: str, names: Sequence[str]) -> float:
-    return next((value for value in _all(launch, kind, names)), nan)
-
-
-def _all(launch: Launch, kind: str, names: Sequence[str]) -> Iterator[float]:
-    """Every value under these names that has this base unit."""
+    """The first value under these names that has this base unit; NaN without any."""
     for name in names:
         for value, unit in launch.metrics.get(name, ()):
             factor, counted = unit_of(unit)
             if counted == kind and 0 <= value * factor < (_LARGEST_SHARE if kind == SHARE else _LARGEST):
-                yield value * factor
+                return value * factor
+    return nan
 
 
 def _dram_bytes(launch: Launch, time_ns: float) -> float:
-    """Read and written: counted, or their rate times the duration."""
+    """The bytes read and written: counted, or their rate times the duration."""
     both = _first(launch, BYTES, ("dram__bytes.sum",))
     parts = sum(_first(launch, BYTES, (f"dram__bytes_{way}.sum",)) for way in ("read", "write"))
     rate = _first(launch, BYTES_PER_SECOND, ("dram__bytes.sum.per_second", "Memory Throughput"))

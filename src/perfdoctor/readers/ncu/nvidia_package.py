@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
 from perfdoctor.readers.ncu.report_file import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
@@ -54,13 +54,16 @@ def _is_kernel(module: Any, action: Any) -> bool:
 
 
 def _launch(module: Any, action: Any) -> Launch:
+    demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
+    capability = "device__attribute_compute_capability_"
+    major, minor = (int(_value(action, f"{capability}{part}", -1)) for part in ("major", "minor"))
     launch = Launch(
-        _name(module, action),
+        str((action.name(demangled) if demangled is not None else "") or action.name() or ""),
         device=int(_value(action, "launch__device_id", -1)),
         grid=_sizes(action, "launch__grid_dim_"),
         block=_sizes(action, "launch__block_dim_"),
         gpu=str(_value(action, "device__attribute_display_name", "")),
-        compute_capability=_capability(action),
+        compute_capability=10 * major + minor if min(major, minor) >= 0 else -1,
         advice=[_advice(each) for each in action.rule_results_as_dicts()],
     )
     there = set(action.metric_names())
@@ -73,12 +76,8 @@ def _launch(module: Any, action: Any) -> Launch:
     return launch
 
 
-def _name(module: Any, action: Any) -> str:
-    demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
-    return str((action.name(demangled) if demangled is not None else "") or action.name() or "")
-
-
 def _value(action: Any, name: str, default: Any) -> Any:
+    """The value of a metric; `default` where it has none."""
     metric = action.metric_by_name(name)
     value = metric.value() if metric is not None and metric.has_value() else None
     return default if value is None else value
@@ -89,19 +88,11 @@ def _sizes(action: Any, prefix: str) -> tuple[int, ...]:
     return sizes if all(sizes) else ()
 
 
-def _capability(action: Any) -> int:
-    major, minor = (
-        int(_value(action, f"device__attribute_compute_capability_{part}", -1)) for part in ("major", "minor")
-    )
-    return 10 * major + minor if major >= 0 and minor >= 0 else -1
-
-
 def _advice(result: dict[str, Any]) -> RuleAdvice:
     estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
-    speedup = float(estimate.get("speedup", nan))
     return RuleAdvice(
         str(result.get("rule_identifier", "")),
-        min(speedup / 100, 1.0) if speedup >= 0 else nan,
+        speedup_share(float(estimate.get("speedup", nan))),
         int(estimate.get("type", 0)) == _GLOBAL,
         " ".join(str(message.get(key, "")) for key in ("title", "message")).strip(),
     )

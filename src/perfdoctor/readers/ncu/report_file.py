@@ -15,7 +15,7 @@ from math import nan
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
 
 MAGIC = b"NVR\0"
 VERSION = 7
@@ -88,7 +88,7 @@ def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    """The message whose length stands here, and where the next one begins."""
+    """The message whose length stands at `at`, and where the next one begins."""
     (length,) = _LENGTH.unpack_from(data, at)
     start, end = at + _LENGTH.size, at + _LENGTH.size + length
     if end > len(data):
@@ -161,7 +161,7 @@ def _advice(rule: bytes) -> Iterator[RuleAdvice]:
             for speedup in _messages(result, _SPEEDUP):
                 estimate = dict(_fields(speedup))
                 percent = estimate.get(_SPEEDUP_PERCENT, nan)
-                share = min(float(percent) / 100, 1.0) if isinstance(percent, (int, float)) and percent >= 0 else nan
+                share = speedup_share(percent) if isinstance(percent, (int, float)) else nan
                 is_global = estimate.get(_SPEEDUP_TYPE) == _GLOBAL
             words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in _fields(text)
                      if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
@@ -199,7 +199,7 @@ def _fields(message: _Value) -> Iterator[_Field]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends. Seven bits a byte, the lowest first; the highest bit is set if more follow."""
+    """The number at `at`, and where it ends: seven bits a byte, the lowest first; the highest is set if more follow."""
     value = message[at]
     if value < 0x80:  # by far the most
         return value, at + 1

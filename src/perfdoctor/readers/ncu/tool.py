@@ -48,15 +48,10 @@ def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
         environment=tool_process.environment(*_PASSED_ON) | _LOCALE, timeout_s=TIMEOUT_S,
         not_started="Set PERFDOCTOR_NCU to the ncu program.", too_slow=too_slow,
     )  # fmt: skip
-    if code or not ncu_csv.looks_like(output):
-        raise _failed(report, output + errors)
-    return output
-
-
-def _failed(report: Path, printed: bytes) -> PerfdoctorError:
-    lines = [line.strip() for line in printed.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    why = lines[-1][:200] if lines else "it printed nothing"
-    return PerfdoctorError(
-        f"ncu could not print `{report.name}`: {why}",
+    if not code and ncu_csv.looks_like(output):
+        return output
+    lines = [line.strip() for line in (output + errors).decode("utf-8", errors="replace").splitlines() if line.strip()]
+    raise PerfdoctorError(
+        f"ncu could not print `{report.name}`: {lines[-1][:200] if lines else 'it printed nothing'}",
         do="An old ncu cannot read a new one's report: update it, or pip install 'perfdoctor[ncu]'.",
     )

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +22,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
@@ -51,7 +51,7 @@ _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 
 
 class Sum(Struct, frozen=True):
-    """How many rows, and their sum in ns (or bytes)."""
+    """The number of rows, and their sum in ns (or bytes)."""
 
     count: int
     total: int
@@ -116,9 +116,7 @@ def cross_check(file: str, report: Path | None, export: Path, tool: str) -> Cros
     with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
         nsys_tool = _Nsys(tool, Path(folder), export.resolve())
         version = nsys_tool.version
-        compared = [
-            compare(timeline, nsys_tool) for compare in (_kernels, _collectives, _copies, _bytes, _calls, _ranges)
-        ]
+        compared = _summaries(timeline, nsys_tool)
         rules = [_expert(name, nsys_tool, timeline) for name in EXPERT_RULES]
         recipes = [_recipe(name, nsys_tool, report, timeline) for name in _RECIPES]
     summaries = [each for each in recipes if isinstance(each, SummaryCheck)]
@@ -129,8 +127,11 @@ def cross_check(file: str, report: Path | None, export: Path, tool: str) -> Cros
 # --- running nsys ---
 
 
-class _RefusedError(Exception):
-    """nsys gave no result; the text is its reason."""
+class _RefusedError(PerfdoctorError):
+    """nsys gave no result: `what` is its reason, which is shown in place of a comparison."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, do="")
 
 
 class _Nsys(Struct, frozen=True):
@@ -144,7 +145,7 @@ class _Nsys(Struct, frozen=True):
         return found[1] if found else ""
 
     def table(self, command: str, report: str) -> list[dict[str, str]]:
-        """The rows of one summary or rule. Raises _RefusedError."""
+        """The rows that `nsys COMMAND -r REPORT` prints, of a summary or a rule. Raises _RefusedError."""
         printed = self.run(command, "-r", report, "--format", "csv", str(self.export))
         lines = printed.splitlines()
         head = next((i for i, line in enumerate(lines) if re.search(r"\((ns|MB|%)\)", line) and "," in line), None)
@@ -156,33 +157,33 @@ class _Nsys(Struct, frozen=True):
         return [row for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))) if None not in row.values()]
 
     def run(self, *arguments: str) -> str:
-        passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment = passed_on | {"TMPDIR": str(self.folder)}
-        try:
-            done = subprocess.run(
-                [self.tool, *arguments], capture_output=True, stdin=subprocess.DEVNULL, env=environment,
-                cwd=self.folder, timeout=_TIMEOUT_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise _RefusedError(f"it took longer than {_TIMEOUT_S // 60} minutes") from None
-        except OSError as error:
-            raise PerfdoctorError(
-                f"{self.tool} cannot be started: {error.strerror}", do="Set PERFDOCTOR_NSYS to the nsys program."
-            ) from error
-        printed = (done.stdout + b"\n" + done.stderr).decode("utf-8", errors="replace")
-        if done.returncode and not done.stdout.strip():
+        """What nsys prints, errors last. Raises _RefusedError where it fails without any output."""
+        code, output, errors = tool_process.run(
+            [self.tool, *arguments], folder=self.folder, timeout_s=_TIMEOUT_S,
+            environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(self.folder)},
+            not_started="Set PERFDOCTOR_NSYS to the nsys program.",
+            too_slow=_RefusedError(f"it took longer than {_TIMEOUT_S // 60} minutes"),
+        )  # fmt: skip
+        printed = (output + b"\n" + errors).decode("utf-8", errors="replace")
+        if code and not output.strip():
             raise _RefusedError(nsys_export.last_line(printed, self.folder))
         return printed
 
 
 Totals = dict[str, Sum]
+_Ask = Callable[[], Totals]
 
 
-def _gathered(rows: Sequence[Mapping[str, str]], name: str, count: str, total: str, scale: float = 1.0) -> Totals:
+def _gathered(
+    rows: Sequence[Mapping[str, str]], name: str, count: str, total: str,
+    scale: float = 1.0, rename: Callable[[str], str] = str,
+) -> Totals:  # fmt: skip
+    """The sums of nsys's rows by name. `name`, `count`, `total`: its columns; `scale`: from its unit to ours."""
     found: Totals = {}
     for row in rows:
-        before = found.get(row[name], Sum(0, 0))
-        found[row[name]] = Sum(before.count + int(row[count]), before.total + round(float(row[total]) * scale))
+        called = rename(row[name])
+        before = found.get(called, Sum(0, 0))
+        found[called] = Sum(before.count + int(row[count]), before.total + round(float(row[total]) * scale))
     return found
 
 
@@ -190,6 +191,7 @@ def _gathered(rows: Sequence[Mapping[str, str]], name: str, count: str, total: s
 
 
 def _by_name(*frames: Frame, column: str = "name", of: str = "") -> Totals:
+    """The sums of our rows by a column of text: of their time in ns, or of the column `of`."""
     found: Totals = {}
     for frame in frames:
         text = frame.text(column)
@@ -206,96 +208,65 @@ def _whole(totals: Totals) -> Sum:
     return Sum(sum(each.count for each in totals.values()), sum(each.total for each in totals.values()))
 
 
-def _against(
-    what: str, source: str, ours: Totals, ask: Callable[[], Totals], unit: str = "ns", grain: int = 0
-) -> SummaryCheck:
+def _against(what: str, source: str, ours: Totals, ask: _Ask, unit: str = "ns", grain: int = 0) -> SummaryCheck:
     try:
         theirs = ask()
     except _RefusedError as why:
-        return SummaryCheck(what, source, unit, _whole(ours), Sum(0, 0), 0, refused=str(why))
+        return SummaryCheck(what, source, unit, _whole(ours), Sum(0, 0), 0, refused=why.what)
+    none, names = Sum(0, 0), ours.keys() | theirs.keys()
+
+    def is_same(name: str) -> bool:
+        if name not in ours or name not in theirs:
+            return False
+        return ours[name].count == theirs[name].count and abs(ours[name].total - theirs[name].total) <= grain
+
     differences = tuple(
         Difference(name, ours.get(name), theirs.get(name))
-        for name in sorted(ours.keys() | theirs.keys(), key=lambda name: -max(_total(ours, name), _total(theirs, name)))
-        if not _same(ours.get(name), theirs.get(name), grain)
+        for name in sorted(names, key=lambda name: -max(totals.get(name, none).total for totals in (ours, theirs)))
+        if not is_same(name)
     )
-    return SummaryCheck(what, source, unit, _whole(ours), _whole(theirs), len(ours.keys() | theirs.keys()), differences)
-
-
-def _total(totals: Totals, name: str) -> int:
-    return totals[name].total if name in totals else 0
-
-
-def _same(one: Sum | None, other: Sum | None, grain: int) -> bool:
-    if one is None or other is None:
-        return False
-    return one.count == other.count and abs(one.total - other.total) <= grain
+    return SummaryCheck(what, source, unit, _whole(ours), _whole(theirs), len(names), differences)
 
 
 # --- summaries ---
 
 
-def _kernels(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
-    ours = _by_name(plain, timeline.collectives)
-    return _against("kernels by name", "stats cuda_gpu_kern_sum", ours, lambda: _their_kernels(nsys_tool))
+def _summaries(timeline: Timeline, nsys_tool: _Nsys) -> list[SummaryCheck]:
+    """The summaries of `nsys stats` beside ours. Ranges are one sum: nsys names them with arguments and domains."""
+
+    def theirs(summary: str, name: str, count: str, total: str = "Total Time (ns)", **more: Any) -> _Ask:
+        return lambda: _gathered(nsys_tool.table("stats", summary), name, count, total, **more)
+
+    def their_collectives() -> Totals:
+        return {name: total for name, total in kernels().items() if COLLECTIVE.search(name)}
+
+    def their_ranges() -> Totals:
+        return {"all": _whole(found)} if (found := ranges()) else {}
+
+    def direction(name: str) -> str:
+        return _DIRECTIONS.get(name, "unknown")
+
+    kernels = theirs("cuda_gpu_kern_sum", "Name", "Instances")
+    ranges = theirs("nvtx_sum", "Range", "Instances")
+    times = theirs("cuda_gpu_mem_time_sum", "Operation", "Count", rename=direction)
+    sizes = theirs("cuda_gpu_mem_size_sum", "Operation", "Count", "Total (MB)", scale=1e6, rename=direction)
+    calls = theirs("cuda_api_sum", "Name", "Num Calls", rename=cuda_names.without_version)
+    of_copies = _by_name(timeline.copies, column="direction")
+    moved = _by_name(timeline.copies, column="direction", of="bytes")
+    our_ranges = _whole(_by_name(timeline.ranges, timeline.ops))
+    return [
+        _against("kernels by name", "stats cuda_gpu_kern_sum", _our_kernels(timeline), kernels),
+        _against("collectives by name", "stats cuda_gpu_kern_sum", _by_name(timeline.collectives), their_collectives),
+        _against("memory operations by direction", "stats cuda_gpu_mem_time_sum", of_copies, times),
+        _against("bytes moved by direction", "stats cuda_gpu_mem_size_sum", moved, sizes, "bytes", _SIZE_GRAIN_BYTES),
+        _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), calls),
+        _against("NVTX ranges, all", "stats nvtx_sum", {"all": our_ranges} if our_ranges.count else {}, their_ranges),
+    ]
 
 
-def _their_kernels(nsys_tool: _Nsys) -> Totals:
-    return _gathered(nsys_tool.table("stats", "cuda_gpu_kern_sum"), "Name", "Instances", "Total Time (ns)")
-
-
-def _collectives(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    def theirs() -> Totals:
-        return {name: total for name, total in _their_kernels(nsys_tool).items() if COLLECTIVE.search(name)}
-
-    return _against("collectives by name", "stats cuda_gpu_kern_sum", _by_name(timeline.collectives), theirs)
-
-
-def _copies(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    def theirs() -> Totals:
-        found = _gathered(nsys_tool.table("stats", "cuda_gpu_mem_time_sum"), "Operation", "Count", "Total Time (ns)")
-        return _with_our_directions(found)
-
-    ours = _by_name(timeline.copies, column="direction")
-    return _against("memory operations by direction", "stats cuda_gpu_mem_time_sum", ours, theirs)
-
-
-def _bytes(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    def theirs() -> Totals:
-        rows = nsys_tool.table("stats", "cuda_gpu_mem_size_sum")
-        return _with_our_directions(_gathered(rows, "Operation", "Count", "Total (MB)", 1e6))
-
-    ours = _by_name(timeline.copies, column="direction", of="bytes")
-    return _against("bytes moved by direction", "stats cuda_gpu_mem_size_sum", ours, theirs, "bytes", _SIZE_GRAIN_BYTES)
-
-
-def _with_our_directions(totals: Totals) -> Totals:
-    found: Totals = {}
-    for name, total in totals.items():
-        direction = _DIRECTIONS.get(name, "unknown")
-        before = found.get(direction, Sum(0, 0))
-        found[direction] = Sum(before.count + total.count, before.total + total.total)
-    return found
-
-
-def _calls(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    def theirs() -> Totals:
-        rows = nsys_tool.table("stats", "cuda_api_sum")
-        plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
-        return _gathered(plain, "Name", "Num Calls", "Total Time (ns)")
-
-    return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
-
-
-def _ranges(timeline: Timeline, nsys_tool: _Nsys) -> SummaryCheck:
-    """All ranges as one sum: nsys makes an op's arguments and a range's domain part of the name."""
-
-    def theirs() -> Totals:
-        rows = nsys_tool.table("stats", "nvtx_sum")
-        return {"all": _whole(_gathered(rows, "Range", "Instances", "Total Time (ns)"))} if rows else {}
-
-    ours = _whole(_by_name(timeline.ranges, timeline.ops))
-    return _against("NVTX ranges, all", "stats nvtx_sum", {"all": ours} if ours.count else {}, theirs)
+def _our_kernels(timeline: Timeline) -> Totals:
+    """The kernels by name, collectives included, without the graphs that were traced as a whole."""
+    return _by_name(timeline.kernels.take(timeline.kernels["is_graph"] == 0), timeline.collectives)
 
 
 # --- NVIDIA's expert rules ---
@@ -306,7 +277,7 @@ def _expert(name: str, nsys_tool: _Nsys, timeline: Timeline) -> ExpertRule:
     try:
         rows = nsys_tool.table("analyze", f"{name}:rows=-1")
     except _RefusedError as why:
-        return ExpertRule(name, 0, 0, ours, str(why))
+        return ExpertRule(name, 0, 0, ours, why.what)
     total = sum(round(float(row["Duration (ns)"])) for row in rows if row.get("Duration (ns)"))
     return ExpertRule(name, len(rows), total, ours)
 
@@ -317,7 +288,7 @@ def _pageable(timeline: Timeline) -> str:
 
 
 def _syncs(timeline: Timeline) -> str:
-    rows = timeline.calls.take(timeline.calls.name.matches(cuda_names.SYNCHRONIZES))
+    rows = timeline.calls.named(cuda_names.SYNCHRONIZES)
     return f"{len(rows)} calls that synchronise, {int(rows.duration_ns.sum()) / 1e6:.3f} ms, of any kind"
 
 
@@ -348,7 +319,7 @@ _OURS: Mapping[str, Callable[[Timeline], str]] = {
 
 
 def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline) -> SummaryCheck | str:
-    """A recipe's sums beside ours, or a note why there are none."""
+    """The sums of the recipe `name` beside ours, or a note why there are none. `report`: None of an export."""
     if report is None:
         return "nsys recipe reads reports only, and this is an export: left out."
     copy = nsys_tool.folder / "report.nsys-rep"  # a recipe writes its export beside its input
@@ -360,7 +331,7 @@ def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline
             "recipe", name, "--input", str(copy), "--output", str(target), "--force-overwrite", "--csv"
         )
     except _RefusedError as why:
-        return f"nsys recipe cannot run here: {why}"
+        return f"nsys recipe cannot run here: {why.what}"
     sums = target / "all_stats.csv"  # the same as .parquet needs a library of 170 MB to read
     if not sums.exists():
         if "No output generated" in printed:
@@ -369,10 +340,9 @@ def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline
     theirs = dict(_recipe_sums(sums))
     source = f"recipe {name}"
     if name == "nccl_sum":
-        ranges = timeline.ranges.take(timeline.ranges.name.matches(nccl_names.OWN_RANGE))
+        ranges = timeline.ranges.named(nccl_names.OWN_RANGE)
         return _against("NCCL's own ranges", source, _by_name(ranges), lambda: theirs)
-    plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
-    return _against("kernels by name", source, _by_name(plain, timeline.collectives), lambda: theirs)
+    return _against("kernels by name", source, _our_kernels(timeline), lambda: theirs)
 
 
 def _recipe_sums(path: Path) -> Iterator[tuple[str, Sum]]:

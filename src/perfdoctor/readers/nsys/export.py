@@ -13,15 +13,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import cache_folder
-
-Progress = Callable[[str], None]
+from perfdoctor.system.progress import Progress
 
 _REPORT = b"NVIDIA Tegra Profiler Report "
 _STREAM = b"NVIDIA Nsight Systems Stream "
@@ -55,16 +53,12 @@ _LONGEST_STEM = 80
 
 def is_report(head: bytes) -> bool:
     """Do these first bytes (64 are enough) belong to a .nsys-rep, .qdrep or .qdstrm?"""
-    return head.startswith(_REPORT) or _is_stream(head)
+    return head.startswith(_REPORT) or _STREAM in head[:64]
 
 
 def is_table_read(table: str) -> bool:
     """Is the table of this name one of those that are exported to be read?"""
     return _IS_READ.fullmatch(table) is not None
-
-
-def _is_stream(head: bytes) -> bool:
-    return _STREAM in head[:64]
 
 
 def writer_version(report: Path) -> str:
@@ -103,7 +97,7 @@ def export(
     """
     folder, tool = cache or cache_folder(), nsys or find_nsys()
     try:
-        content = f"{_stem(report)}-{_digest(report)}"
+        content = f"{os.fsencode(report.stem)[:_LONGEST_STEM].decode(errors='replace')}-{_digest(report)}"
         made_by = f"{content}-{_build(tool)}"
         target = folder / f"{made_by}{'' if whole else _LIMITED}.sqlite"
         if kept := _kept(folder, made_by if tool else f"{content}-*", whole=whole):
@@ -116,8 +110,7 @@ def export(
         ) from error
     if progress:
         progress(f"Exporting {report.name} with nsys")
-    # nsys runs in a temporary folder, so its path must be absolute.
-    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()), whole=whole)
+    return _exported(report, target, tool, whole=whole)
 
 
 def _kept(folder: Path, made_by: str, *, whole: bool) -> Path | None:
@@ -129,7 +122,7 @@ def _kept(folder: Path, made_by: str, *, whole: bool) -> Path | None:
 
 
 def _build(tool: str | None) -> str:
-    """What distinguishes one nsys from another, without starting it: the time and the size of its program."""
+    """What distinguishes one nsys from another, without starting it: by the time and the size of its program."""
     program = Path(shutil.which(tool or "") or tool or "").resolve()
     build = program.stat() if program.is_file() else None
     seen = f"{build.st_mtime_ns} {build.st_size}" if build else ""
@@ -147,11 +140,7 @@ def export_beside(report: Path, nsys: str | None = None) -> Path:
     tool = nsys or find_nsys()
     if tool is None:
         raise _no_nsys(report)
-    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()), whole=True)
-
-
-def _stem(report: Path) -> str:
-    return os.fsencode(report.stem)[:_LONGEST_STEM].decode(errors="replace")
+    return _exported(report, target, tool, whole=True)
 
 
 def _digest(report: Path) -> str:
@@ -173,7 +162,9 @@ def _no_nsys(report: Path) -> PerfdoctorError:
 
 
 def _exported(report: Path, target: Path, tool: str, *, whole: bool) -> Path:
+    """The export, made at `target`, which is there whole or not at all."""
     folder = target.parent
+    tool = str(Path(shutil.which(tool) or tool).absolute())  # nsys runs in a temporary folder
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix="export-", dir=folder) as scratch:
@@ -190,7 +181,7 @@ def _exported(report: Path, target: Path, tool: str, *, whole: bool) -> Path:
 
 def _run_export(tool: str, report: Path, scratch: Path, *, whole: bool) -> Path:
     with report.open("rb") as stream:
-        source = _imported(tool, report, scratch) if _is_stream(stream.read(64)) else report.resolve()
+        source = _imported(tool, report, scratch) if _STREAM in stream.read(64) else report.resolve()
     made = scratch / "export.sqlite"
     # On failure nsys may leave a part of the export: only its exit code shows that the file is whole.
     command = [tool, "export", "--type", "sqlite", "--output", str(made)]
@@ -229,7 +220,7 @@ def _imported(tool: str, stream: Path, scratch: Path) -> Path:
 
 
 def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
-    """Exit code and output."""
+    """Run nsys for a report, and return its exit code and what it printed."""
     too_slow = PerfdoctorError(
         f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
         do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
@@ -242,6 +233,7 @@ def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
 
 
 def _failed(what: str, report: Path, code: int, printed: str, scratch: Path) -> PerfdoctorError:
+    """Why nsys failed: by the disk's free space, else by its exit code and what it printed."""
     if shutil.disk_usage(scratch).free < max(report.stat().st_size, 1 << 20):
         return PerfdoctorError(
             f"{what} `{report.name}`: the disk of {scratch.parent} is full",
@@ -255,7 +247,7 @@ def _failed(what: str, report: Path, code: int, printed: str, scratch: Path) -> 
 
 
 def last_line(printed: str, scratch: Path) -> str:
-    """The last line of a tool's output that is no progress bar."""
+    """The last line that a tool printed, without the path of `scratch`, that is no progress bar."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", printed.replace(f"{scratch}/", ""))]
     texts = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]
     return texts[-1][:200] if texts else "it printed nothing"

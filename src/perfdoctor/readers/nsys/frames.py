@@ -9,19 +9,35 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.columns import Ints, numbered, occurring
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
 from perfdoctor.readers.nsys.range_names import op_parts
-from perfdoctor.readers.nsys.tables import NONE, Columns, ExportTables
-from perfdoctor.vocabulary.names.cuda import without_version
+from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Columns, ExportTables
+from perfdoctor.vocabulary.names.cuda import STREAM_WAIT, without_version
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
-KERNEL, GRAPH, MEMCPY, MEMSET = (_CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET"))
+KERNEL, GRAPH, MEMCPY, MEMSET, SYNC = (
+    _CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
+)
+SYNC_COLUMNS = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+_LARGEST_STREAM = 1 << 31
+MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+MEMORY_COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
+#: nsys's enumeration: device, array, static. Pageable and pinned memory is on the host, managed memory on either.
+_ON_DEVICE = (2, 3, 5)
+_FREED = 1
 
 _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12: "d2h", 13: "d2d"}
 #: Moves of managed memory's pages between host and device, whatever memory kinds the row contains.
 _PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
+
+
+def with_process(rows: Columns, packed: str) -> Columns:
+    """The rows with their `process`, which is bits 24 to 47 of the column `packed`; UNKNOWN where there is none."""
+    values = rows[packed]
+    return {**rows, "process": np.where(values == NONE, UNKNOWN, (values >> 24) & 0xFFFFFF)}
 
 
 # --- ranks ---
@@ -166,6 +182,55 @@ def _product(rows: Columns, what: str) -> Ints:
     return product
 
 
+def stream_waits(tables: ExportTables, ranks: Ranks, calls: Frame) -> Frame:
+    """Rows of `stream_waits`: the synchronizations in which a stream waits for an event, of processes that are ranks.
+
+    The numbers of their kinds differ between versions, so the calls that made them say which they are. On which stream
+    the event was recorded is not in the table.
+    """
+    try:
+        rows = with_process(tables.database.integers(SYNC, SYNC_COLUMNS), "globalPid")
+    except UNREADABLE:
+        return Frame.empty("stream_waits")
+    process, rank = rows["process"], ranks.ranks(rows["process"])
+    known = (rows["start"] != NONE) & (rows["end"] >= rows["start"]) & (rows["correlationId"] != NONE)
+    known &= (rows["streamId"] >= 0) & (rows["streamId"] < _LARGEST_STREAM) & (rank != UNKNOWN)
+    found = Frame({
+        "rank": rank, "process": process, "device": np.maximum(rows["deviceId"], 0),
+        "stream": rows["streamId"], "start_ns": rows["start"], "end_ns": rows["end"],
+        "correlation": rows["correlationId"], "awaited_stream": np.full(process.size, UNKNOWN, np.int64),
+        "name": Text.constant("wait", process.size),
+    }).take(known).sorted()  # fmt: skip
+    call = launch_rows(found, calls)
+    return found.take((call != UNKNOWN) & np.append(calls.name.matches(STREAM_WAIT), False)[call])
+
+
+def device_memory(tables: ExportTables, ranks: Ranks) -> Frame:
+    """Rows of `device_memory`: what CUDA had allocated after each change (nsys --cuda-memory-usage=true), of ranks.
+
+    This includes what torch's allocator reserves and what cuBLAS, cuDNN and NCCL allocate themselves. Allocations made
+    before the recording are not included; if they are freed during it, the total begins at so much more.
+    """
+    try:
+        rows = with_process(tables.database.integers(MEMORY, MEMORY_COLUMNS), "globalPid")
+    except UNREADABLE:
+        return Frame.empty("device_memory")
+    rank = ranks.ranks(rows["process"])
+    keep = (rank != UNKNOWN) & (rows["start"] != NONE) & np.isin(rows["memKind"], _ON_DEVICE) & (rows["bytes"] >= 0)
+    order = np.flatnonzero(keep)[np.argsort(rows["start"][keep], kind="stable")]
+    rank, device = rank[order], np.maximum(rows["deviceId"][order], 0)
+    changes = np.where(rows["memoryOperationType"][order] == _FREED, -1, 1) * rows["bytes"][order]
+    total = np.zeros(order.size, np.int64)  # the running sum of each rank and device, never below 0
+    for place in set(zip(rank.tolist(), device.tolist(), strict=True)):
+        own = (rank == place[0]) & (device == place[1])
+        held = changes[own].cumsum()
+        total[own] = held - min(int(held.min()), 0)
+    return Frame({
+        "rank": rank, "process": rows["process"][order], "device": device, "start_ns": rows["start"][order],
+        "end_ns": rows["start"][order], "bytes": total, "name": Text.constant("handed out", order.size),
+    })  # fmt: skip
+
+
 # --- frames of the host ---
 
 
@@ -188,20 +253,18 @@ def _host_frame(rows: Columns, names: Text, ranks: Ranks, **more: Column) -> Fra
 
 
 def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
+    """The calls. Some versions list one twice, with and without its version suffix: the inner one is left out."""
     plain = names.mapped(without_version)
     calls = _host_frame(rows, plain, ranks, correlation=_or(rows["correlationId"]))
-    return _without_twins(calls) if len(plain.values) < len(names.values) else calls
-
-
-def _without_twins(calls: Frame) -> Frame:
-    """Some versions list a call twice, with and without its version suffix: the inner one is left out."""
+    if len(plain.values) == len(names.values):
+        return calls
     order = np.lexsort((-calls.end_ns, calls.start_ns, calls["correlation"], calls["process"]))
-    rows = calls.take(order)
-    same = np.ones(max(len(rows) - 1, 0), dtype=bool)
-    for column in (rows["process"], rows["correlation"], rows.name.codes):
+    twins = calls.take(order)
+    same = np.ones(max(len(twins) - 1, 0), dtype=bool)
+    for column in (twins["process"], twins["correlation"], twins.name.codes):
         same &= column[1:] == column[:-1]
-    same &= (rows["correlation"][1:] != UNKNOWN) & (rows.end_ns[1:] <= rows.end_ns[:-1])
-    return rows.take(np.append(True, ~same)) if same.any() else calls
+    same &= (twins["correlation"][1:] != UNKNOWN) & (twins.end_ns[1:] <= twins.end_ns[:-1])
+    return twins.take(np.append(True, ~same)) if same.any() else calls
 
 
 def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:

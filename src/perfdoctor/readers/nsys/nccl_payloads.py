@@ -12,7 +12,8 @@ by the latter: sends and receives as one kernel, whose bytes are the larger of t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
@@ -52,9 +53,11 @@ class Payloads(Struct, frozen=True):
 
 
 def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | None:
-    """The export's payloads; None where it has none."""
+    """The payloads of NCCL's calls in an export, of the processes in `of_process`; None where it has none."""
     try:
-        if not _has_payloads(database):
+        # Has any range a payload? To look for those of NCCL's takes twice as long.
+        held = [f'"{name}" IS NOT NULL' for name in _HOLDS_ONE if name in database.columns_of("NVTX_EVENTS")]
+        if not held or not database.rows("NVTX_EVENTS", "1", f"{' OR '.join(held)} LIMIT 1"):
             return None
         ids = _name_ids(database)
         schemas, found = _schemas(database), list(_rows(database, ids))
@@ -66,22 +69,21 @@ def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | No
     ranks_of = {_shown(p[_COMMUNICATOR]): p[_RANKS] for _, p in read if _COMMUNICATOR in p and p.get(_RANKS, 0) > 0}
     calls = [(row, payload) for row, payload in read if row[3] in _OF_A_MESSAGE and _process(row[2]) in of_process]
     calls.sort(key=lambda call: call[0][0])
-    names = [row[3] for row, _ in calls]
     communicators = [_shown(payload[_COMMUNICATOR]) if _COMMUNICATOR in payload else "" for _, payload in calls]
     sizes = [
-        _whole(name, payload.get(_BYTES, UNKNOWN), ranks_of.get(communicator, 0))
-        for name, (_, payload), communicator in zip(names, calls, communicators, strict=True)
+        _whole(row[3], payload.get(_BYTES, UNKNOWN), ranks_of.get(communicator, 0))
+        for (row, payload), communicator in zip(calls, communicators, strict=True)
     ]
     frame = Frame({
         "process": _integers(_process(row[2]) for row, _ in calls),
         "thread": _integers(row[2] & 0xFFFFFF for row, _ in calls),
         "start_ns": _integers(row[0] for row, _ in calls), "end_ns": _integers(row[1] for row, _ in calls),
-        "name": Text.of(names),
+        "name": Text.of(row[3] for row, _ in calls),
     })  # fmt: skip
     return Payloads(frame, _integers(sizes), Text.of(communicators), ranks_of)
 
 
-def _integers(values: Iterator[int] | list[int]) -> Ints:
+def _integers(values: Iterable[int]) -> Ints:
     return np.array(list(values), dtype=np.int64)
 
 
@@ -100,12 +102,6 @@ def _whole(name: str, size: int, ranks: int) -> int:
     return size * ranks if ranks else UNKNOWN
 
 
-def _has_payloads(database: Database) -> bool:
-    """Has any range one? To look for those of NCCL's takes twice as long."""
-    held = [f'"{name}" IS NOT NULL' for name in _HOLDS_ONE if name in database.columns_of("NVTX_EVENTS")]
-    return bool(held) and bool(database.rows("NVTX_EVENTS", "1", f"{' OR '.join(held)} LIMIT 1"))
-
-
 def _name_ids(database: Database) -> dict[int, str]:
     """Ids and names of NCCL's calls. Other strings are not read: they may hold the recorded program's environment."""
     wanted = f"value IN ({', '.join(repr(name) for name in _OF_A_MESSAGE)}) OR value LIKE 'ncclComm%'"
@@ -113,7 +109,7 @@ def _name_ids(database: Database) -> dict[int, str]:
 
 
 def _rows(database: Database, ids: Mapping[int, str]) -> Iterator[tuple[int, int, int, str, int, object, object]]:
-    """Start, end, thread, name, domain, JSON and bytes of NCCL's ranges that ended."""
+    """Start, end, thread, name, domain, JSON and bytes of NCCL's ranges that ended. `ids`: names by their ids."""
     columns = database.columns_of("NVTX_EVENTS")
     if not {"start", "end", "globalTid"} <= columns:
         return
@@ -145,20 +141,14 @@ def _schemas(database: Database) -> Schemas:
 
 
 def _payload(row: tuple[int, object, object], schemas: Schemas) -> dict[str, int]:
-    """The numbers of one payload, by name."""
+    """The numbers of one payload, by name. `row`: its domain, JSON and bytes."""
     domain, text, blob = row
     found = _from_json(str(text)) if text else {}
     if not found and isinstance(blob, (bytes, str)):
-        found = _from_bytes(_raw(blob), domain, schemas)
+        with suppress(ValueError):
+            found = _from_bytes(blob if isinstance(blob, bytes) else bytes.fromhex(blob), domain, schemas)
     # Impossible message sizes or numbers of ranks mean that the payload was decoded wrongly.
     return found if 0 <= found.get(_BYTES, 0) < 1 << 42 and 0 <= found.get(_RANKS, 0) < 1 << 20 else {}
-
-
-def _raw(blob: bytes | str) -> bytes:
-    try:
-        return blob if isinstance(blob, bytes) else bytes.fromhex(blob)
-    except ValueError:
-        return b""
 
 
 def _from_json(text: str) -> dict[str, int]:
@@ -197,7 +187,7 @@ def _from_bytes(raw: bytes, domain: int, schemas: Schemas) -> dict[str, int]:
 
 
 def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
-    """`collectives` with bytes, group and group size, where NCCL's ranges contain them."""
+    """The frame `collectives` with bytes, group and group size, where payloads were `found` that contain them."""
     rows, calls = frames["collectives"], frames["calls"]
     if found is None or not len(found.ranges) or not len(rows) or not len(calls):
         return rows

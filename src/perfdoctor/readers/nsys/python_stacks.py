@@ -67,14 +67,12 @@ def _marks(tables: ExportTables) -> list[tuple[int, int, bytes]]:
     listed = ", ".join(str(number) for number in numbers if isinstance(number, int))
     blob = '"binaryData"' if "binaryData" in columns else "NULL"
     found = database.rows(NVTX, f'"start", globalTid, {blob}', f"eventType = {_MARK} AND domainId IN ({listed})")
-    return sorted(
-        (
-            (start, thread, raw if isinstance(raw, bytes) else b"")
-            for start, thread, raw in found
-            if isinstance(start, int) and isinstance(thread, int)
-        ),
-        key=lambda mark: mark[0],
-    )
+    marks = [
+        (start, thread, raw if isinstance(raw, bytes) else b"")
+        for start, thread, raw in found
+        if isinstance(start, int) and isinstance(thread, int)
+    ]
+    return sorted(marks, key=lambda mark: mark[0])
 
 
 def _frames(blob: bytes) -> _Ids:
@@ -89,7 +87,7 @@ def _frames(blob: bytes) -> _Ids:
 
 
 def _samples(marks: Sequence[tuple[int, int, _Ids]], names: Mapping[int, str], ranks: Ranks) -> Frame:
-    """A mark stands for the time up to the next one of its thread, or for what is usual."""
+    """Rows of samples. A mark stands for the time up to the next one of its thread, at most for the usual one."""
     starts, threads = (np.array([mark[place] for mark in marks], np.int64) for place in (0, 1))
     ends = np.zeros_like(starts)
     for thread in np.unique(threads).tolist():
@@ -108,5 +106,6 @@ def _samples(marks: Sequence[tuple[int, int, _Ids]], names: Mapping[int, str], r
 
 
 def _named(frames: _Ids, names: Mapping[int, str]) -> tuple[tuple[str, str, int], ...]:
+    """Function, file and line of the frames that look like some."""
     known = ((unescape(names.get(f, "")), unescape(names.get(file, "")), line) for f, file, line in frames)
     return tuple(each for each in known if _FUNCTION.search(each[0]) and _FILE.search(each[1]))

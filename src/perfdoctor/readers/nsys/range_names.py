@@ -62,7 +62,7 @@ class RangeNames:
 
 
 def _cut(joined: bytes, begins: Ints, ends: Ints) -> Iterator[bytes]:
-    """Each text, without the NUL at its end."""
+    """Each text from its place in `begins` to that in `ends`, without the NUL at its end."""
     return (joined[begin : end - 1] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
 
 

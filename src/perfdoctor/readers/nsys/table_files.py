@@ -46,14 +46,11 @@ def is_arrow(folder: Path) -> bool:
 
 def _is_export(folder: Path, ending: str) -> bool:
     """Does the folder hold files of this ending that are tables of nsys? With names, and with events or targets."""
-    return (folder / f"{STRINGS}{ending}").is_file() and any(map(HOLDS_EVENTS.match, _names(folder, ending)))
-
-
-def _names(folder: Path, ending: str) -> list[str]:
     try:
-        return [file.stem for file in folder.iterdir() if file.suffix == ending]
+        tables = [file.stem for file in folder.iterdir() if file.suffix == ending]
     except OSError:  # whoever reads it says why
-        return []
+        return False
+    return (folder / f"{STRINGS}{ending}").is_file() and any(map(HOLDS_EVENTS.match, tables))
 
 
 def read(folder: Path) -> Timeline:
@@ -65,7 +62,7 @@ def read(folder: Path) -> Timeline:
 
 
 def _convert(folder: Path, export: Path) -> None:
-    """Write the tables into a SQLite file, by another process."""
+    """Write the tables of a folder into the SQLite file `export`, by another process."""
     if is_parquet(folder) and not is_arrow(folder) and (find_spec("arro3") is None or find_spec("arro3.io") is None):
         raise PerfdoctorError(
             f"`{folder.name}` holds Parquet files, and arro3, which reads them, is not installed",
@@ -79,18 +76,12 @@ def _convert(folder: Path, export: Path) -> None:
         too_slow=PerfdoctorError(f"`{folder.name}` was not read within {TIMEOUT_S // 60} minutes", do=again),
     )  # fmt: skip
     if code:
-        why = (
-            "the library that reads it crashed"
-            if code < 0
-            else _error(last_line(printed.decode("utf-8", "replace"), folder))
-        )
+        # The last line of a traceback without the error's class, which a library may name by its own modules.
+        line = last_line(printed.decode("utf-8", "replace"), folder)
+        name, _, words = line.partition(": ")
+        why = words if words and name.replace(".", "").replace("_", "").isalnum() else line
+        why = "the library that reads it crashed" if code < 0 else why
         raise PerfdoctorError(f"`{folder.name}` is damaged or cannot be read ({why})", do=again)
-
-
-def _error(line: str) -> str:
-    """The last line of a traceback without the error's class, which a library may name by its own modules."""
-    name, _, words = line.partition(": ")
-    return words if words and name.replace(".", "").replace("_", "").isalnum() else line
 
 
 # --- the process that copies -----------------------------------------------------------------------------------------
@@ -136,12 +127,9 @@ def _copy(file: Path, connection: Any) -> None:
         schema = _as_sqlite_has_it(batches.get_schema())
         for batch in batches:
             with AdbcStatement(connection) as statement:
-                statement.set_options(
-                    **{
-                        StatementOptions.INGEST_TARGET_TABLE.value: file.stem,
-                        StatementOptions.INGEST_MODE.value: f"adbc.ingest.mode.{'create' if is_new else 'append'}",
-                    }
-                )
+                target = {StatementOptions.INGEST_TARGET_TABLE.value: file.stem}
+                mode = {StatementOptions.INGEST_MODE.value: f"adbc.ingest.mode.{'create' if is_new else 'append'}"}
+                statement.set_options(**target, **mode)
                 statement.bind(batch.__arrow_c_array__()[1], schema.__arrow_c_schema__())
                 statement.execute_update()
             is_new = False

@@ -84,7 +84,7 @@ class _Part(NamedTuple):
     has_text: bool
 
     def read(self) -> _Read | None:
-        """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
+        """The rows; None where ADBC cannot read them: sqlite3 then reads the table or raises the error."""
         names = RangeNames() if self.has_text else None
         try:
             most_rows = min(self.rows, self.path.stat().st_size)  # the greatest rowid may be any number
@@ -162,7 +162,7 @@ class Database(Struct, dict=True):
             return []
 
     def read_ahead(self, wanted: Mapping[str, Sequence[str]], texts: Mapping[str, str]) -> None:
-        """Read large tables now, by several processes: these columns of each, and for `ranges` its column of text.
+        """Read large tables now, by several processes: the `wanted` columns, and for `ranges` the columns of `texts`.
 
         What cannot be read this way is read when it is asked for.
         """
@@ -182,6 +182,7 @@ class Database(Struct, dict=True):
             self._keep(table, own)
 
     def _keep(self, table: str, parts: Sequence[_Read | None]) -> None:
+        """Keep all parts of a table until somebody asks for them, unless one of them could not be read."""
         read = [part for part in parts if part is not None]
         if len(read) < len(parts):
             self.is_fast = False
@@ -242,7 +243,7 @@ class Database(Struct, dict=True):
         return known
 
     def _size(self, table: str) -> _Size:
-        """No fewer rows than it has, found without reading it."""
+        """The number of the first row, and of no fewer rows than there are, found without reading the table."""
         ends = (f"(SELECT {end}(rowid) FROM {self.tables[table]})" for end in ("min", "max"))
         try:
             low, high = self.connection.execute(f"SELECT {', '.join(ends)}").fetchone()
@@ -265,7 +266,11 @@ class ExportTables(Struct):
         except UNREADABLE as error:
             self._cannot_read(table, error)
             return _no_rows(columns)
-        return self._timed(table, self._whole(table, rows)) if is_device else self._whole(table, rows)
+        good = (rows["start"] != NONE) & (rows["end"] >= rows["start"])
+        rows = self._kept(rows, good, table, "without an end, or with one before the start: dropped.")
+        if is_device:  # CUPTI took no time stamps for rows whose start and end are both 0
+            rows = self._kept(rows, (rows["start"] != 0) | (rows["end"] != 0), table, "without a time: dropped.")
+        return rows
 
     def nvtx(self) -> tuple[Columns, Text]:
         """Push/pop and start/end ranges, and their names: in the row itself or, by id, in StringIds."""
@@ -300,15 +305,8 @@ class ExportTables(Struct):
         known = self.database.names(unique.tolist())
         return Text(codes.astype(np.int32), [known.get(number, "") for number in unique.tolist()]).mapped(str)
 
-    def _whole(self, table: str, rows: Columns) -> Columns:
-        good = (rows["start"] != NONE) & (rows["end"] >= rows["start"])
-        return self._kept(rows, good, table, "without an end, or with one before the start: dropped.")
-
-    def _timed(self, table: str, rows: Columns) -> Columns:
-        """Without rows whose start and end are both 0: CUPTI took no time stamps for them."""
-        return self._kept(rows, (rows["start"] != 0) | (rows["end"] != 0), table, "without a time: dropped.")
-
     def _kept(self, rows: Columns, good: Mask, table: str, why: str) -> Columns:
+        """The good rows; a note says why the others of the table are dropped."""
         if good.all():
             return rows
         self._note(int((~good).sum()), "row", f"of {table} {why}")
@@ -333,7 +331,7 @@ def _query(table: str, columns: Sequence[str], text: str | None = None) -> str:
 
 
 def _all_of(wanted: Sequence[str], found: Columns) -> Columns:
-    """With columns that the table lacks."""
+    """The wanted columns: those that were found, and NONE in those that the table lacks."""
     rows = next(iter(found.values())).size
     return {name: found.get(name, np.full(rows, NONE, dtype=np.int64)) for name in wanted}
 

@@ -10,29 +10,33 @@ which an export holds in three places, are never read; of META_DATA_CAPTURE only
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import occurring
-from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Text, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
-from perfdoctor.readers.nsys import device_memory as memory_events
-from perfdoctor.readers.nsys import stream_waits as wait_events
 from perfdoctor.readers.nsys.frames import (
     GRAPH,
     KERNEL,
     MEMCPY,
+    MEMORY,
+    MEMORY_COLUMNS,
     MEMSET,
+    SYNC,
+    SYNC_COLUMNS,
     Ranks,
     device_frames,
+    device_memory,
     host_frames,
+    stream_waits,
+    with_process,
 )
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
 from perfdoctor.readers.nsys.python_stacks import python_stacks
@@ -57,26 +61,17 @@ _OF_HOST = ("start", "end", "globalTid", "nameId")
 _WANTED = {
     NVTX: NVTX_COLUMNS,
     KERNEL: (
-        *_PLACE,
-        "gridX",
-        "gridY",
-        "gridZ",
-        "blockX",
-        "blockY",
-        "blockZ",
-        "staticSharedMemory",
-        "dynamicSharedMemory",
-        "demangledName",
-        "shortName",
+        *_PLACE, *(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ"),
+        "staticSharedMemory", "dynamicSharedMemory", "demangledName", "shortName",
     ),
     _CALLS: (*_OF_HOST, "correlationId"),
     MEMCPY: (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind"),
     MEMSET: (*_PLACE, "bytes"),
     GRAPH: (*_PLACE, "graphId"),
     **dict.fromkeys((_OS_CALLS, _OVERHEAD, _CUPTI_OVERHEAD), _OF_HOST),
-    memory_events.TABLE: memory_events.COLUMNS,
-    wait_events.TABLE: wait_events.COLUMNS,
-}
+    MEMORY: MEMORY_COLUMNS,
+    SYNC: SYNC_COLUMNS,
+}  # fmt: skip
 
 _WARNING, _ERROR = 2, 3
 _COLLECTION_TROUBLE = regex(
@@ -86,14 +81,8 @@ _COLLECTION_TROUBLE = regex(
 _PRIVATE = regex(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
 
 
-def is_nsys_sqlite(path: Path) -> bool:
-    """Is this an export of Nsight Systems? Raises PerfdoctorError where it is no readable SQLite file at all."""
-    with closing(Database.open(path)) as database:
-        return database.is_export
-
-
 def _of_another(database: Database) -> str:
-    """What a database is that is no export, by its tables."""
+    """What a database that is no export is, by its tables."""
     if any(table.startswith("rocpd_") for table in database.tables):
         return "a database of rocprofv3 (rocpd)"
     if "StringTable" in database.tables and any(table.startswith("CUPTI_") for table in database.tables):
@@ -145,19 +134,24 @@ def _epoch_ns(database: Database) -> int | None:
 
 def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collection[int]) -> Timeline:
     tables.database.read_ahead(_WANTED, {NVTX: "text"})
-    device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
-    host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
-    _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
+    device = {
+        table: with_process(tables.rows(table, _WANTED[table], is_device=True), "globalPid")
+        for table in (KERNEL, GRAPH, MEMCPY, MEMSET)
+    }
+    host = {name: (with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
+    read = (*device.values(), *(rows for rows, _ in host.values()))
+    if tables.unreadable and not any(rows["start"].size for rows in read):
+        raise damaged(tables.database.path, next(iter(tables.unreadable.values())))
     if without:
-        device = {name: _taken(rows, ~_is_of(rows, without)) for name, rows in device.items()}
-        kept = {name: ~_is_of(rows, without) for name, (rows, _) in host.items()}
+        device = {name: _taken(rows, _is_kept(rows, without)) for name, rows in device.items()}
+        kept = {name: _is_kept(rows, without) for name, (rows, _) in host.items()}
         host = {name: (_taken(rows, kept[name]), names.take(kept[name])) for name, (rows, names) in host.items()}
     ranks = Ranks.of(device, host, known)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
-    frames["device_memory"] = memory_events.device_memory(tables, ranks)
+    frames["device_memory"] = device_memory(tables, ranks)
     frames["stack_samples"] = python_stacks(tables, ranks)
-    frames["stream_waits"] = wait_events.stream_waits(tables, ranks, frames["calls"])
+    frames["stream_waits"] = stream_waits(tables, ranks, frames["calls"])
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
@@ -165,10 +159,13 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
         tables, ranks, host, has_ranks=bool(known), is_gpu_recorded="kernels" in recorded or "copies" in recorded
     )
     database = tables.database
+    of_export = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+    versions = (row for table in of_export for row in database.rows(table, "value", "name = 'EXPORT_PRODUCT_VERSION'"))
+    version = next((str(value) for (value,) in versions), "")
     return Timeline.build(
         {signal: frame for signal, frame in frames.items() if signal in recorded},
         recorded,
-        sources=[Source("nsys", database.path.name, _version(database), tuple(ranks.of_process.values()))],
+        sources=[Source("nsys", database.path.name, version, tuple(ranks.of_process.values()))],
         devices=_devices(database, frames),
         thread_names=_thread_names(database, ranks),
         notes=tables.notes,
@@ -176,10 +173,6 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
 
 
 # --- rows ---
-
-
-def _device_rows(tables: ExportTables) -> dict[str, Columns]:
-    return {table: tables.rows(table, _WANTED[table], is_device=True) for table in (KERNEL, GRAPH, MEMCPY, MEMSET)}
 
 
 def _host_rows(tables: ExportTables) -> dict[str, tuple[Columns, Text]]:
@@ -196,29 +189,20 @@ def _host_rows(tables: ExportTables) -> dict[str, tuple[Columns, Text]]:
     }
 
 
-def _with_process(rows: Columns, packed: str) -> Columns:
-    values = rows[packed]
-    return {**rows, "process": np.where(values == NONE, UNKNOWN, (values >> 24) & 0xFFFFFF)}
+def _is_kept(rows: Columns, without: Collection[int]) -> Mask:
+    """One bool a row: is it of none of these processes?"""
+    return ~np.isin(rows["process"], list(without))
 
 
-def _is_of(rows: Columns, processes: Collection[int]) -> npt.NDArray[np.bool_]:
-    return np.isin(rows["process"], list(processes))
-
-
-def _taken(rows: Columns, kept: npt.NDArray[np.bool_]) -> Columns:
+def _taken(rows: Columns, kept: Mask) -> Columns:
     return {name: values[kept] for name, values in rows.items()}
-
-
-def _refuse_if_nothing_is_left(tables: ExportTables, read: list[Columns]) -> None:
-    if tables.unreadable and not any(rows["start"].size for rows in read):
-        raise damaged(tables.database.path, next(iter(tables.unreadable.values())))
 
 
 # --- about the recording ---
 
 
 def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
-    """Signals with a table that is whole. On the device any work proves that all of it was traced."""
+    """The signals that have a whole table. On the device any work proves that all of it was traced."""
     database, lost = tables.database, tables.unreadable
     recorded: set[str] = set()
     if any(table in lost or database.has_rows(table) for table in (KERNEL, GRAPH, MEMCPY, MEMSET)):
@@ -234,18 +218,9 @@ def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
 
 
 def _was_nvtx_traced(database: Database) -> bool:
-    settings = {
-        str(value).lower()
-        for (value,) in database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
-    }
+    found = database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
+    settings = {str(value).lower() for (value,) in found}
     return "true" in settings or database.has_rows(NVTX) or (NVTX in database.tables and not settings)
-
-
-def _version(database: Database) -> str:
-    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        for (value,) in database.rows(table, "value", "name = 'EXPORT_PRODUCT_VERSION'"):
-            return str(value)
-    return ""
 
 
 def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
@@ -254,28 +229,23 @@ def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
     for signal in ("kernels", "collectives", "copies"):
         frame = frames[signal]
         places.update((rank, d) for rank in occurring(frame["rank"]) for d in occurring(frame.of(rank=rank)["device"]))
-    return [known[device](rank, device) for rank, device in sorted(places) if device in known]
+    return [replace(known[device], rank=rank, device=device) for rank, device in sorted(places) if device in known]
 
 
-def _gpus(database: Database) -> dict[int, Callable[[int, int], Device]]:
-    """By nsys's number, which kernels contain; by CUDA's where the table lacks that one."""
+def _gpus(database: Database) -> dict[object, Device]:
+    """The GPUs by nsys's number, which kernels contain; by CUDA's where the table lacks that one."""
     columns = database.columns_of("TARGET_INFO_GPU")
     if not {"id", "name"} <= columns:
         return {}
     wanted = ("smCount", "computeMajor", "computeMinor", "totalMemory", "memoryBandwidth")
     numbers = ", ".join(f"CAST(coalesce({name}, 0) AS INTEGER)" if name in columns else "0" for name in wanted)
     rows = database.rows("TARGET_INFO_GPU", f"id, {'cuDevice' if 'cuDevice' in columns else 'id'}, name, {numbers}")
-    by_cuda = {row[1]: _device_maker(row) for row in reversed(rows)}
-    return {
-        number: make
-        for number, make in (by_cuda | {row[0]: _device_maker(row) for row in rows}).items()
-        if isinstance(number, int)
-    }
-
-
-def _device_maker(row: tuple[object, ...]) -> Callable[[int, int], Device]:
-    sms, major, minor, memory, bandwidth = (int(str(value)) for value in row[3:])
-    return lambda rank, device: Device(rank, device, str(row[2] or ""), sms, (major, minor), memory, bandwidth)
+    gpus = []
+    for row in rows:
+        sms, major, minor, memory, bandwidth = (int(str(value)) for value in row[3:])
+        gpus.append(Device(0, 0, str(row[2] or ""), sms, (major, minor), memory, bandwidth))
+    by_cuda = {row[1]: gpu for row, gpu in zip(reversed(rows), reversed(gpus), strict=True)}
+    return by_cuda | {row[0]: gpu for row, gpu in zip(rows, gpus, strict=True)}
 
 
 def _thread_names(database: Database, ranks: Ranks) -> dict[tuple[int, int], str]:
@@ -308,11 +278,6 @@ def _note_losses(
 def _diagnostics(database: Database, severity: int) -> list[str]:
     """Messages of nsys about trouble with the collection: at most three sentences, and nothing private."""
     messages = database.rows("DIAGNOSTIC_EVENT", "DISTINCT text", f"severity BETWEEN {severity} AND {_ERROR}")
-    return [f"Nsight Systems reports: {sentence}" for sentence in dict.fromkeys(_quotable(messages))][:3]
-
-
-def _quotable(messages: list[tuple[object, ...]]) -> Iterator[str]:
-    for (text,) in messages:
-        for sentence in re.split(r"(?<=[.!?])\s+|\n", str(text)):
-            if _COLLECTION_TROUBLE.search(sentence) and not _PRIVATE.search(sentence):
-                yield sentence.strip()[:200]
+    sentences = (each for (text,) in messages for each in re.split(r"(?<=[.!?])\s+|\n", str(text)))
+    quotable = (each for each in sentences if _COLLECTION_TROUBLE.search(each) and not _PRIVATE.search(each))
+    return [f"Nsight Systems reports: {each}" for each in dict.fromkeys(each.strip()[:200] for each in quotable)][:3]

@@ -177,7 +177,7 @@ class _Snapshot:
         })  # fmt: skip
 
     def _events(self, device: int, events: Events) -> Frame:
-        """Events other than allocations: memory reserved from the driver or returned, out of memory, and marks."""
+        """The `events` of a device that are no allocations: memory reserved or returned, out of memory, and marks."""
         shown = [row for row, action in enumerate(events.actions) if action in (*_SEGMENT_EVENTS, "oom")]
         at = np.array(shown, np.int64)
         stacks = [self.stacks.of(events.rows[row].get("frames"), NO_STACK) for row in shown]

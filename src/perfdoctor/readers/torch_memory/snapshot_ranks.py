@@ -37,26 +37,16 @@ def joined(timeline: Timeline, snapshots: Sequence[Timeline]) -> Timeline:
                 )
         given.add(rank)
         placed.append(_as_rank(snapshot, rank, timeline.epoch_ns or 0))
-    whole = (timeline, *placed)
-    return replace(
-        timeline,
-        frames={signal: Frame.join([each[signal] for each in whole]) for signal in SIGNALS},
-        recorded=frozenset().union(*(each.recorded for each in whole)),
-        sources=tuple(source for each in whole for source in each.sources),
-        notes=tuple(note for each in whole for note in each.notes),
-    )
+    frames = {signal: Frame.join([each[signal] for each in (timeline, *placed)]) for signal in SIGNALS}
+    return timeline.beside(placed, frames, *(note for each in placed for note in each.notes))
 
 
 def _as_rank(snapshot: Timeline, rank: int, zero_ns: int) -> Timeline:
     def on_clock(times_ns: Ints) -> Ints:
         return np.where(times_ns >= _SINCE_1970_NS, times_ns - zero_ns, times_ns)
 
-    def frame(rows: Frame) -> Frame:
-        times = {"start_ns": on_clock(rows.start_ns), "end_ns": on_clock(rows.end_ns)}
-        return rows.with_columns(rank=np.full(len(rows), rank, np.int64), **times)
-
-    return replace(
-        snapshot,
-        frames={signal: frame(rows) for signal, rows in snapshot.frames.items()},
-        sources=tuple(replace(source, ranks=(rank,)) for source in snapshot.sources),
-    )
+    frames = {
+        signal: rows.with_columns(start_ns=on_clock(rows.start_ns), end_ns=on_clock(rows.end_ns))
+        for signal, rows in snapshot.frames.items()
+    }
+    return replace(snapshot, frames=frames).as_rank(rank)

@@ -129,20 +129,14 @@ class Stacks:
         for other, stack in candidates[-_MOST_ALIKE:]:
             if frames == other:  # mostly identical objects, which compare quickly
                 return stack
-        stack = stack_of([self._frame(frame) for frame in frames])
-        if all(map(_is_flat, frames)):  # comparing nested lists could take forever
+        for frame in frames:
+            if id(frame) not in self._frames:
+                self._frames[id(frame)] = frame_of_row(frame)
+        stack = stack_of([self._frames[id(frame)] for frame in frames])
+        # Frames of texts and numbers alone: comparing nested lists could take forever.
+        if all(isinstance(frame, dict) and not set(map(type, frame.values())) - {str, int} for frame in frames):
             candidates.append((frames, stack))
         return stack
-
-    def _frame(self, row: object) -> StackFrame:
-        known = self._frames.get(id(row))
-        if known is None:
-            known = self._frames[id(row)] = frame_of_row(row)
-        return known
-
-
-def _is_flat(frame: object) -> bool:
-    return isinstance(frame, dict) and not set(map(type, frame.values())) - {str, int}
 
 
 def _frames_of_block(row: Row) -> tuple[object, int]:

@@ -67,7 +67,7 @@ BEFORE = Stack("", "", "before_recording")
 
 
 def stack_of(frames: Sequence[StackFrame]) -> Stack:
-    """Frames innermost first."""
+    """The stack of these frames, which are innermost first."""
     if not frames:
         return NO_STACK
     python = [frame for frame in frames if frame.whose != "cpp"]
@@ -104,7 +104,7 @@ def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str
 
 @lru_cache(maxsize=65536)
 def frame_of(file: str, line: int, function: str) -> StackFrame:
-    """One frame as the snapshot writes it. Folders are left out: they may name users and projects."""
+    """The frame of a function. Folders of its file are left out: they may name users and projects."""
     path = file.replace("\\", "/")
     if not PYTHON_FILE.search(path):
         return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
@@ -115,28 +115,25 @@ def frame_of(file: str, line: int, function: str) -> StackFrame:
 
 
 def _cpp_marks(function: str) -> int:
-    marks = 0
-    if "AccumulateGrad" in function:
-        marks |= _IS_ACCUMULATE
-    if "autograd::Engine" in function:
-        marks |= _IS_BACKWARD
-    if WORKSPACE_FUNCTION.search(function):
-        marks |= _IS_WORKSPACE
-    return marks
+    marks = {
+        _IS_ACCUMULATE: "AccumulateGrad" in function,
+        _IS_BACKWARD: "autograd::Engine" in function,
+        _IS_WORKSPACE: WORKSPACE_FUNCTION.search(function),
+    }
+    return sum(mark for mark, holds in marks.items() if holds)
 
 
 def _python_marks(path: str, function: str) -> int:
-    marks = 0
-    if OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path)):
-        marks |= _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
-    if function == "_engine_run_backward":
-        marks |= _IS_BACKWARD
+    is_optimizer = OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path))
+    of_optimizer = _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
     is_making = "torch/nn/modules/" in path and function in _MODULE_MAKING
-    if is_making or path.endswith("torch/nn/init.py"):
-        marks |= _IS_MODULE
-    if function == "forward" or path.endswith("torch/nn/functional.py"):
-        marks |= _IS_FORWARD
-    return marks
+    marks = {
+        of_optimizer: is_optimizer,
+        _IS_BACKWARD: function == "_engine_run_backward",
+        _IS_MODULE: is_making or path.endswith("torch/nn/init.py"),
+        _IS_FORWARD: function == "forward" or path.endswith("torch/nn/functional.py"),
+    }
+    return sum(mark for mark, holds in marks.items() if holds)
 
 
 def frame_of_row(row: object) -> StackFrame:

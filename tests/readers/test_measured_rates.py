@@ -13,8 +13,8 @@ from measured_builders import H100, document, matmuls, measurement, rates
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.hardware.measured import encoded
 from perfdoctor.metrics.communication.link_baseline import baseline
-from perfdoctor.readers.machine.measured_rates import joined
 from perfdoctor.readers.open import read
+from perfdoctor.readers.side_files import with_rates
 from perfdoctor.recording import machine_rates
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -62,17 +62,19 @@ def test_rates_of_this_machine_are_not_used_for_a_trace_from_elsewhere(monkeypat
 
 def test_links_of_nccl_are_measured_links_and_those_of_gloo_are_not():
     rows = [measurement("all_reduce", 360e9, bytes=1 << 28, ranks=8, backend="nccl")]
-    timeline = joined(draw(kernels="##"), [rates(*rows)])
+    timeline = with_rates(draw(kernels="##"), [rates(*rows)])
     found = baseline(timeline, "all_reduce", 8, 1 << 28)
     assert (found.bus_bytes_per_second, found.source) == (360e9, "perfdoctor selftest")
     assert timeline["link_tests"]["time_ns"].tolist() == [round(2 * 7 / 8 * (1 << 28) / 360)]
     assert baseline(timeline, "all_reduce", 8, 1 << 28, one_machine=False) is None
     assert baseline(timeline, "all_reduce", 4, 1 << 28) is None
-    gloo = joined(draw(kernels="##"), [rates(measurement("all_reduce", 1e9, bytes=1 << 24, ranks=2, backend="gloo"))])
+    gloo = with_rates(
+        draw(kernels="##"), [rates(measurement("all_reduce", 1e9, bytes=1 << 24, ranks=2, backend="gloo"))]
+    )
     assert not len(gloo["link_tests"])
     assert "link_tests" not in gloo.recorded
 
 
 def test_without_any_the_timeline_is_the_same():
     drawn = draw(kernels="##", gpu=H100)
-    assert joined(drawn, []) is drawn
+    assert with_rates(drawn, []) is drawn

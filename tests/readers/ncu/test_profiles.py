@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ncu_builders import profiles
 
-from perfdoctor.readers.ncu.notes import alone
+from perfdoctor.readers.ncu.profiles import alone
 
 
 def test_the_longest_kernels_are_named_with_how_busy_they_are():
