@@ -19,13 +19,14 @@ class BackwardWatch:
     """
 
     def __init__(self, torch: Any, ended: Callable[[], None]) -> None:
-        self.autograd, self.ended = torch.autograd, ended
-        self.original = private.find(torch, private.RUN_BACKWARD)
-        self.wrapper = self._wrapper() if self.original else None
+        self.torch, self.ended = torch, ended
         self.inside = False
+        self._restore: Callable[[], None] = lambda: None
 
-    def _wrapper(self) -> Any:
-        original = self.original
+    def install(self) -> None:
+        original = private.find(self.torch, private.RUN_BACKWARD)
+        if original is None:
+            return
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -39,12 +40,7 @@ class BackwardWatch:
             self.ended()
             return result
 
-        return call
-
-    def install(self) -> None:
-        if self.wrapper is not None:
-            setattr(self.autograd, _NAME, self.wrapper)
+        self._restore = private.replace(self.torch.autograd, _NAME, call)
 
     def remove(self) -> None:
-        if self.wrapper is not None and self.autograd.__dict__.get(_NAME) is self.wrapper:
-            setattr(self.autograd, _NAME, self.original)
+        self._restore()
