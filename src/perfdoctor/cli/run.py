@@ -201,9 +201,8 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     """Each pass in turn. How the first pass ended that failed, else the last one."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.recording.launch.program_run import Ended
-    from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.cpu import CpuSampler
-    from perfdoctor.recording.tools.nvml import DeviceSampler
+    from perfdoctor.recording.tools.nvml import DeviceSampler, keep_topology
 
     folder = session.folder
     sampler = DeviceSampler(folder.make("device") / "samples.csv")
@@ -221,7 +220,7 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
         sampled = sampler.stop()
         cores.stop()
     if sampled and not ended.at_once:
-        topology.store(folder.path / "device" / "topology.txt")
+        keep_topology(folder.path / "device" / "topology.txt")
     if not ended.at_once:
         machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = ended.code

@@ -60,7 +60,7 @@ class Program(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """A short name for the run: the script's or module's."""
+        """A short name for the run, from the script or module."""
         words = [word for word in self.command if word.endswith(".py")]
         if not words:
             words = [self.command[index + 1] for index, word in enumerate(self.command[:-1]) if word == "-m"]
@@ -69,7 +69,7 @@ class Program(Struct, frozen=True):
 
 
 def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """What is known of the command before it runs."""
+    """Inspect the command before it runs."""
     words = _behind_wrappers(list(command))
     if Path(words[0]).name in _PROFILERS:
         return Program(tuple(command), profiler=Path(words[0]).name)
@@ -85,7 +85,7 @@ def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Program:
 
 
 def _behind_wrappers(words: list[str]) -> list[str]:
-    """`env A=1 nice -n 5 python …` is `python …`."""
+    """The words behind wrappers: `python …` of `env A=1 nice -n 5 python …`."""
     while len(words) > 1 and (Path(words[0]).name in _TRANSPARENT or _ENV.match(words[0])):
         rest = words[1:]
         while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or rest[0].isdigit()):
@@ -96,7 +96,8 @@ def _behind_wrappers(words: list[str]) -> list[str]:
 
 def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
     """Path of the Python that runs these words, and the letters of its options; ("", "") if it is none."""
-    found = shutil.which(words[0], path=environment.get("PATH", os.defpath))
+    path = environment.get("PATH", os.defpath)
+    found = shutil.which(words[0], path=path)
     if found is None:
         return "", ""
     if _PYTHON.match(Path(found).name):
@@ -104,16 +105,14 @@ def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[st
     shebang = startable.shebang(Path(found))
     if shebang and _ENV.match(shebang[0]):
         shebang = [word for word in shebang[1:] if not word.startswith("-") and "=" not in word]
-        shebang = (
-            [shutil.which(shebang[0], path=environment.get("PATH", os.defpath)) or "", *shebang[1:]] if shebang else []
-        )
+        shebang[:1] = [shutil.which(word, path=path) or "" for word in shebang[:1]]
     if shebang and _PYTHON.match(Path(shebang[0]).name):
         return shebang[0], _letters(shebang[1:])
     return "", ""
 
 
 def _letters(words: Sequence[str]) -> str:
-    """Python's own options: `-u -X dev -IS script.py -E` has u, X, I and S."""
+    """The letters of Python's own options: `-u -X dev -IS script.py -E` has u, X, I and S."""
     letters, position = "", 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":
         word = words[position]

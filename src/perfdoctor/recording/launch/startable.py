@@ -22,7 +22,11 @@ def trouble(name: str) -> Trouble | None:
     """Why the command's first word cannot be started; None if it can."""
     found = shutil.which(name)
     if found is not None:
-        return _of_interpreter(name, Path(found))
+        words = shebang(Path(found))
+        if not words or Path(words[0]).exists():
+            return None
+        correct = "Correct the first line of the script, or start it with its interpreter."
+        return Trouble(f"`{name}` cannot be started: its interpreter {words[0]} was not found", correct, NOT_FOUND)
     file = Path(name)
     if not file.exists():
         aliases = "Check its spelling; a shell's aliases and functions cannot be used here."
@@ -31,7 +35,8 @@ def trouble(name: str) -> Trouble | None:
         return Trouble(f"`{name}` is a directory", "Give the program in it.", NOT_EXECUTABLE)
     if file.suffix == ".py":
         with_python = f"Start it with its Python: perfdoctor run -- python {name}"
-        return Trouble(f"`{name}` is no command, but a script of Python", with_python, _code(name))
+        code = NOT_EXECUTABLE if "/" in name else NOT_FOUND
+        return Trouble(f"`{name}` is no command, but a script of Python", with_python, code)
     if "/" not in name:
         here = f"Give it with its folder: ./{name}"
         return Trouble(f"the command `{name}` was not found on PATH", here, NOT_FOUND)
@@ -39,22 +44,10 @@ def trouble(name: str) -> Trouble | None:
 
 
 def shebang(path: Path) -> list[str]:
-    """The words behind `#!` in a script's first line."""
+    """The words after `#!` in a script's first line; none for another file."""
     try:
         with path.open("rb") as file:
             head = file.read(512)
     except OSError:
         return []
     return head[2:].split(b"\n")[0].decode("utf-8", "replace").split() if head.startswith(b"#!") else []
-
-
-def _of_interpreter(name: str, path: Path) -> Trouble | None:
-    words = shebang(path)
-    if not words or Path(words[0]).exists():
-        return None
-    correct = "Correct the first line of the script, or start it with its interpreter."
-    return Trouble(f"`{name}` cannot be started: its interpreter {words[0]} was not found", correct, NOT_FOUND)
-
-
-def _code(name: str) -> int:
-    return NOT_EXECUTABLE if "/" in name else NOT_FOUND

@@ -58,18 +58,17 @@ class SampleClock:
 
 
 def _sampling_thread(pid: int) -> int:
-    """The kernel's file on py-spy's sampling thread, open; -1 if unknown. It has read the program's symbols by then, so
-    of all threads but the first one it has used most of the processor.
-    """
+    """The kernel's file on py-spy's sampling thread, open; -1 if unknown."""
+
+    def used_ns(thread: Path) -> int:
+        return int((thread / "schedstat").read_bytes().split()[0])
+
     try:
         threads = [each for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid)]
-        return os.open(max(threads, key=_used_ns) / "status", os.O_RDONLY | os.O_CLOEXEC)
+        # It has read the program's symbols by now, which took more of the processor than other threads did.
+        return os.open(max(threads, key=used_ns) / "status", os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return -1
-
-
-def _used_ns(thread: Path) -> int:
-    return int((thread / "schedstat").read_bytes().split()[0])
 
 
 def matched(changes_ns: Sequence[int], taken_ns: Sequence[int]) -> list[int]:

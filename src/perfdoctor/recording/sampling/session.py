@@ -81,11 +81,7 @@ class SamplerProcess:
                 if content is not None:
                     stacks.write(target, name, content)
             except (OSError, ValueError) as error:
-                yield _why(each, error)
+                yield f"the stacks of process {each.pid} were not sampled: {explain(each.log) or error}"
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _why(each: stacks.Sampled, error: Exception) -> str:
-    return f"the stacks of process {each.pid} were not sampled: {explain(each.log) or error}"

@@ -21,7 +21,7 @@ import contextlib
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -67,18 +67,15 @@ class Sampled(Struct, frozen=True):
         first_ns = min((each.start_ns for each in found), default=0)
         zero_ns = max(self.spawned_unix_ns, self.ready_unix_ns - first_ns)
         counted = _SampleCounts(found, zero_ns, self.taken_unix_ns)
-        return [
-            ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count)
-            for each in found
-            for start_ns, end_ns in [self._within(each.start_ns + zero_ns, each.end_ns + zero_ns)]
-            for count in [counted.samples(each, start_ns, end_ns)]
-            if start_ns < end_ns and (count or not counted.is_known)
-        ]
-
-    def _within(self, start_ns: int, end_ns: int) -> tuple[int, int]:
-        if not self.end_unix_ns:  # the process ended in its recorded steps
-            return start_ns, end_ns
-        return max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+        kept = []
+        for each in found:
+            start_ns, end_ns = each.start_ns + zero_ns, each.end_ns + zero_ns
+            if self.end_unix_ns:  # else the process ended in its recorded steps
+                start_ns, end_ns = max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+            count = counted.samples(each, start_ns, end_ns)
+            if start_ns < end_ns and (count or not counted.is_known):
+                kept.append(ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count))
+        return kept
 
 
 class _SampleCounts:
@@ -217,17 +214,14 @@ def source(lines: Mapping[str, tuple[Path, int]], before_unix_ns: int) -> dict[s
     by_file: dict[Path, dict[str, int]] = {}
     for name, (file, line) in lines.items():
         by_file.setdefault(file, {})[name] = line
-    return {name: text for file, wanted in by_file.items() for name, text in _read(file, wanted, before_unix_ns)}
-
-
-def _read(file: Path, wanted: Mapping[str, int], before_unix_ns: int) -> Iterator[tuple[str, list[str]]]:
-    try:
-        facts = file.stat()
-        if facts.st_mtime_ns > before_unix_ns or facts.st_size > _LARGEST_SOURCE_BYTES:
-            return
-        yield from _shown(file.read_text("utf-8"), wanted)
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # gone, or no Python of this version
-        return
+    found: dict[str, list[str]] = {}
+    for file, wanted in by_file.items():
+        # The file may be gone, or no Python of this version.
+        with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+            facts = file.stat()
+            if facts.st_mtime_ns <= before_unix_ns and facts.st_size <= _LARGEST_SOURCE_BYTES:
+                found.update(_shown(file.read_text("utf-8"), wanted))
+    return found
 
 
 def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str]]]:
@@ -236,8 +230,9 @@ def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str
     for name, line in wanted.items():
         begin, end = next(((a, b) for a, b in statements if a <= line <= b), (line, line))
         shown = numbered[begin - 1 : min(end, begin + _MOST_LINES - 1)]
+        margin = min((len(each) - len(each.lstrip()) for each in shown if each.strip()), default=0)
         if shown:
-            yield name, [masked(each.rstrip())[:_LONGEST_LINE] for each in _dedented(shown)]
+            yield name, [masked(each[margin:].rstrip())[:_LONGEST_LINE] for each in shown]
 
 
 def _statements(tree: ast.Module) -> list[tuple[int, int]]:
@@ -249,11 +244,6 @@ def _statements(tree: ast.Module) -> list[tuple[int, int]]:
             end = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
             found.append((node.lineno, max(end, node.lineno)))
     return sorted(found, key=lambda lines: lines[1] - lines[0])
-
-
-def _dedented(lines: Sequence[str]) -> Iterable[str]:
-    margin = min((len(each) - len(each.lstrip()) for each in lines if each.strip()), default=0)
-    return [each[margin:] for each in lines]
 
 
 def write(folder: Path, name: str, content: Mapping[str, object]) -> Path:

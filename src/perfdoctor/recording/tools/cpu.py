@@ -21,6 +21,7 @@ from typing import TextIO
 
 from msgspec import Struct, field
 
+from perfdoctor.system.paths import text_of
 from perfdoctor.system.processors import own_groups, quota_cores
 
 COLUMNS = (
@@ -68,7 +69,7 @@ class CpuSampler:
         return ""
 
     def follow(self, program: int) -> None:
-        """From now on this process and its descendants are the program."""
+        """Take this process and its descendants for the program from now on."""
         self._program = program
 
     def stop(self) -> int:
@@ -150,16 +151,16 @@ def _threads_below(process: int, but: int = 0) -> Iterator[_ThreadTime]:
         each = left.pop()
         for thread in _names(_PROC / str(each) / "task"):
             folder = f"{_PROC}/{each}/task/{thread}"
-            left += [int(child) for child in _text(f"{folder}/children").split() if int(child) != but]
+            left += [int(child) for child in text_of(f"{folder}/children").split() if int(child) != but]
             if (found := _thread(each, int(thread), folder)) is not None:
                 yield found
 
 
 def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
-    stat = _text(f"{folder}/stat").rpartition(")")[2].split()
+    stat = text_of(f"{folder}/stat").rpartition(")")[2].split()
     if len(stat) <= _SYSTEM_TICKS:  # it has ended
         return None
-    scheduled = _text(f"{folder}/schedstat").split()
+    scheduled = text_of(f"{folder}/schedstat").split()
     if len(scheduled) > 1:
         return _ThreadTime(process, thread, stat[_STATE], int(scheduled[0]), int(scheduled[1]))
     ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
@@ -168,7 +169,7 @@ def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
 
 def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
     """What all processes together used of the allowed cores; None where /proc/stat shows no cores."""
-    lines = _text(f"{_PROC}/stat").splitlines()
+    lines = text_of(f"{_PROC}/stat").splitlines()
     cores = {int(line.split()[0][3:]): line.split()[1:] for line in lines if line[:3] == "cpu" and line[3:4].isdigit()}
     ours = [[int(value) for value in values] for core, values in cores.items() if core in allowed]
     if not ours:
@@ -188,7 +189,7 @@ def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
 
 def _pressure_ns() -> int | str:
     """How long at least one thread of the machine has waited for a core."""
-    for line in _text(f"{_PROC}/pressure/cpu").splitlines():
+    for line in text_of(f"{_PROC}/pressure/cpu").splitlines():
         if line.startswith("some "):
             return int(line.rpartition("total=")[2]) * 1000
     return ""
@@ -196,7 +197,7 @@ def _pressure_ns() -> int | str:
 
 def _throttled_ns() -> int | str:
     """How long the control groups have held back threads because the quota was used up."""
-    found = [line.split() for folder in own_groups() for line in _text(folder / "cpu.stat").splitlines()]
+    found = [line.split() for folder in own_groups() for line in text_of(folder / "cpu.stat").splitlines()]
     scales = {"throttled_usec": 1000, "throttled_time": 1}
     times = [int(line[1]) * scales[line[0]] for line in found if len(line) == 2 and line[0] in scales]
     return max(times) if times else ""
@@ -218,11 +219,3 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 a Path an entry would be slow
     except OSError:
         return []
-
-
-def _text(file: str | Path) -> str:
-    try:
-        with open(file, encoding="utf-8", errors="replace") as text:  # noqa: PTH123 often called
-            return text.read()
-    except OSError:
-        return ""

@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system.paths import text_of
 
 INSTALL = "pip install py-spy"
 _PROBE_TIMEOUT_S = 10
@@ -74,10 +75,7 @@ def _ptrace_trouble() -> tuple[str, str]:
 
 def explain(log: Path) -> str:
     """Why nothing was sampled, and what to do, from what py-spy wrote; "" if it says nothing."""
-    try:
-        text = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    text = text_of(log)
     if _NOT_PERMITTED.search(text):
         return (
             "py-spy may not read other processes here: in a container, start it with --cap-add=SYS_PTRACE; "
