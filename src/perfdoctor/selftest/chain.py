@@ -1,13 +1,16 @@
-"""Does the whole chain hold for one training: recorded, its steps found, its fault named, and nothing changed in it?"""
+"""Does the whole chain hold for one training: is it recorded and left as it is, and are its fault and saving right?"""
 
 from __future__ import annotations
 
 import signal
+import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from perfdoctor.report.words.wording import duration, fine_share, share
+from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.report.words.wording import counted, duration, fine_share, share
 from perfdoctor.selftest.checks import ToolCheck, Verdict, worst
 from perfdoctor.selftest.obstacles import Obstacle, another_tool, by_messages
 from perfdoctor.selftest.trials import Plain, RecordedTrial
@@ -16,7 +19,9 @@ from perfdoctor.selftest.trials import Plain, RecordedTrial
 SAME_STEP_SHARE = 0.25
 #: Outside of the recorded steps perfdoctor does nothing: what exceeds the noise between two runs by this is ours.
 NOTABLE_OVERHEAD_SHARE = 0.05
-
+#: A predicted range is for the step as recorded, or without a recorder if that differs much; one run of a few steps
+#: differs by this.
+PREDICTION_TOLERANCE_SHARE = 0.10
 
 _DEFECT = "Report it with the line below the table: this is a defect of perfdoctor."
 
@@ -126,7 +131,10 @@ def untouched(
     plain: Sequence[Plain], recorded: Sequence[RecordedTrial], exits: Sequence[tuple[str, int, int]]
 ) -> ToolCheck:
     """Are output and exit code of the training its own? `exits`: (pass, code without, code under perfdoctor)."""
-    wrong = [f"{each.folder.name}: another output" for each in recorded if _differs(each, plain)]
+    own = {each.comparable_output for each in plain}
+    # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
+    others = [each for each in recorded if len(own) == 1 and each.comparable_output not in own]
+    wrong = [f"{each.folder.name}: another output" for each in others]
     wrong += [f"{name}: {ending(code)} instead of {ending(wanted)}" for name, wanted, code in exits if code != wanted]
     if wrong:
         return ToolCheck("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
@@ -137,12 +145,6 @@ def untouched(
 def ending(code: int) -> str:
     """How a process ended, by its exit status as `subprocess` gives it: negative for a signal."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def _differs(recorded: RecordedTrial, plain: Sequence[Plain]) -> bool:
-    # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
-    own = {each.comparable_output for each in plain}
-    return len(own) == 1 and recorded.comparable_output not in own
 
 
 def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) -> ToolCheck:
@@ -164,3 +166,61 @@ def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) ->
 
 def _longer(share_longer: float) -> str:
     return f"{fine_share(share_longer)} longer" if share_longer >= 0 else "no longer"
+
+
+def own_lines(tool: PySpy, ran: RecordedTrial, rule: str) -> ToolCheck:
+    """Does the finding of this rule name the lines of the program's own code, in a run with the default options?"""
+    if not tool.path or tool.trouble:
+        return ToolCheck("own lines", Verdict.LIMITED if tool.path else Verdict.ABSENT, tool.trouble, tool.do)
+    found: Sequence[dict[str, object]] = (ran.finding(rule) or {}).get("lines", ())
+    if found:
+        first = found[0]
+        place = f"{first['file']}:{first['line']} in {first['function']}"
+        return ToolCheck("own lines", Verdict.WORKS, f"{place} by {counted(int(str(first['samples'])), 'sample')}")
+    why = next((line for line in (*ran.notes, *ran.messages.splitlines()) if "not sampled" in line), "")
+    if why:
+        return ToolCheck("own lines", Verdict.LIMITED, why[:200], "Findings name no lines here; nothing else changes.")
+    more_steps = "Record more steps: perfdoctor run --steps 50. On a busy machine py-spy has few samples."
+    return ToolCheck("own lines", Verdict.LIMITED, "no sample lies in the time of the finding", more_steps)
+
+
+# --- the predicted saving ---
+
+
+def prediction_kept(
+    name: str, prediction: Mapping[str, Any], slow: RecordedTrial, plain: Sequence[Plain], fixed: Sequence[Plain]
+) -> ToolCheck:
+    """Does the fixed twin take the step that was predicted of the fix alone, on this machine?
+
+    `plain` and `fixed`: unrecorded runs of the slow program and of its twin.
+    """
+    step_ns, predicted = prediction.get("unrecorded_step_ns") or slow.step_ns(), prediction.get("step_ns")
+    before, after = _step_ms(plain), _step_ms(fixed)
+    if not before or not after:
+        failed = next((each for each in (*plain, *fixed) if not each.step_ms), None)
+        last = failed.errors.strip().splitlines()[-1:] if failed else []
+        return ToolCheck(
+            name, Verdict.FAILED, f"the program ended with {failed.code if failed else 0}: {' '.join(last)[:160]}"
+        )
+    left = after / before
+    if not step_ns or not predicted:
+        return ToolCheck(name, Verdict.ABSENT, f"nothing was predicted; the fixed twin takes {share(left)} of the step")
+    low, likely, high = (float(predicted[case]) / step_ns for case in ("low", "likely", "high"))
+    numbers = {"left_share": left, "predicted_low": low, "predicted_likely": likely, "predicted_high": high}
+    text = f"predicted {share(likely)} of the step ({share(low)} to {share(high)}), the fixed twin takes {share(left)}"
+    if low - PREDICTION_TOLERANCE_SHARE <= left <= high + PREDICTION_TOLERANCE_SHARE:
+        return ToolCheck(name, Verdict.WORKS, text, "", 0.0, numbers)
+    do = "The prediction misses on this machine: look at the range, and measure a fix before you keep it."
+    return ToolCheck(name, Verdict.LIMITED, text, do, 0.0, numbers)
+
+
+def saves_nothing(plain: Sequence[Plain], fixed: Sequence[Plain]) -> bool:
+    """Is the fixed twin as slow, within the noise of two runs? Then the fault costs nothing on this machine."""
+    before, after = _step_ms(plain), _step_ms(fixed)
+    return before > 0 and after >= (1 - PREDICTION_TOLERANCE_SHARE) * before
+
+
+def _step_ms(runs: Sequence[Plain]) -> float:
+    """The median of their medians; 0 where one printed none."""
+    found = [each.step_ms for each in runs]
+    return statistics.median([each for each in found if each]) if all(found) and found else 0.0

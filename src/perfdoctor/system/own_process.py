@@ -94,21 +94,14 @@ def switching_every(seconds: float) -> Iterator[None]:
             sys.setswitchinterval(usual)
 
 
-@contextlib.contextmanager
-def without_pandas() -> Iterator[None]:
-    """What is imported here does without pandas, if this process is ours: it takes a second to load."""
+def database(connection: sqlite3.Connection) -> Database:
+    """sqlite-utils on this connection, in a process of ours loaded without pandas, which takes a second to load."""
     hidden = _is_own and "pandas" not in sys.modules
     if hidden:
         sys.modules["pandas"] = None  # type: ignore[assignment]
     try:
-        yield
+        from sqlite_utils.db import Database  # noqa: PLC0415
     finally:
         if hidden:
             del sys.modules["pandas"]
-
-
-def database(connection: sqlite3.Connection) -> Database:
-    """sqlite-utils on this connection. It loads pandas where that is installed, but not in a process of ours."""
-    with without_pandas():
-        from sqlite_utils.db import Database  # noqa: PLC0415
     return Database(connection, recursive_triggers=False, execute_plugins=False)

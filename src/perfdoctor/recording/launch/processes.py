@@ -7,7 +7,6 @@ import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL = 36, 1
@@ -15,21 +14,16 @@ _STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS, _THREADS = 0, 1, 11, 12, 17  # plac
 _MOST_READINGS = 4
 
 
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 def adopt_orphans() -> None:
     """Make orphans of the program our children, so that they can be found and ended."""
     with contextlib.suppress(OSError, AttributeError):
-        _libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent() -> None:
     """For a child of ours: end when its parent ends, for whatever reason."""
     with contextlib.suppress(OSError, AttributeError):
-        _libc().prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:
