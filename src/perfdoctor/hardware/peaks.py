@@ -35,10 +35,7 @@ _MOST_NAMES = 8
 
 
 class Peaks(Struct, frozen=True):
-    """Dense peaks of one GPU in FLOP/s and bytes/s; 0 where it has no such units, or a number is not known.
-
-    `source` is the vendor's document.
-    """
+    """Dense peaks of one GPU in FLOP/s and bytes/s; 0 where not there or unknown. `source`: the vendor's document."""
 
     name: str
     flop_per_second: Mapping[str, float]

@@ -21,7 +21,7 @@ torch.cuda.memory._dump_snapshot({FILE!r})
 
 
 def snapshot(runner: Runner, python: str, *, has_gpu: bool) -> ToolCheck:
-    """Records one with torch's own recorder, and reads it."""
+    """Record a snapshot of memory with torch's own recorder, and read it."""
     if not has_gpu:
         return ToolCheck(NAME, Verdict.ABSENT, "torch records the memory of a GPU, and there is none")
     ran = runner.plain([python, "-c", f"import os; os.chdir({str(runner.folder)!r})\n{_PROGRAM}"])

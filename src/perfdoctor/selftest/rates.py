@@ -16,7 +16,7 @@ NAME = "machine rates"
 
 
 def measured(runner: Runner, machine: Machine, python: str, *, quick: bool) -> ToolCheck:
-    """Measures, and keeps it. What was measured at length is not replaced by what was measured in brief."""
+    """Measure the machine and keep its rates; those of a `quick` measurement never replace full ones."""
     began = time.monotonic()
     try:
         rates = machine_rates.measure(python, runner.environment, quick=quick)

@@ -16,8 +16,8 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 def give_back() -> None:
     """Return freed memory to the system now, if the C library is glibc.
 
-    By itself glibc returns only what is free at the end of its heap. After a long trace was read, which makes and
-    drops a million small objects between columns that grow, half of the heap is free, but little at its end.
+    By itself glibc returns only what is free at the end of its heap. After a long trace was read, half of the heap is
+    free, but little at its end: a million small objects were made and dropped between columns that grew.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:

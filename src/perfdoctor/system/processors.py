@@ -22,10 +22,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def worker_count() -> int:
-    """How many processes may work at once: as many as JOBS says, else one for each core that is ours. At least 1.
-
-    Raises UsageError where JOBS is no such number.
-    """
+    """How many processes may work at once: JOBS, else one for each of our cores. UsageError for a wrong JOBS."""
     asked = os.environ.get(JOBS, "").strip()
     if not asked:
         return max(1, math.ceil(own_cores()))

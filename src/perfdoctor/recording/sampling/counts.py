@@ -26,12 +26,12 @@ _SLEEPS = b"\nvoluntary_ctxt_switches:"
 
 
 def cores_used(processes: int) -> float:
-    """What counting takes of the processor where so many are sampled, in cores."""
+    """Cores that counting takes where so many processes are sampled."""
     return (_WAKE_S + processes * _ONE_S) / READ_S
 
 
 class SampleClock:
-    """When one py-spy took its samples, to some ms. `taken_unix_ns`: the instants, since 1970."""
+    """The times at which one py-spy took its samples: `taken_unix_ns` since 1970, to some ms."""
 
     def __init__(self, pid: int) -> None:
         self.taken_unix_ns: list[int] = []
@@ -72,8 +72,9 @@ def _sampling_thread(pid: int) -> int:
 
 
 def matched(changes_ns: Sequence[int], taken_ns: Sequence[int]) -> list[int]:
-    """Which of the samples saw each of these changes, by number: the nearest one; two changes of nearly the same time
-    were seen by successive samples. Empty where the samples do not fit to the changes. Both ascending.
+    """The number of the sample that saw each change of a stack: the nearest, or for two at one time successive ones.
+
+    Both `changes_ns` and `taken_ns`, when samples were taken, ascend. Empty where they do not fit each other.
     """
     found: list[int] = []
     near = 0

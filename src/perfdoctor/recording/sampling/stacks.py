@@ -58,7 +58,7 @@ class Sampled(Struct, frozen=True):
     taken_unix_ns: Sequence[int] = ()
 
     def samples(self) -> list[ThreadSample]:
-        """Those of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
+        """The samples of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
 
         py-spy counts from its own start. That is not before it was spawned, and its first sample came after it said
         that it samples: against functions of known times the later of both was early by 0 to 3 ms.
@@ -88,7 +88,7 @@ class _SampleCounts:
         self.is_known, self.zero_ns = bool(self.number), zero_ns
 
     def samples(self, each: ThreadSample, start_unix_ns: int, end_unix_ns: int) -> int:
-        """Those of `each` in this part of its time; 0 if unknown. The first one is where it begins."""
+        """How many samples of `each` lie in this part of its time; 0 if unknown. The first one is where it begins."""
         if not self.is_known:
             return 0
         first, end = self.number[each.start_ns], self.number[each.end_ns]
@@ -97,7 +97,7 @@ class _SampleCounts:
 
 
 def sampled(folder: Path) -> Iterator[Sampled]:
-    """What the sampler's index lists."""
+    """Yield what the sampler's index lists."""
     with contextlib.suppress(OSError), (folder / INDEX).open(encoding="utf-8") as index:
         for line in index:
             fact = json.loads(line)
@@ -105,7 +105,10 @@ def sampled(folder: Path) -> Iterator[Sampled]:
 
 
 def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> dict[str, object] | None:
-    """What is kept of one process; None where it was not sampled. ValueError where py-spy's file is damaged."""
+    """What is kept of one process; None where it was not sampled. ValueError where py-spy's file is damaged.
+
+    `tool`: py-spy's name and version; `project`: the working directory.
+    """
     found = each.samples()
     if not found:
         return None
@@ -169,7 +172,7 @@ class _Cell(Struct, frozen=True):
 
 
 def _cells(each: Sampled) -> dict[str, _Cell]:
-    """By the name of its code, as the agent wrote them (its sampling.py); none without a notebook."""
+    """A notebook's cells by the name of their code, as the agent's sampling.py wrote them; none without a notebook."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         found = json.loads((each.file.parent / f"cells-{each.of}.json").read_text("utf-8"))
         return {str(name): _Cell(int(cell["number"]), str(cell["text"])) for name, cell in found.items()}
@@ -178,7 +181,7 @@ def _cells(each: Sampled) -> dict[str, _Cell]:
 
 @lru_cache(maxsize=10_000)
 def place_of(file: str, project: Path) -> SourcePlace:
-    """Without the user's folders: from the project on, or from the folder of packages on; else the whole path."""
+    """The file without the user's folders: from the project or the folder of packages on, else the whole path."""
     inside = _below(file, project)
     # A project may itself lie in a folder of packages: what counts is where the file lies in it.
     found = IN_PACKAGES.match(f"/{inside}" if inside else file)
@@ -204,7 +207,7 @@ def _below(file: str, project: Path) -> str:
 
 
 def _in_environment(inside: str, project: Path) -> bool:
-    """Scripts and sources that were installed: below an environment, without being in its folder of packages."""
+    """Was the file installed below an environment of the project, though not in its folder of packages?"""
     folders = list(Path(inside).parents)[:-1]
     return any((project / folder / mark).exists() for folder in folders for mark in _ENVIRONMENT)
 

@@ -19,9 +19,9 @@ _is_registered = False
 
 
 class InsideAgent(Agent):
-    """`left()` is called once, when nothing of the agent is left in the program; its report is complete then.
+    """An agent that calls `left()` once, when nothing of it is left in the program and its report is complete.
 
-    `settings["marked"]`: steps are marked, and nothing else is taken for one.
+    `settings["marked"]`: the program marks its steps, and nothing else is taken for one.
     """
 
     def __init__(self, torch: Any, settings: Any, left: Callable[[], None]) -> None:

@@ -38,8 +38,8 @@ _MOST_TEXT = 1_000_000
 
 
 class Sampling:
-    """`settings`: {"sampler": its pid, "requests": the FIFO, "ready": a folder, "source": is the text of lines kept};
-    None where nothing is sampled.
+    """Sampling of this process by perfdoctor's sampler. `settings`: None where nothing is sampled, else `sampler` (its
+    pid), `requests` (the FIFO), `ready` (a folder) and `source` (is the text of lines kept?).
     """
 
     def __init__(self, settings: Any) -> None:
@@ -83,7 +83,10 @@ class Sampling:
         if not self.is_on:
             self._forbid()
         elif step_ns < _READY_S * 1e9:
-            self._wait_until_ready()
+            file = os.path.join(self.settings["ready"], f"ready-{os.getpid()}")
+            end = time.monotonic() + _READY_S
+            while time.monotonic() < end and not os.path.exists(file):
+                time.sleep(_POLL_S)
 
     def steps_begin(self) -> None:
         self.began_unix_ns = time.time_ns()
@@ -108,7 +111,7 @@ class Sampling:
         return os.path.join(self.settings["ready"], f"window-{training}")
 
     def _ask(self, *words: object) -> bool:
-        """False where nobody listens: on another machine, or the sampler has ended."""
+        """Send a request; False where nobody listens: on another machine, or the sampler has ended."""
         try:
             target = os.open(self.settings["requests"], os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
@@ -128,12 +131,6 @@ class Sampling:
             if cells:
                 with open(os.path.join(self.settings["ready"], f"cells-{os.getpid()}.json"), "x") as file:
                     json.dump(cells, file)
-
-    def _wait_until_ready(self) -> None:
-        file = os.path.join(self.settings["ready"], f"ready-{os.getpid()}")
-        end = time.monotonic() + _READY_S
-        while time.monotonic() < end and not os.path.exists(file):
-            time.sleep(_POLL_S)
 
 
 def _cells(with_text: bool) -> dict[str, Any]:

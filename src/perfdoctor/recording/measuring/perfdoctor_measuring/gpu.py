@@ -34,11 +34,14 @@ _SAMPLES = {"quick": 3, "full": 9}
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of the first GPU, and what it is; only that there is none where there is none."""
+    """Send the facts and rates of the first GPU; where there is none, only that."""
     if not torch.cuda.is_available():
         emit({"machine": {"gpus": 0}})
         return
-    emit({"machine": _machine(torch)})
+    emit({"machine": {
+        "device": str(torch.cuda.get_device_name(0)), "kind": "gpu", "gpus": torch.cuda.device_count(),
+        "driver": _driver(), "compute_capability": list(torch.cuda.get_device_capability(0)),
+    }})  # fmt: skip
     how = "quick" if quick else "full"
     memory_bytes = int(torch.cuda.get_device_properties(0).total_memory)
     torch.cuda.set_per_process_memory_fraction(min(1.0, MOST_BYTES / memory_bytes), 0)
@@ -63,13 +66,6 @@ def _tried(torch: Any, emit: Emit, labels: Row, part: Any) -> None:
 
 
 # --- the machine ---
-
-
-def _machine(torch: Any) -> Row:
-    return {
-        "device": str(torch.cuda.get_device_name(0)), "kind": "gpu", "gpus": torch.cuda.device_count(),
-        "driver": _driver(), "compute_capability": list(torch.cuda.get_device_capability(0)),
-    }  # fmt: skip
 
 
 def _driver() -> str:

@@ -20,7 +20,7 @@ _SLOWEST_NS = 20e6
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of the processor, with as many threads as torch uses."""
+    """Send the rates of the processor, with as many threads as torch uses."""
     how = "quick" if quick else "full"
     emit({"machine": {"threads": torch.get_num_threads()}})
     for data_type in TYPES:

@@ -42,7 +42,7 @@ class _Batches:
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of what receiving and sending a batch costs, by its tensors and bytes."""
+    """Send the times of receiving and sending a batch, by its tensors and bytes."""
     torch.set_num_threads(1)
     samples = _SAMPLES["quick" if quick else "full"]
     for tensors, size in BATCHES:
@@ -57,7 +57,7 @@ def measure(torch: Any, quick: bool, emit: Emit) -> None:
 
 
 def _of_batches(torch: Any, tensors: int, size: int, samples: int) -> Tuple[List[float], List[float]]:
-    """(ns that the receiver takes, processor time of the sender in ns), one a sample."""
+    """(ns that the receiver takes, processor time of the sender in ns) of each sample, for batches of `size` bytes."""
     dataset = _Batches(torch, tensors, size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def _of_batches(torch: Any, tensors: int, size: int, samples: int) -> Tuple[List
 
 
 def _sample(batches: Any, own_ns: float) -> Tuple[float, float]:
-    """The medians of some batches. `own_ns`: what touching costs where the memory is the process's own."""
+    """Medians of some batches, without `own_ns`, the time to touch memory of the process's own."""
     received, ends, begins = [], [], []
     for _ in range(_BATCHES_OF_SAMPLE):
         time.sleep(_PAUSE_S)
