@@ -55,9 +55,6 @@ def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, end
     return PassOutcome(tuple(dict.fromkeys(notes)), do)
 
 
-# --- no step ---
-
-
 def _failures(report: ProcessReport) -> list[str]:
     """The notes that say why the agent of this process ended early; empty if it did not."""
     return [note for note in report.notes if note.startswith(_AGENT)]
@@ -100,9 +97,6 @@ def _killed(ended: Ended) -> str:
     if ended.signal == signal.SIGKILL:
         return "perfdoctor did not send it: see in the kernel's log (dmesg) whether memory ran out."
     return _LET_IT_RUN if ended.signal in _FROM_OUTSIDE else _OWN_ERROR
-
-
-# --- some steps ---
 
 
 def _of_profilers(report: ProcessReport) -> Iterator[str]:

@@ -35,18 +35,18 @@ def recording(name: str, ran: RecordedTrial, rule: str, environment: Mapping[str
         return ToolCheck(name, Verdict.FAILED, what, do, seconds)
     step_ns = ran.step_ns()
     numbers = {"step_ns": step_ns, "first_rule": ran.first_rule(), "steps": _step_count(ran)}
-    found = [f"{_step_count(ran)} steps of {duration(step_ns or 0)}"]
+    steps = f"{_step_count(ran)} steps of {duration(step_ns or 0)}"
     if ran.first_rule() == rule:
-        return ToolCheck(name, Verdict.WORKS, f"{found[0]}, {rule} named first", "", seconds, numbers)
+        return ToolCheck(name, Verdict.WORKS, f"{steps}, {rule} named first", "", seconds, numbers)
     if ran.finding(rule):
-        what = f"{found[0]}; {rule} found behind {ran.first_rule()}"
+        what = f"{steps}; {rule} found behind {ran.first_rule()}"
         return ToolCheck(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
-    what, do = _explained(ran, f"{found[0]}, but {rule} was not found", environment)
+    what, do = _explained(ran, f"{steps}, but {rule} was not found", environment)
     return ToolCheck(name, Verdict.FAILED, what, do, seconds, numbers)
 
 
 def _not_recorded(ran: RecordedTrial) -> str:
-    """What is missing; "" if there is a diagnosis with all steps."""
+    """The reason why there is no diagnosis with steps; "" if there is one."""
     if ran.code:
         return f"the training ended with {ran.code}"
     if not ran.diagnosis:
@@ -63,10 +63,10 @@ def _step_count(ran: RecordedTrial) -> int:
 
 
 def _explained(ran: RecordedTrial, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """What went wrong and what to do, by the messages of the tools where they are known."""
-    trouble_known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
-    if trouble_known:
-        return f"{trouble}: {trouble_known.what}", trouble_known.do
+    """(what went wrong, what to do) by the messages of the tools, where they are known; else by `trouble`."""
+    known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
+    if known:
+        return f"{trouble}: {known.what}", known.do
     found = known_trouble(ran.messages, trouble)
     return found.what, found.do
 
@@ -89,7 +89,7 @@ def with_limits(check: ToolCheck, what: str, do: str) -> ToolCheck:
 
 
 def does_not_show(check: ToolCheck, step_ns: float | None) -> ToolCheck:
-    """A training that was recorded, whose fault was not found because it costs nothing here."""
+    """A failed check of a recorded training as limited: its fault was not found because it costs nothing here."""
     if check.verdict is not Verdict.FAILED or not step_ns:
         return check
     what = f"{duration(step_ns)} a step; the fixed twin is no faster: its fault costs nothing here"
@@ -97,7 +97,7 @@ def does_not_show(check: ToolCheck, step_ns: float | None) -> ToolCheck:
 
 
 def both(first: ToolCheck, second: ToolCheck) -> ToolCheck:
-    """One line of two checks of the same thing: the worse verdict, and what both found."""
+    """Two checks of the same thing as one: the worse verdict, and what both found."""
     verdict = worst([first.verdict, second.verdict])
     do = next((each.do for each in (first, second) if each.verdict is verdict and each.do), "")
     numbers = {**first.numbers, **second.numbers}
@@ -105,7 +105,7 @@ def both(first: ToolCheck, second: ToolCheck) -> ToolCheck:
 
 
 def kernels_recorded(name: str, ran: RecordedTrial, environment: Mapping[str, str]) -> ToolCheck | None:
-    """On a machine with a GPU: did its kernels reach the timeline? None if they did."""
+    """The failed check where no kernel of the GPU reached the timeline; None if one did."""
     rows = ran.diagnosis.get("recording") or ran.diagnosis.get("time") or []
     if any(row.get("kernel_count") for row in rows):
         return None
@@ -121,10 +121,11 @@ def same_step(first: RecordedTrial, second: RecordedTrial, names: Sequence[str])
     apart = abs(one - other) / min(one, other)
     numbers = {"first_step_ns": one, "second_step_ns": other}
     text = f"{names[0]} {duration(one)}, {names[1]} {duration(other)} a step: {share(apart)} apart"
-    if apart <= SAME_STEP_SHARE:
-        return ToolCheck("passes agree", Verdict.WORKS, text, "", 0.0, numbers)
-    do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
-    return ToolCheck("passes agree", Verdict.LIMITED, text, do, 0.0, numbers)
+    verdict, do = Verdict.WORKS, ""
+    if apart > SAME_STEP_SHARE:
+        verdict = Verdict.LIMITED
+        do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
+    return ToolCheck("passes agree", verdict, text, do, 0.0, numbers)
 
 
 def untouched(

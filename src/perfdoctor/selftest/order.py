@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from perfdoctor.recording import plan
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys, py_spy
-from perfdoctor.selftest import chain, memory, rates
+from perfdoctor.selftest import chain, hardware
 from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
 from perfdoctor.selftest.trials import STEPS, Plain, RecordedTrial, Runner
@@ -39,7 +39,7 @@ class SelfTest(Struct):
     full: bool
     seconds: float
     announce: Callable[[str], None]
-    measure: Callable[..., ToolCheck] = rates.measured
+    measure: Callable[..., ToolCheck] = hardware.measured
     sampler: py_spy.PySpy = field(default_factory=py_spy.find)
     began: float = field(default_factory=time.monotonic)
     recorded: dict[str, RecordedTrial] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class SelfTest(Struct):
         yield from self._gpu()
         yield from self._passes()
         yield from self._ranks()
-        yield memory.snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
+        yield hardware.memory_snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
         self.announce("what this machine gives")
         yield self.measure(self.runner, self.machine, self.python, quick=not self.full)
         yield from self._examples()

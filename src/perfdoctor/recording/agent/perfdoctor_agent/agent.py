@@ -25,13 +25,12 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import identity, nvtx, private
-from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.foreign import Foreign
-from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.modules import ModuleMarks
 from perfdoctor_agent.pace import StepEnds, unrecorded
+from perfdoctor_agent.passes import BackwardWatch, ForwardWatch
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder

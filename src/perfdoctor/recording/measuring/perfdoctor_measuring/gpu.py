@@ -65,9 +65,6 @@ def _tried(torch: Any, emit: Emit, labels: Row, part: Any) -> None:
     tried(lambda _: None, {}, lambda: torch.cuda.empty_cache() or {})
 
 
-# --- the machine ---
-
-
 def _driver() -> str:
     """The version of NVIDIA's driver, by its library, else by its module; "" where neither says."""
     try:
@@ -86,9 +83,6 @@ def _driver() -> str:
     except OSError:
         return ""
     return version.group(1) if version else ""
-
-
-# --- the parts ---
 
 
 def _matmul(torch: Any, data_type: str, size: int, samples: int) -> Row:
