@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import time
@@ -14,7 +13,7 @@ from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
-from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.system.run_folder import ProcessReport, RunFolder, json_object
 
 #: The line in which each example prints its median step, which no two runs share.
 MEDIAN_STEP = regex(r"^median step ([\d.]+) ms\n?", re.MULTILINE)
@@ -104,14 +103,14 @@ class Runner(Struct, frozen=True):
         code, output, errors, seconds = self._timed(
             [*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command]
         )
-        return RecordedTrial(code, output, errors, seconds, target, _document(target / "diagnosis.json"))
+        return RecordedTrial(code, output, errors, seconds, target, json_object(target / "diagnosis.json") or {})
 
     def what_if(self, recorded: RecordedTrial, rule: str) -> Mapping[str, Any]:
         """The prediction for this rule's fix alone; empty where there is none."""
         file = recorded.folder / "what-if.json"
         words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]
         self._timed([*_PERFDOCTOR, *words])
-        return _document(file).get("prediction") or {}
+        return (json_object(file) or {}).get("prediction") or {}
 
     def _timed(self, command: Sequence[str]) -> tuple[int, str, str, float]:
         began = time.monotonic()
@@ -134,11 +133,3 @@ _KINETO_WARNINGS = "2"  # of its levels verbose, info, warning, error
 def environment_of_trials(base: Mapping[str, str]) -> dict[str, str]:
     """The user's environment, with torch.profiler's warnings, which `perfdoctor run` switches off otherwise."""
     return {**base, "KINETO_LOG_LEVEL": _KINETO_WARNINGS}
-
-
-def _document(file: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

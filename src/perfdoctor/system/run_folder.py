@@ -150,6 +150,15 @@ def free_name(runs: Path, name: str) -> Path:
     return candidate
 
 
+def json_object(file: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None where the file cannot be read, or holds something else."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
 class RunFolder:
     """One recorded run. `make` creates folders of tools."""
 
@@ -178,11 +187,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder | None:
         """The run in this folder; None where it holds none. PerfdoctorError if a later perfdoctor wrote it."""
-        try:
-            document = json.loads((path / MANIFEST).read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        if not isinstance(document, dict) or "perfdoctor" not in document:  # a run.json of another program
+        document = json_object(path / MANIFEST)
+        if document is None or "perfdoctor" not in document:  # a run.json of another program
             return None
         if document.get("format", FORMAT) != FORMAT:
             raise PerfdoctorError(
@@ -204,16 +210,10 @@ class RunFolder:
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
         """The reports of a pass's processes, by rank; damaged files are skipped."""
-        found = []
         if Path(pass_name).name != pass_name:  # a manifest may name anything
             return []
-        for file in sorted((self.path / "agents").glob(f"{pass_name}-*.json")):
-            try:
-                document = json.loads(file.read_text("utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(document, dict):
-                found.append(_process_report(document))
+        documents = map(json_object, sorted((self.path / "agents").glob(f"{pass_name}-*.json")))
+        found = [_process_report(document) for document in documents if document is not None]
         return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
 
     def amend(self, report: ProcessReport, **facts: object) -> None:

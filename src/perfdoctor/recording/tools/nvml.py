@@ -200,24 +200,21 @@ class DeviceSampler:
             with file:
                 rows = csv.writer(file, lineterminator="\n")
                 rows.writerow(COLUMNS)
-                self._sample_each_tick(sampled, rows.writerow)
+                due_ns = time.monotonic_ns()
+                while not self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
+                    for gpu in sampled:
+                        self._queried = gpu.index
+                        rows.writerow(gpu.row())
+                        self._rows += 1
+                    # Missed ticks are skipped: sampled later, they would all show the same moment.
+                    late_ns = time.monotonic_ns() - due_ns
+                    due_ns += (late_ns // self._period_ns + 1) * self._period_ns
         except OSError as error:
             self.trouble = f"{self._target.name} cannot be written: {error.strerror or error}"
         except nvml.NVMLError as error:
             self.trouble = f"GPU {self._queried}: {_message(error)}"
         finally:
             _close(nvml)
-
-    def _sample_each_tick(self, sampled: list[_SampledGpu], write: Callable[[list[object]], object]) -> None:
-        due_ns = time.monotonic_ns()
-        while not self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
-            for gpu in sampled:
-                self._queried = gpu.index
-                write(gpu.row())
-                self._rows += 1
-            # Missed ticks are skipped: sampled later, they would all show the same moment.
-            late_ns = time.monotonic_ns() - due_ns
-            due_ns += (late_ns // self._period_ns + 1) * self._period_ns
 
 
 class _SampledGpu:

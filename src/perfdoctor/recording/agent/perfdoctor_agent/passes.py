@@ -32,8 +32,8 @@ class ForwardWatch:
     While `marks` are on, each forward inside has a mark around it, too.
     """
 
-    def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks | None = None) -> None:
-        self.marks = marks or ModuleMarks(torch)
+    def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks) -> None:
+        self.marks = marks
         self.module = torch.nn.Module
         self.original = private.find(torch, private.CALL)
         self.wrapper = self._wrapper(torch, around)
