@@ -124,13 +124,14 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
         for function, file, line in sample.stack:
             cell = cells.get(file)
             place = cell.place if cell else place_of(file, project)
-            number = frames.setdefault(f"{place.path}({line}): {function}", len(frames))
+            name = f"{place.path}({line})"
+            number = frames.setdefault(f"{name}: {function}", len(frames))
             if place.is_own:
                 own.add(number)
             if place.is_own and place.is_inside:
-                lines.setdefault(f"{place.path}({line})", (project / place.path, line))
-            if cell and f"{place.path}({line})" not in of_cells:
-                of_cells.update(cell.source(line))
+                lines.setdefault(name, (project / place.path, line))
+            if cell and name not in of_cells:
+                of_cells.update(cell.source(name, line))
             stack.append(number)
         columns["thread"].append(threads.setdefault((sample.thread, sample.thread_name), len(threads)))
         columns["start_unix_ns"].append(sample.start_ns)
@@ -164,8 +165,8 @@ class _Cell(Struct, frozen=True):
     def place(self) -> SourcePlace:
         return SourcePlace(f"Cell In[{self.number}]", False, True)
 
-    def source(self, line: int) -> dict[str, list[str]]:
-        name = f"{self.place.path}({line})"
+    def source(self, name: str, line: int) -> dict[str, list[str]]:
+        """The text of a line, by the `name` of its place; empty for a cell that is no Python."""
         with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return dict(_shown(self.text, {name: line}))
         return {}
@@ -250,7 +251,7 @@ def _statements(tree: ast.Module) -> list[tuple[int, int]]:
 
 
 def write(folder: Path, name: str, content: Mapping[str, object]) -> Path:
-    """Store one process's stacks, whole or not at all. Raises OSError."""
+    """Store one process's stacks as the file `name`, whole or not at all. Raises OSError."""
     folder.mkdir(exist_ok=True)
     target, draft = folder / f"{name}.json.gz", folder / f".{name}.tmp"
     with gzip.open(draft, "wt", encoding="utf-8", compresslevel=6) as stream:

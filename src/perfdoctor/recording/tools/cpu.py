@@ -15,6 +15,7 @@ import csv
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -104,34 +105,29 @@ class CpuSampler:
 
 
 class _Used(Struct):
-    """What threads have used so far, also those that have ended, by group. Counted from when they were first seen."""
+    """Ns that threads have used so far, also those that have ended, by group, from when they were first seen."""
 
-    _totals_ns: dict[str, int] = field(default_factory=lambda: {"program_cpu_ns": 0, "program_delay_ns": 0})
-    _recorder_ns: int = 0
-    _last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    totals_ns: Counter[str] = field(default_factory=Counter)
+    last: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def sample(self, program: int) -> dict[str, object]:
+        """The columns of `program` and of this process, the recorder. A new thread counts from its begin."""
         own = list(_threads_below(os.getpid(), but=program))
         of_program = list(_threads_below(program)) if program else []
-        self._recorder_ns += sum(self._more(each)[0] for each in own)
-        more = [self._more(each) for each in of_program]
-        self._totals_ns["program_cpu_ns"] += sum(cpu for cpu, _ in more)
-        self._totals_ns["program_delay_ns"] += sum(delay for _, delay in more)
-        self._last = {each.thread: (each.cpu_ns, each.delay_ns) for each in (*own, *of_program)}
+        for group, threads in (("recorder", own), ("program", of_program)):
+            for each in threads:
+                cpu_ns, delay_ns = self.last.get(each.thread, (0, 0))
+                self.totals_ns[f"{group}_cpu_ns"] += max(each.cpu_ns - cpu_ns, 0)
+                self.totals_ns[f"{group}_delay_ns"] += max(each.delay_ns - delay_ns, 0)
+        self.last = {each.thread: (each.cpu_ns, each.delay_ns) for each in (*own, *of_program)}
         if not of_program:
-            return {"recorder_cpu_ns": self._recorder_ns}
+            return {"recorder_cpu_ns": self.totals_ns["recorder_cpu_ns"]}
         return {
-            **self._totals_ns,
-            "recorder_cpu_ns": self._recorder_ns,
+            **self.totals_ns,
             "program_processes": len({each.process for each in of_program}),
             "program_threads": len(of_program),
             "program_runnable": sum(each.state == "R" for each in of_program),
         }
-
-    def _more(self, thread: _ThreadTime) -> tuple[int, int]:
-        """What it used since the last sample; a new one since it began, as it is younger than the last sample."""
-        cpu, delay = self._last.get(thread.thread, (0, 0))
-        return max(thread.cpu_ns - cpu, 0), max(thread.delay_ns - delay, 0)
 
 
 class _ThreadTime(Struct, frozen=True):
