@@ -144,7 +144,7 @@ def _session(
     *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
-    from perfdoctor.recording.launch import startable
+    from perfdoctor.recording.launch import program
     from perfdoctor.recording.record import Session
     from perfdoctor.recording.tools.torch_profiler import StepWindow
     from perfdoctor.system.run_folder import RUNS, free_name
@@ -154,7 +154,7 @@ def _session(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     environment = dict(os.environ)
-    if trouble := startable.trouble(command[0]):
+    if trouble := program.trouble(command[0]):
         typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
         raise typer.Exit(trouble.code)
     machine = plan.inspect(command, environment)

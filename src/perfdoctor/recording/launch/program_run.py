@@ -28,8 +28,8 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
+from perfdoctor.recording.launch.program import NOT_EXECUTABLE, NOT_FOUND
 from perfdoctor.recording.launch.signals import ENDING, Signals
-from perfdoctor.recording.launch.startable import NOT_EXECUTABLE, NOT_FOUND
 
 #: After the program has ended, its children get this long to end by themselves, and again after SIGTERM.
 LEFTOVER_GRACE_S = 5.0
