@@ -1,4 +1,4 @@
-"""In which state were the GPUs during a recording, and how are they connected? Sampled from the driver (NVML).
+"""In which state were the GPUs during a recording, and how are they connected? The driver (NVML) and nvidia-smi say.
 
 The sampler is a thread of perfdoctor's own process: nothing of it runs in the training. Every GPU is sampled: NVML
 ignores CUDA_VISIBLE_DEVICES, of which launchers give each rank another value, and other users' work on the machine is
@@ -127,12 +127,9 @@ def keep_topology(target: Path) -> bool:
         return False
     try:
         done = subprocess.run(
-            [tool, "topo", "-m"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            [tool, "topo", "-m"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
             timeout=_TOPOLOGY_TIMEOUT_S,
-            check=False,
-        )
+        )  # fmt: skip
         if done.returncode or b"GPU0" not in done.stdout:
             return False
         target.write_bytes(done.stdout)
