@@ -16,7 +16,7 @@ from perfdoctor.recording import machine_rates
 from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.nvml import Devices
-from perfdoctor.selftest import order, rates
+from perfdoctor.selftest import hardware, order
 from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.trials import Runner
 
@@ -122,7 +122,7 @@ def measured(monkeypatch, tmp_path):
             return parsed(json.dumps(printed), "printed")
 
         monkeypatch.setattr(machine_rates, "measure", measure)
-        return rates.measured(Runner(tmp_path, {}), MACHINE, "python", quick=quick)
+        return hardware.measured(Runner(tmp_path, {}), MACHINE, "python", quick=quick)
 
     return check
 

@@ -182,14 +182,14 @@ def _checked(names: Sequence[str], before: Side, after: Side, limit: float | Non
 
 def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
     """Where own lines of findings, and the program, lie in the checkout: by their text, the program by ""."""
-    from perfdoctor.system import source_places
+    from perfdoctor.system import checkout
 
-    root = Path(os.environ.get(WORKSPACE) or source_places.root_of(Path.cwd()))
-    script = source_places.script_of(row.get("command") or "", root)
+    root = Path(os.environ.get(WORKSPACE) or checkout.root_of(Path.cwd()))
+    script = checkout.script_of(row.get("command") or "", root)
     places = {"": script} if script else {}
     for each in found.comparison.findings:
         beside = (root / script[0]).parent if script else Path.cwd()
-        if each.line and (place := source_places.place_of(each.line, root, beside)):
+        if each.line and (place := checkout.place_of(each.line, root, beside)):
             places[each.line] = place
     return places
 

@@ -144,7 +144,7 @@ def _session(
     *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
-    from perfdoctor.recording.launch import startable
+    from perfdoctor.recording.launch import program
     from perfdoctor.recording.record import Session
     from perfdoctor.recording.tools.torch_profiler import StepWindow
     from perfdoctor.system.run_folder import RUNS, free_name
@@ -154,7 +154,7 @@ def _session(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     environment = dict(os.environ)
-    if trouble := startable.trouble(command[0]):
+    if trouble := program.trouble(command[0]):
         typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
         raise typer.Exit(trouble.code)
     machine = plan.inspect(command, environment)
@@ -201,9 +201,8 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     """Each pass in turn. How the first pass ended that failed, else the last one."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.recording.launch.program_run import Ended
-    from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.cpu import CpuSampler
-    from perfdoctor.recording.tools.nvml import DeviceSampler
+    from perfdoctor.recording.tools.nvml import DeviceSampler, keep_topology
 
     folder = session.folder
     sampler = DeviceSampler(folder.make("device") / "samples.csv")
@@ -221,7 +220,7 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
         sampled = sampler.stop()
         cores.stop()
     if sampled and not ended.at_once:
-        topology.store(folder.path / "device" / "topology.txt")
+        keep_topology(folder.path / "device" / "topology.txt")
     if not ended.at_once:
         machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = ended.code

@@ -30,7 +30,7 @@ _INSTEAD = {"low": ("low", "likely"), "likely": ("likely",), "high": ("high", "l
 
 
 class Attention(Struct, frozen=True):
-    """One attention: `batch` counts heads as well, `size` is that of a head. `bits` of its numbers: 16 or 32."""
+    """The shape of one attention. `batch` counts heads as well, `size` is that of a head; `bits` are 16 or 32."""
 
     batch: int
     queries: int
@@ -46,12 +46,12 @@ class Attention(Struct, frozen=True):
 
     @property
     def moved_bytes(self) -> int:
-        """Of queries, keys, values and result, each once; backward of their gradients as well."""
+        """Bytes of queries, keys, values and result, each once; backward with those of their gradients."""
         numbers = 2 * self.batch * self.size * (self.queries + self.keys)
         return numbers * (2 if self.backward else 1) * self.bits // 8
 
     def flop(self, size: int) -> float:
-        """By the figures' convention, whole tiles, with heads of this size."""
+        """FLOP of whole tiles, counted as the figures do, with heads of `size` numbers."""
         queries, keys = (-(-each // _TILE) * _TILE for each in (self.queries, self.keys))
         forward = 4.0 * self.batch * queries * keys * size
         return forward * (_BACKWARD if self.backward else 1.0)
@@ -69,7 +69,7 @@ class FusedKernel(Struct, frozen=True):
     source: str
 
     def seconds(self, work: Attention, causal: bool, peak_flop_per_second: float) -> float:
-        """On a GPU with this peak."""
+        """Predicted time of the attention in seconds, on a GPU with this peak. `causal`: the upper half is masked."""
         masked = causal and any(key[1] for key in self.rates)
         size = max(work.size, min(key[0] for key in self.rates))
         flop = work.flop(size) / (2 if masked else 1)
@@ -82,7 +82,7 @@ class FusedKernel(Struct, frozen=True):
 
 
 def _at_length(points: Sequence[tuple[int, float]], length: int) -> float:
-    """At this length: the inverse is a straight line in the inverse of the length; constant beyond the longest."""
+    """The rate at this length: its inverse is linear in the inverse length, and constant beyond the longest one."""
     if length >= points[-1][0] or len(points) == 1:
         return points[-1][1]
     above = next(at for at, (each, _) in enumerate(points) if each > length)
@@ -97,6 +97,7 @@ def _kernels() -> tuple[FusedKernel, ...]:
 
 
 def _kernel(entry: Mapping[str, Any]) -> FusedKernel:
+    """The published figure of one entry in attention.toml."""
     rates = {}
     for rate in entry["rate"]:
         for name, backwards in (("both", (False, True)), ("forward", (False,)), ("backward", (True,))):
@@ -112,7 +113,7 @@ def _kernel(entry: Mapping[str, Any]) -> FusedKernel:
 
 @lru_cache(maxsize=256)
 def _figure(gpu: str, numbers: str, case: str) -> FusedKernel | None:
-    """The one for this GPU, else that for the A100: the same kernels run on all GPUs with its matrix instructions."""
+    """The figure for this GPU, else the A100's: the same kernels run on all GPUs with its matrix instructions."""
     of_case = [[each for each in _kernels() if (each.numbers, each.case) == (numbers, name)] for name in _INSTEAD[case]]
     own = next((each for kernels in of_case for each in kernels if each.match.search(gpu)), None)
     return own or next((each for kernels in of_case for each in kernels if each.match.search("A100")), None)

@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from perfdoctor.patterns import regex
 from perfdoctor.system.toml_tables import shipped_table
 
 #: Per lane and direction, in bytes/s: transfers/s × the share of the line code that is data ÷ 8 (PCI-SIG, PCI Express
@@ -31,11 +30,10 @@ PCIE_PAYLOAD_SHARE = 57.88 / 62.96 * 256 / (256 + 24)
 
 
 class Link(Struct, frozen=True):
-    """One GPU's links to the others of its machine, one way, in bytes/s.
+    """One GPU's links to the others of its machine, one way, in bytes/s. `source` is the vendor's document.
 
-    `peak_bytes_per_second`: all links together; `pair_bytes_per_second`: what the sparsest published board has between
-    two GPUs, which a collective of any number of ranks can use.
-    `source`: the vendor's document.
+    `peak_bytes_per_second` is of all links together, `pair_bytes_per_second` of those between two GPUs on the sparsest
+    published board, which a collective of any number of ranks can use.
     """
 
     name: str
@@ -49,33 +47,29 @@ def _file() -> dict[str, list[dict[str, Any]]]:
     return shipped_table(Path(__file__).with_name("links.toml"))
 
 
-@lru_cache(maxsize=1)
-def _table() -> list[tuple[re.Pattern[str], Link]]:
-    return [(regex(entry["match"], re.IGNORECASE), _link(entry)) for entry in _file()["link"]]
-
-
-def _link(entry: dict[str, float | str]) -> Link:
-    return Link(str(entry["name"]), float(entry["peak"]) * 1e9, float(entry["pair"]) * 1e9, str(entry["source"]))
+@lru_cache(maxsize=256)
+def _entry(table: str, gpu_name: str) -> dict[str, Any] | None:
+    """The first entry of this table in links.toml that fits the GPU's name."""
+    return next((each for each in _file()[table] if re.search(each["match"], gpu_name, re.IGNORECASE)), None)
 
 
 @lru_cache(maxsize=256)
 def link_of(gpu_name: str) -> Link | None:
-    """None for a GPU that is not in the table, for a name that fits boards with different links, and for ""."""
-    return next((link for pattern, link in _table() if pattern.search(gpu_name)), None)
+    """The links of this GPU. None where it is not in the table, or its name fits boards with different links."""
+    entry = _entry("link", gpu_name)
+    return Link(entry["name"], entry["peak"] * 1e9, entry["pair"] * 1e9, entry["source"]) if entry else None
 
 
-@lru_cache(maxsize=256)
 def nvlink_bytes_per_second(gpu_name: str) -> float:
     """One NVLink of this GPU, one way; 0 where unknown. How many links it has is in the machine's topology."""
-    entries = _file()["nvlink"]
-    return next((each["one"] * 1e9 for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), 0.0)
+    entry = _entry("nvlink", gpu_name)
+    return entry["one"] * 1e9 if entry else 0.0
 
 
-@lru_cache(maxsize=256)
 def nvlink_source(gpu_name: str) -> str:
     """The vendor's document for `nvlink_bytes_per_second`; "" where unknown."""
-    entries = _file()["nvlink"]
-    return next((str(each["source"]) for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), "")
+    entry = _entry("nvlink", gpu_name)
+    return str(entry["source"]) if entry else ""
 
 
 def pcie_bytes_per_second(generation: float, lanes: float) -> float:

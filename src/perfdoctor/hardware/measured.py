@@ -30,10 +30,9 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One thing that was measured, several times: FLOP/s, bytes/s or ns.
+    """One rate or time that was measured several times. `size`: rows of square matrices; `ranks`: of an all-reduce.
 
-    `size`: rows and columns of square matrices; `bytes`: of a copy, message or batch; `ranks`: of an all-reduce;
-    `tensors`: of a batch that a worker of a DataLoader sends.
+    `bytes`: of a copy, message or batch; `tensors`: of a batch that a worker of a DataLoader sends.
     """
 
     what: _Text
@@ -68,7 +67,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class MeasuredMachine(msgspec.Struct, frozen=True):
-    """`device`: the GPU as CUDA names it, or the processor where there is none. `gpus`: how many a program sees."""
+    """The measured machine. `device`: its GPU as CUDA names it, else its processor; `gpus`: how many a program sees."""
 
     device: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
     kind: Literal["gpu", "processor"]
@@ -92,31 +91,31 @@ class MeasuredRates(msgspec.Struct, frozen=True):
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
 
     def steady(self, what: str) -> tuple[Measurement, ...]:
-        """The measurements of it whose samples agree, the smallest first."""
+        """The measurements of `what` whose samples agree, smallest first."""
         found = (each for each in self.measurements if each.what == what and each.is_steady)
         return tuple(sorted(found, key=lambda each: (each.size, each.bytes)))
 
     def one(self, what: str) -> float:
-        """The largest median of it; 0 where it was not measured, or not steadily."""
+        """The largest median of `what`; 0 where it was not measured, or not steadily."""
         return max((each.median for each in self.steady(what)), default=0.0)
 
     def matmuls(self, data_type: str) -> tuple[tuple[int, float], ...]:
-        """(rows of the square matrices, FLOP/s) by size, of one of `peaks.DATA_TYPES`."""
+        """(rows of the square matrices, FLOP/s) by size, in one of `peaks.DATA_TYPES`."""
         return tuple((each.size, each.median) for each in self.steady("matmul") if each.data_type == data_type)
 
     def as_peaks(self) -> Mapping[str, float]:
-        """What was reached at most, by the names of `peaks.SETTABLE`."""
+        """The largest rates, by the names of `peaks.SETTABLE`."""
         best = {kind: max((rate for _, rate in self.matmuls(kind)), default=0.0) for kind in DATA_TYPES}
         both = {**best, "memory": self.one("memory_copy"), "host_link": self.pinned_bytes_per_second}
         return {name: rate for name, rate in both.items() if rate}
 
     @property
     def pinned_bytes_per_second(self) -> float:
-        """Of the faster direction; 0 where it is not known."""
+        """Rate of copies of pinned memory in the faster direction; 0 where it is not known."""
         return max(self.one("h2d_pinned"), self.one("d2h_pinned"))
 
     def pinned_speedup(self, direction: str) -> float:
-        """How many times as fast pinned memory is copied as pageable memory, `h2d` or `d2h`; 0: not known."""
+        """How many times as fast pinned memory is copied as pageable, `h2d` or `d2h`; 0 where not known."""
         pageable = self.one(f"{direction}_pageable")
         return self.one(f"{direction}_pinned") / pageable if pageable else 0.0
 

@@ -35,10 +35,7 @@ _MOST_NAMES = 8
 
 
 class Peaks(Struct, frozen=True):
-    """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or the rate is unknown; bytes/s.
-
-    `source`: the vendor's document. `sm_count`: 0 where it is not known.
-    """
+    """Dense peaks of one GPU in FLOP/s and bytes/s; 0 where not there or unknown. `source`: the vendor's document."""
 
     name: str
     flop_per_second: Mapping[str, float]
@@ -48,7 +45,7 @@ class Peaks(Struct, frozen=True):
     sm_count: int = 0
 
     def matmul_flop_per_second(self, data_type: str) -> float:
-        """Of the fastest units for products of this type (one of DATA_TYPES)."""
+        """Peak of the fastest units for products of this type (one of DATA_TYPES)."""
         rates = self.flop_per_second
         return max(rates.get(data_type, 0.0), rates.get(f"{data_type}_matrix", 0.0))
 
@@ -62,7 +59,7 @@ class Peaks(Struct, frozen=True):
 
     @property
     def half_flop_per_second(self) -> float:
-        """fp16 or bfloat16, whichever is faster."""
+        """Peak in fp16 or bfloat16, whichever is faster."""
         return max(self.matmul_flop_per_second("fp16"), self.matmul_flop_per_second("bf16"))
 
     def ridge_flop_per_byte(self, data_type: str) -> float:
@@ -70,11 +67,8 @@ class Peaks(Struct, frozen=True):
 
         Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
         """
-        return (
-            self.matmul_flop_per_second(data_type) / self.memory_bytes_per_second
-            if self.memory_bytes_per_second
-            else 0.0
-        )
+        memory = self.memory_bytes_per_second
+        return self.matmul_flop_per_second(data_type) / memory if memory else 0.0
 
 
 class _Board(Struct, frozen=True):
@@ -86,45 +80,41 @@ class _Board(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def _boards() -> tuple[_Board, ...]:
-    return tuple(_board(entry) for entry in shipped_table(Path(__file__).with_name("gpus.toml"))["gpu"])
-
-
-def _board(entry: Mapping[str, float | str]) -> _Board:
-    rates = {kind: float(entry[kind]) * 1e12 for kind in _RATES if kind in entry}
-    memory, link = float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9
-    sms = int(entry["sms"])
-    peaks = Peaks(str(entry["name"]), MappingProxyType(rates), memory, link, str(entry["source"]), sms)
-    return _Board(regex(str(entry["match"]), re.IGNORECASE), sms, float(entry["memory_gb"]), peaks)
+    found = []
+    for entry in shipped_table(Path(__file__).with_name("gpus.toml"))["gpu"]:
+        rates = MappingProxyType({kind: entry[kind] * 1e12 for kind in _RATES if kind in entry})
+        memory, link, sms = entry["memory"] * 1e9, entry["pcie"] * 1e9, int(entry["sms"])
+        peaks = Peaks(entry["name"], rates, memory, link, entry["source"], sms)
+        found.append(_Board(regex(entry["match"], re.IGNORECASE), sms, float(entry["memory_gb"]), peaks))
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)
 def peaks_of(gpu_name: str, sm_count: int = 0, memory_bytes: int = 0) -> Peaks | None:
-    """By the name that a driver writes; `sm_count` and `memory_bytes` where the recording has them (else 0).
+    """Peaks of the GPU with this name, as a driver writes it. `sm_count` and `memory_bytes` are 0 where not recorded.
 
     None for a GPU that is not in the table, for a recording that names none, and where several boards fit.
     """
     if _NOT_THE_BOARD.search(gpu_name):
         return None
-    plain = _VENDOR.sub("", gpu_name.strip())
+    plain, gib = _VENDOR.sub("", gpu_name.strip()), memory_bytes / 2**30
     fitting = [
         board
         for board in _boards()
         if board.pattern.fullmatch(plain) and not (sm_count and board.sm_count and sm_count != board.sm_count)
     ]
     if len(fitting) > 1:
-        fitting = [board for board in fitting if _has(board, memory_bytes)]
+        fitting = [
+            board for board in fitting if _LEAST_MEMORY * board.memory_gib <= gib <= _MOST_MEMORY * board.memory_gib
+        ]
     return fitting[0].peaks if len(fitting) == 1 else None
-
-
-def _has(board: _Board, memory_bytes: int) -> bool:
-    return _LEAST_MEMORY * board.memory_gib <= memory_bytes / 2**30 <= _MOST_MEMORY * board.memory_gib
 
 
 @lru_cache(maxsize=16)
 def half_speedups(data_type: str) -> Mapping[str, float]:
-    """How many times the rate of this type 16-bit products have, by the data sheets of all GPUs that have both.
+    """Speedup of 16-bit products over those of this type, by the data sheets of all GPUs that have both.
 
-    `low`: what nine of ten exceed, `likely`: the middle one, `high`: what one of ten exceeds. 1 where none is known.
+    `low` is exceeded by nine of ten GPUs, `likely` is the median, `high` is exceeded by one of ten; 1 without any GPU.
     """
     both = ((board.peaks.half_flop_per_second, board.peaks.matmul_flop_per_second(data_type)) for board in _boards())
     ratios = sorted(half / wide for half, wide in both if half and wide) or [1.0]
@@ -133,7 +123,7 @@ def half_speedups(data_type: str) -> Mapping[str, float]:
 
 
 def short_names() -> dict[str, str]:
-    """Every name of the table by one that a shell needs no quotes for: `H100-SXM` for `NVIDIA H100 SXM`."""
+    """Every name of the table by its short one, which needs no quotes: `H100-SXM` for `NVIDIA H100 SXM`."""
     names = [board.peaks.name for board in _boards()]
     return {re.sub(r"[^0-9A-Za-z]+", "-", _VENDOR.sub("", name)).strip("-"): name for name in names}
 

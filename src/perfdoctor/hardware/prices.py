@@ -12,10 +12,9 @@ from perfdoctor.system.toml_tables import shipped_table
 
 
 class Price(Struct, frozen=True):
-    """Of one GPU, in `currency` an hour ("": the user named none).
+    """Price of one GPU in `currency` an hour ("": the user named none).
 
-    `gpu`, `source` and `date`: of which board, whose list price it is, and the day on which it was read; "" for the
-    user's own price.
+    `gpu` is the board, `source` the provider, and `date` the day on which its list was read; "" for a user's own price.
     """
 
     per_gpu_hour: float
@@ -27,16 +26,11 @@ class Price(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def listed_prices() -> Mapping[str, Price]:
-    """All that are known, by the name of the GPU."""
+    """All list prices, by the name of the GPU in the table of peaks (`Peaks.name`)."""
     entries = shipped_table(Path(__file__).with_name("prices.toml"))["price"]
-    return {
-        entry["gpu"]: Price(
-            float(entry["per_gpu_hour"]), entry["currency"], entry["gpu"], entry["source"], entry["date"]
-        )
-        for entry in entries
-    }
+    return {entry["gpu"]: Price(**entry) for entry in entries}
 
 
 def listed_price(gpu: str) -> Price | None:
-    """Of a GPU by its name in the table of peaks (`Peaks.name`); None where no list price is known."""
+    """The list price of a GPU by its `Peaks.name`; None where none is known."""
     return listed_prices().get(gpu)

@@ -20,15 +20,14 @@ class BatchCost(Struct, frozen=True):
     byte_ns: float
 
     def ns(self, tensors: float, size: float) -> float:
-        """Of a batch of so many tensors and bytes."""
+        """Ns of a batch with so many tensors, and `size` bytes."""
         return self.batch_ns + self.tensor_ns * tensors + self.byte_ns * size
 
 
 class WorkerBatch(Struct, frozen=True):
-    """`receive`: time of the training process; `send`: processor time of the worker. Was it measured on the machine?
+    """Cost of a batch: time of the training process to `receive` it, and processor time of the worker to `send` it.
 
-    `pinned_ns`: what is left of receiving where a thread of the training process does it, and copies the batch into
-    pinned memory: a wake-up.
+    `pinned_ns`: time to receive it where a thread of the training process copies batches into pinned memory.
     """
 
     receive: BatchCost
@@ -37,7 +36,7 @@ class WorkerBatch(Struct, frozen=True):
     is_measured: bool
 
     def receive_ns(self, tensors: float, size: float, *, pinned: bool) -> float:
-        """Ns of the training process for a batch of so many tensors and bytes."""
+        """Ns of the training process for a batch of so many tensors, and `size` bytes."""
         return self.pinned_ns if pinned else self.receive.ns(tensors, size)
 
 
@@ -50,7 +49,7 @@ TYPICAL = WorkerBatch(BatchCost(0.7e6, 0.17e6, 0.6), BatchCost(0.4e6, 0.1e6, 0.6
 
 
 def of_machine(rates: MeasuredRates | None) -> WorkerBatch:
-    """As measured on a machine; `TYPICAL` where it was not, or not steadily."""
+    """The cost that was measured on a machine; `TYPICAL` where it was not measured, or not steadily."""
     found = [_cost(rates.steady(what)) for what in ("worker_receive", "worker_send")] if rates else []
     match found:
         case [BatchCost() as receive, BatchCost() as send]:
@@ -59,7 +58,7 @@ def of_machine(rates: MeasuredRates | None) -> WorkerBatch:
 
 
 def _cost(rows: tuple[Measurement, ...]) -> BatchCost | None:
-    """From a small batch, one of more tensors as small each, and a large one; None where one of them is missing."""
+    """Cost by a small batch, one of more tensors of that size, and a large one; None where one of them is missing."""
     if not rows:
         return None
     small = min(rows, key=lambda each: (each.tensors, each.bytes))

@@ -1,12 +1,11 @@
-"""What was measured on this machine, with the torch of a program? Measure it, keep it, and lay it beside a recording.
+"""How fast is this machine with the torch of a program? Measure it, keep the rates, and copy them beside a recording.
 
-Kept in the user's cache by device, driver and torch: another driver or torch has other kernels, and so other rates.
+Rates are kept in the user's cache by device, driver and torch: another driver or torch has other kernels and rates.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.recording.plan import Machine
 from perfdoctor.system import tool_process
-from perfdoctor.system.paths import cache_folder
+from perfdoctor.system.paths import cache_folder, write_whole
 from perfdoctor.system.processors import processor_name
 from perfdoctor.system.run_folder import RunFolder
 
@@ -29,7 +28,7 @@ _LONGEST_PART = 80
 
 
 def measure(python: str, environment: Mapping[str, str], *, quick: bool) -> MeasuredRates:
-    """Measure this machine with the torch of this Python, in seconds. What failed is in `failed`.
+    """Measure this machine with the torch of `python`, which takes seconds. Parts that failed are in `failed`.
 
     PerfdoctorError where that Python does not start, has no torch, or prints no such document.
     """
@@ -46,21 +45,19 @@ def measure(python: str, environment: Mapping[str, str], *, quick: bool) -> Meas
 
 
 def store(rates: MeasuredRates) -> Path | None:
-    """Keep it for recordings to come, whole or not at all. None where the cache cannot be written."""
+    """Keep the rates for later recordings, and return their file; None where the cache cannot be written."""
     machine = rates.machine
     try:
         target = _file(machine.device, machine.driver, machine.torch)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(measured.encoded(rates))
-        draft.replace(target)
+        write_whole(target, measured.encoded(rates))
     except (OSError, RuntimeError):
         return None
     return target
 
 
 def stored(device: str, driver: str, torch: str) -> MeasuredRates | None:
-    """What was kept of such a machine; None where nothing was, or the file is damaged."""
+    """The kept rates of this device, driver and torch; None where there are none, or the file is damaged."""
     try:
         rates = measured.load(_file(device, driver, torch))
     except (PerfdoctorError, RuntimeError):
@@ -70,7 +67,7 @@ def stored(device: str, driver: str, torch: str) -> MeasuredRates | None:
 
 
 def of_machine(machine: Machine) -> tuple[MeasuredRates, ...]:
-    """What was kept of this machine and of the torch that a program has: one for each kind of GPU in it."""
+    """The kept rates of this machine with its program's torch, one for each kind of GPU."""
     torch, devices = machine.program.torch, machine.devices
     if not torch:
         return ()
@@ -80,7 +77,7 @@ def of_machine(machine: Machine) -> tuple[MeasuredRates, ...]:
 
 
 def keep_beside(folder: RunFolder, machine: Machine) -> None:
-    """Copy it into the folder of a run, so that the run is analysed with it on any machine."""
+    """Copy the machine's rates into the folder of a run, so that the run is analysed with them on any machine."""
     for number, rates in enumerate(of_machine(machine), 1):
         name = PATTERN.replace("*", f"-{number}" if number > 1 else "")
         with contextlib.suppress(OSError):  # a full disk must not change the program's exit code

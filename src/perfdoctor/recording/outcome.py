@@ -1,4 +1,4 @@
-"""What happened to the program, as far as it limits what was recorded, and what to do if nothing was?"""
+"""What happened to the program, as far as it limits the recording, and what can the user do if nothing was recorded?"""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ class PassOutcome(Struct, frozen=True):
 
 
 def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, ended: Ended) -> PassOutcome:
-    """What the reports of a pass's processes say, and how its program ended."""
-    if not ended.was_started:
-        # why, is among the notes of the launch
+    """The outcome of a pass, by the reports of its processes and by how its program `ended`; `tool` is the pass."""
+    if not ended.was_started:  # the notes of the launch say why
         return PassOutcome(do="Check the command: the system could not start it.")
     training = [report for report in reports if report.is_training]
     if not training:
@@ -56,15 +55,13 @@ def outcome(reports: Sequence[ProcessReport], window: StepWindow, tool: str, end
     return PassOutcome(tuple(dict.fromkeys(notes)), do)
 
 
-# --- no step ---
-
-
 def _failures(report: ProcessReport) -> list[str]:
     """The notes that say why the agent of this process ended early; empty if it did not."""
     return [note for note in report.notes if note.startswith(_AGENT)]
 
 
 def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> PassOutcome:
+    """The outcome of a pass in which no process trained."""
     if failures := [note for report in reports for note in _failures(report)]:
         return PassOutcome(tuple(dict.fromkeys(failures)), _NOT_TRIED)
     when = "before its first step" if reports else "before it imported torch"
@@ -74,7 +71,11 @@ def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> PassOutcom
         name = signal.Signals(ended.interrupted_by).name
         return PassOutcome((f"{name} came {when}",), _LET_IT_RUN)
     if ended.signal:
-        return PassOutcome((f"the program was ended by {_signal(ended)} {when}",), _killed(ended))
+        try:
+            name = signal.Signals(ended.signal).name
+        except ValueError:  # a real-time signal
+            name = f"signal {ended.signal}"
+        return PassOutcome((f"the program was ended by {name} {when}",), _killed(ended))
     if ended.code:
         return PassOutcome((f"the program ended with code {ended.code} {when}",), _OWN_ERROR)
     if not reports:
@@ -91,20 +92,11 @@ def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> PassOutcom
     )
 
 
-def _signal(ended: Ended) -> str:
-    try:
-        return signal.Signals(ended.signal).name
-    except ValueError:  # a real-time signal
-        return f"signal {ended.signal}"
-
-
 def _killed(ended: Ended) -> str:
+    """What the user can do about a program that failed or was ended by a signal."""
     if ended.signal == signal.SIGKILL:
         return "perfdoctor did not send it: see in the kernel's log (dmesg) whether memory ran out."
     return _LET_IT_RUN if ended.signal in _FROM_OUTSIDE else _OWN_ERROR
-
-
-# --- some steps ---
 
 
 def _of_profilers(report: ProcessReport) -> Iterator[str]:
@@ -122,6 +114,7 @@ def _of_profilers(report: ProcessReport) -> Iterator[str]:
 
 
 def _of_end(report: ProcessReport, window: StepWindow, tool: str, ended: Ended) -> Iterator[str]:
+    """Yield a note where the process ended before all steps were recorded."""
     seen, recorded = report.steps_seen, report.steps_recorded
     with_code = f"ended with code {ended.code}" if ended.code and not ended.signal else "ended"
     if report.state == "recording":
@@ -137,6 +130,7 @@ def _of_end(report: ProcessReport, window: StepWindow, tool: str, ended: Ended) 
 
 
 def _do(report: ProcessReport, ended: Ended) -> str:
+    """What the user can do where this process trained and nothing was recorded."""
     if report.state == "recording" and ended.signal in (0, signal.SIGKILL):
         return "Let it end by itself, or with SIGTERM or Ctrl-C: then what was recorded is kept."
     if _failures(report):
@@ -152,15 +146,12 @@ def _do(report: ProcessReport, ended: Ended) -> str:
 
 def _names(reports: Sequence[ProcessReport]) -> list[str]:
     """Prefix that names each process: "" if it is the only one, else its number among trainings and its rank."""
-    found = trainings(reports)
     if len(reports) == 1:
         return [""]
-    of_job = {report.pid: each for each in found for report in each.reports}
-
-    def name(report: ProcessReport) -> str:
-        training = of_job[report.pid]
-        process = f"process {training.number}" if len(found) > 1 else ""
-        rank = f"rank {report.rank}" if len(training.reports) > 1 else ""
-        return ", ".join(part for part in (process, rank) if part) + ": "
-
-    return [name(report) for report in reports]
+    found, names = trainings(reports), {}
+    for training in found:
+        for report in training.reports:
+            process = [f"process {training.number}"] if len(found) > 1 else []
+            rank = [f"rank {report.rank}"] if len(training.reports) > 1 else []
+            names[report.pid] = ", ".join(process + rank) + ": "
+    return [names[report.pid] for report in reports]

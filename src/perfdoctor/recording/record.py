@@ -19,6 +19,7 @@ from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
+from perfdoctor.system.paths import text_of
 from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder
 
 #: Agents end their program themselves. One that still runs this long after its last recorded step is ended.
@@ -42,13 +43,16 @@ class Session(Struct, frozen=True):
     started: Callable[[int], None] = lambda _: None
 
     def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
-        """Run one pass. The manifest is written before it begins, and again when it has ended."""
+        """Run the pass `name`; ncu measures `kernels`. The manifest is written before it begins and after it."""
         record = PassRecord(name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns())
         self.folder.manifest.passes.append(record)
         self.folder.write()
         before = self.folder.bytes_on_disk()
         try:
-            ended = self._recorded(record, kernels)
+            if name == "ncu":
+                ended = self._ncu(record, kernels)
+            else:
+                ended = self._nsys(record) if name == "nsys" else self._torch(record)
         except BaseException:
             record.state = "failed"
             self._store()
@@ -62,11 +66,6 @@ class Session(Struct, frozen=True):
         self.folder.manifest.ranks += [of_rank(report) for report in self.folder.reports(name) if report.is_training]
         self._store()
         return ended
-
-    def _recorded(self, record: PassRecord, kernels: Sequence[str]) -> launch.Ended:
-        if record.name == "ncu":
-            return self._ncu(record, kernels)
-        return self._nsys(record) if record.name == "nsys" else self._torch(record)
 
     def _store(self) -> None:
         with contextlib.suppress(OSError):  # a full disk must not change the program's exit code
@@ -98,14 +97,11 @@ class Session(Struct, frozen=True):
         # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = PassSettings("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
+        around = launch.ProfilerCommand(
+            lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log
+        )
         with self._sampler(record) as sampler:
-            ended = self._run(
-                recording,
-                launch.ProfilerCommand(
-                    lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log
-                ),
-                sampler=sampler,
-            )
+            ended = self._run(recording, around, sampler=sampler)
         made = nsys.report_of(stem)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made):
@@ -118,15 +114,12 @@ class Session(Struct, frozen=True):
         assert tool is not None
         report, log = folder / f"{self.plan.machine.program.name}.ncu-rep", folder / "ncu.log"
         known = ncu.options(tool)
-        recording = PassSettings("ncu", folder, "", capture_range="first")
-        ended = self._run(
-            recording,
-            launch.ProfilerCommand(
-                lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log
-            ),
-            time_limit_s=min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S),
+        around = launch.ProfilerCommand(
+            lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log
         )
-        log_text = "\n".join(_text(each) for each in (log, ncu.log_of(report)))
+        limit_s = min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S)
+        ended = self._run(PassSettings("ncu", folder, "", capture_range="first"), around, time_limit_s=limit_s)
+        log_text = "\n".join(text_of(each) for each in (log, ncu.log_of(report)))
         code = ncu.program_code(ended.code, log_text)
         ended.code = ended.code if code is None else code
         if why := ncu.explain(log_text):
@@ -140,7 +133,7 @@ class Session(Struct, frozen=True):
 
     @contextlib.contextmanager
     def _sampler(self, record: PassRecord) -> Iterator[SamplerProcess | None]:
-        """Samples the stacks of one pass, and keeps them; None where it cannot, or is not to."""
+        """Sample the stacks of one pass and keep them; None where they cannot, or are not to, be sampled."""
         py_spy = self.plan.machine.py_spy
         if not self.window.sampling or py_spy.trouble:
             yield None
@@ -160,12 +153,10 @@ class Session(Struct, frozen=True):
             sampler.close()
 
     def _run(
-        self,
-        recording: PassSettings,
-        tool: launch.ProfilerCommand | None = None,
-        time_limit_s: float | None = None,
+        self, recording: PassSettings, tool: launch.ProfilerCommand | None = None, *, time_limit_s: float | None = None,
         sampler: SamplerProcess | None = None,
-    ) -> launch.Ended:
+    ) -> launch.Ended:  # fmt: skip
+        """Run the program with the agent in it, and with `tool` around it."""
         environment = torch_profiler.environment(
             self.environment, recording, self.window,
             reports=self.folder.path / "agents", nccl=self.folder.make("nccl"),
@@ -186,7 +177,7 @@ class Session(Struct, frozen=True):
         return ended
 
     def _finished(self, pass_name: str) -> Callable[[], bool]:
-        """A function: have the agents recorded all steps and requested the end, and does the program still run?"""
+        """A function that says whether agents requested the program's end and it still runs after the grace time."""
         if not self.window.stop:
             return lambda: False
         next_check, since = 0.0, float("inf")
@@ -203,7 +194,7 @@ class Session(Struct, frozen=True):
         return finished
 
     def _keep_own_traces(self, record: PassRecord) -> None:
-        """Copies of the traces that processes wrote with a profiler of their own, where it kept ours from running."""
+        """Copy the traces that processes wrote with their own profiler, where that kept ours from running."""
         for report in self.folder.reports("torch"):
             written = [file for file in map(Path, report.own_traces) if file.is_file()]
             if report.trace or not written:
@@ -211,7 +202,9 @@ class Session(Struct, frozen=True):
             draft = self.folder.path / "torch" / f".own-{report.pid}.tmp"
             try:
                 shutil.copyfile(written[-1], draft)
-                target = draft.with_name(f"own-{report.pid}.pt.trace.json{'.gz' * _is_gzip(draft)}")
+                with draft.open("rb") as stream:
+                    is_gzip = stream.read(2) == b"\x1f\x8b"
+                target = draft.with_name(f"own-{report.pid}.pt.trace.json{'.gz' * is_gzip}")
                 draft.replace(target)
                 self.folder.amend(report, trace=target.name.removesuffix(".gz"), step_found_by="")
             except OSError as error:  # no space, or not ours to read: it is still where the program wrote it
@@ -221,7 +214,7 @@ class Session(Struct, frozen=True):
             record.files += [f"torch/{target.name}"] if target.suffix == ".gz" else []
 
     def _hide_folders(self, tool: str) -> None:
-        """Of traces that the program wrote only the names stay in the reports: their folders may name users."""
+        """Keep only the names of the program's own traces in the reports: their folders may name users."""
         for report in self.folder.reports(tool):
             if report.own_traces:
                 with contextlib.suppress(OSError):
@@ -229,9 +222,9 @@ class Session(Struct, frozen=True):
 
 
 def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list[str]:
-    """Compress the traces of a tool, and name them. Agents write them uncompressed, so as not to delay the training.
+    """Compress the traces of a tool, those begun within `limit_s`, and return the names of all in the run folder.
 
-    After `limit_s` seconds no other one is compressed.
+    Agents write them uncompressed, so as not to delay the training.
     """
     begun = time.monotonic()
     names = []
@@ -244,12 +237,8 @@ def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list
     return names
 
 
-def _is_gzip(file: Path) -> bool:
-    with file.open("rb") as stream:
-        return stream.read(2) == b"\x1f\x8b"
-
-
 def _compressed(trace: Path) -> Path:
+    """Compress the trace, and return the file that is left."""
     target, draft = trace.with_name(trace.name + ".gz"), trace.with_name(f".{trace.name}.gz.tmp")
     try:
         with trace.open("rb") as source, gzip.open(draft, "wb", compresslevel=3) as packed:
@@ -263,16 +252,9 @@ def _compressed(trace: Path) -> Path:
 
 
 def of_rank(report: ProcessReport) -> dict[str, object]:
-    """What the manifest says of a process."""
+    """The entry of a process in the manifest."""
     return {
         "pass": report.pass_name, "rank": report.rank, "world_size": report.world_size, "pid": report.pid,
         "torch": report.torch, "steps_seen": report.steps_seen, "steps_recorded": report.steps_recorded,
         "step_found_by": report.step_found_by, "trace": report.trace, "state": report.state,
     }  # fmt: skip
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""

@@ -1,13 +1,16 @@
-"""Does the whole chain hold for one training: recorded, its steps found, its fault named, and nothing changed in it?"""
+"""Does the whole chain hold for one training: is it recorded and left as it is, and are its fault and saving right?"""
 
 from __future__ import annotations
 
 import signal
+import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from perfdoctor.report.words.wording import duration, fine_share, share
+from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.report.words.wording import counted, duration, fine_share, share
 from perfdoctor.selftest.checks import ToolCheck, Verdict, worst
 from perfdoctor.selftest.obstacles import Obstacle, another_tool, by_messages
 from perfdoctor.selftest.trials import Plain, RecordedTrial
@@ -16,7 +19,9 @@ from perfdoctor.selftest.trials import Plain, RecordedTrial
 SAME_STEP_SHARE = 0.25
 #: Outside of the recorded steps perfdoctor does nothing: what exceeds the noise between two runs by this is ours.
 NOTABLE_OVERHEAD_SHARE = 0.05
-
+#: A predicted range is for the step as recorded, or without a recorder if that differs much; one run of a few steps
+#: differs by this.
+PREDICTION_TOLERANCE_SHARE = 0.10
 
 _DEFECT = "Report it with the line below the table: this is a defect of perfdoctor."
 
@@ -30,18 +35,18 @@ def recording(name: str, ran: RecordedTrial, rule: str, environment: Mapping[str
         return ToolCheck(name, Verdict.FAILED, what, do, seconds)
     step_ns = ran.step_ns()
     numbers = {"step_ns": step_ns, "first_rule": ran.first_rule(), "steps": _step_count(ran)}
-    found = [f"{_step_count(ran)} steps of {duration(step_ns or 0)}"]
+    steps = f"{_step_count(ran)} steps of {duration(step_ns or 0)}"
     if ran.first_rule() == rule:
-        return ToolCheck(name, Verdict.WORKS, f"{found[0]}, {rule} named first", "", seconds, numbers)
+        return ToolCheck(name, Verdict.WORKS, f"{steps}, {rule} named first", "", seconds, numbers)
     if ran.finding(rule):
-        what = f"{found[0]}; {rule} found behind {ran.first_rule()}"
+        what = f"{steps}; {rule} found behind {ran.first_rule()}"
         return ToolCheck(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
-    what, do = _explained(ran, f"{found[0]}, but {rule} was not found", environment)
+    what, do = _explained(ran, f"{steps}, but {rule} was not found", environment)
     return ToolCheck(name, Verdict.FAILED, what, do, seconds, numbers)
 
 
 def _not_recorded(ran: RecordedTrial) -> str:
-    """What is missing; "" if there is a diagnosis with all steps."""
+    """The reason why there is no diagnosis with steps; "" if there is one."""
     if ran.code:
         return f"the training ended with {ran.code}"
     if not ran.diagnosis:
@@ -58,10 +63,10 @@ def _step_count(ran: RecordedTrial) -> int:
 
 
 def _explained(ran: RecordedTrial, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """What went wrong and what to do, by the messages of the tools where they are known."""
-    trouble_known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
-    if trouble_known:
-        return f"{trouble}: {trouble_known.what}", trouble_known.do
+    """(what went wrong, what to do) by the messages of the tools, where they are known; else by `trouble`."""
+    known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
+    if known:
+        return f"{trouble}: {known.what}", known.do
     found = known_trouble(ran.messages, trouble)
     return found.what, found.do
 
@@ -84,7 +89,7 @@ def with_limits(check: ToolCheck, what: str, do: str) -> ToolCheck:
 
 
 def does_not_show(check: ToolCheck, step_ns: float | None) -> ToolCheck:
-    """A training that was recorded, whose fault was not found because it costs nothing here."""
+    """A failed check of a recorded training as limited: its fault was not found because it costs nothing here."""
     if check.verdict is not Verdict.FAILED or not step_ns:
         return check
     what = f"{duration(step_ns)} a step; the fixed twin is no faster: its fault costs nothing here"
@@ -92,7 +97,7 @@ def does_not_show(check: ToolCheck, step_ns: float | None) -> ToolCheck:
 
 
 def both(first: ToolCheck, second: ToolCheck) -> ToolCheck:
-    """One line of two checks of the same thing: the worse verdict, and what both found."""
+    """Two checks of the same thing as one: the worse verdict, and what both found."""
     verdict = worst([first.verdict, second.verdict])
     do = next((each.do for each in (first, second) if each.verdict is verdict and each.do), "")
     numbers = {**first.numbers, **second.numbers}
@@ -100,7 +105,7 @@ def both(first: ToolCheck, second: ToolCheck) -> ToolCheck:
 
 
 def kernels_recorded(name: str, ran: RecordedTrial, environment: Mapping[str, str]) -> ToolCheck | None:
-    """On a machine with a GPU: did its kernels reach the timeline? None if they did."""
+    """The failed check where no kernel of the GPU reached the timeline; None if one did."""
     rows = ran.diagnosis.get("recording") or ran.diagnosis.get("time") or []
     if any(row.get("kernel_count") for row in rows):
         return None
@@ -116,17 +121,21 @@ def same_step(first: RecordedTrial, second: RecordedTrial, names: Sequence[str])
     apart = abs(one - other) / min(one, other)
     numbers = {"first_step_ns": one, "second_step_ns": other}
     text = f"{names[0]} {duration(one)}, {names[1]} {duration(other)} a step: {share(apart)} apart"
-    if apart <= SAME_STEP_SHARE:
-        return ToolCheck("passes agree", Verdict.WORKS, text, "", 0.0, numbers)
-    do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
-    return ToolCheck("passes agree", Verdict.LIMITED, text, do, 0.0, numbers)
+    verdict, do = Verdict.WORKS, ""
+    if apart > SAME_STEP_SHARE:
+        verdict = Verdict.LIMITED
+        do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
+    return ToolCheck("passes agree", verdict, text, do, 0.0, numbers)
 
 
 def untouched(
     plain: Sequence[Plain], recorded: Sequence[RecordedTrial], exits: Sequence[tuple[str, int, int]]
 ) -> ToolCheck:
     """Are output and exit code of the training its own? `exits`: (pass, code without, code under perfdoctor)."""
-    wrong = [f"{each.folder.name}: another output" for each in recorded if _differs(each, plain)]
+    own = {each.comparable_output for each in plain}
+    # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
+    others = [each for each in recorded if len(own) == 1 and each.comparable_output not in own]
+    wrong = [f"{each.folder.name}: another output" for each in others]
     wrong += [f"{name}: {ending(code)} instead of {ending(wanted)}" for name, wanted, code in exits if code != wanted]
     if wrong:
         return ToolCheck("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
@@ -137,12 +146,6 @@ def untouched(
 def ending(code: int) -> str:
     """How a process ended, by its exit status as `subprocess` gives it: negative for a signal."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def _differs(recorded: RecordedTrial, plain: Sequence[Plain]) -> bool:
-    # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
-    own = {each.comparable_output for each in plain}
-    return len(own) == 1 and recorded.comparable_output not in own
 
 
 def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) -> ToolCheck:
@@ -164,3 +167,61 @@ def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) ->
 
 def _longer(share_longer: float) -> str:
     return f"{fine_share(share_longer)} longer" if share_longer >= 0 else "no longer"
+
+
+def own_lines(tool: PySpy, ran: RecordedTrial, rule: str) -> ToolCheck:
+    """Does the finding of this rule name the lines of the program's own code, in a run with the default options?"""
+    if not tool.path or tool.trouble:
+        return ToolCheck("own lines", Verdict.LIMITED if tool.path else Verdict.ABSENT, tool.trouble, tool.do)
+    found: Sequence[dict[str, object]] = (ran.finding(rule) or {}).get("lines", ())
+    if found:
+        first = found[0]
+        place = f"{first['file']}:{first['line']} in {first['function']}"
+        return ToolCheck("own lines", Verdict.WORKS, f"{place} by {counted(int(str(first['samples'])), 'sample')}")
+    why = next((line for line in (*ran.notes, *ran.messages.splitlines()) if "not sampled" in line), "")
+    if why:
+        return ToolCheck("own lines", Verdict.LIMITED, why[:200], "Findings name no lines here; nothing else changes.")
+    more_steps = "Record more steps: perfdoctor run --steps 50. On a busy machine py-spy has few samples."
+    return ToolCheck("own lines", Verdict.LIMITED, "no sample lies in the time of the finding", more_steps)
+
+
+# --- the predicted saving ---
+
+
+def prediction_kept(
+    name: str, prediction: Mapping[str, Any], slow: RecordedTrial, plain: Sequence[Plain], fixed: Sequence[Plain]
+) -> ToolCheck:
+    """Does the fixed twin take the step that was predicted of the fix alone, on this machine?
+
+    `plain` and `fixed`: unrecorded runs of the slow program and of its twin.
+    """
+    step_ns, predicted = prediction.get("unrecorded_step_ns") or slow.step_ns(), prediction.get("step_ns")
+    before, after = _step_ms(plain), _step_ms(fixed)
+    if not before or not after:
+        failed = next((each for each in (*plain, *fixed) if not each.step_ms), None)
+        last = failed.errors.strip().splitlines()[-1:] if failed else []
+        return ToolCheck(
+            name, Verdict.FAILED, f"the program ended with {failed.code if failed else 0}: {' '.join(last)[:160]}"
+        )
+    left = after / before
+    if not step_ns or not predicted:
+        return ToolCheck(name, Verdict.ABSENT, f"nothing was predicted; the fixed twin takes {share(left)} of the step")
+    low, likely, high = (float(predicted[case]) / step_ns for case in ("low", "likely", "high"))
+    numbers = {"left_share": left, "predicted_low": low, "predicted_likely": likely, "predicted_high": high}
+    text = f"predicted {share(likely)} of the step ({share(low)} to {share(high)}), the fixed twin takes {share(left)}"
+    if low - PREDICTION_TOLERANCE_SHARE <= left <= high + PREDICTION_TOLERANCE_SHARE:
+        return ToolCheck(name, Verdict.WORKS, text, "", 0.0, numbers)
+    do = "The prediction misses on this machine: look at the range, and measure a fix before you keep it."
+    return ToolCheck(name, Verdict.LIMITED, text, do, 0.0, numbers)
+
+
+def saves_nothing(plain: Sequence[Plain], fixed: Sequence[Plain]) -> bool:
+    """Is the fixed twin as slow, within the noise of two runs? Then the fault costs nothing on this machine."""
+    before, after = _step_ms(plain), _step_ms(fixed)
+    return before > 0 and after >= (1 - PREDICTION_TOLERANCE_SHARE) * before
+
+
+def _step_ms(runs: Sequence[Plain]) -> float:
+    """The median of their medians; 0 where one printed none."""
+    found = [each.step_ms for each in runs]
+    return statistics.median([each for each in found if each]) if all(found) and found else 0.0

@@ -18,7 +18,7 @@ class Verdict(str, Enum):
 
 
 class ToolCheck(Struct, frozen=True):
-    """One line of the table. `found`: what was seen; `do`: the next step where something is missing.
+    """One line of the table: what was `found`, and what to `do` where something is missing.
 
     `numbers` are those behind the words, with their unit in their names, for the JSON document.
     """

@@ -15,7 +15,7 @@ FORMAT = 1
 
 
 def document(machine: Machine, checks: Sequence[ToolCheck], *, full: bool) -> dict[str, Any]:
-    """As JSON: `{"format", "perfdoctor", "machine", "full", "works", "checks": [...]}`. No names of hosts or users."""
+    """The self-test as JSON: `{"format", "perfdoctor", "machine", "full", "works", "checks"}`; no host or user."""
     return {
         "format": FORMAT,
         "perfdoctor": __version__,

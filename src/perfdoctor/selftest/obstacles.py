@@ -1,8 +1,8 @@
 """What on this machine stands in a tool's way, by its messages and by what the system shows?
 
-Each entry has what the messages mean and what to do. They are tried in their order: the first one that occurs is the
-cause of the others. Sources: CUPTI's, Nsight Systems' and Nsight Compute's user guides; NVIDIA's "Permission issue with
-performance counters" (ERR_NVGPUCTRPERM); Kineto's log messages.
+Messages are tried in their order: the first that occurs is the cause of the others. Sources: CUPTI's, Nsight Systems'
+and Nsight Compute's user guides; NVIDIA's "Permission issue with performance counters" (ERR_NVGPUCTRPERM); Kineto's log
+messages.
 """
 
 from __future__ import annotations
@@ -20,100 +20,85 @@ class Obstacle(Struct, frozen=True):
     do: str
 
 
-_KNOWN: tuple[tuple[str, Obstacle], ...] = (
+#: (messages, what they mean, what to do)
+_KNOWN = (
     (
         r"driver on your system is too old|driver version is insufficient|CUDA_ERROR_INVALID_PTX|forward compatibility",
-        Obstacle(
-            "the NVIDIA driver is older than what this torch or tool was built for",
-            "Update the driver, or install a torch for the CUDA version that nvidia-smi shows.",
-        ),
+        "the NVIDIA driver is older than what this torch or tool was built for",
+        "Update the driver, or install a torch for the CUDA version that nvidia-smi shows.",
     ),
     (
         r"CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED|MULTIPLE_SUBSCRIBERS|already subscribed",
-        Obstacle(
-            "another tool holds CUPTI, which serves one at a time",
-            "End the other profiler (nsys, ncu, DCGM, a CUDA_INJECTION64_PATH in the environment) and try again.",
-        ),
+        "another tool holds CUPTI, which serves one at a time",
+        "End the other profiler (nsys, ncu, DCGM, a CUDA_INJECTION64_PATH in the environment) and try again.",
     ),
     (
         r"CUPTI_ERROR_INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM",
-        Obstacle(
-            "only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-            "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run as root (in a container: with "
-            "--cap-add=SYS_ADMIN).",
+        "only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+        (
+            "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run as root "
+            "(in a container: with --cap-add=SYS_ADMIN)."
         ),
     ),
     (
         r"CUPTI_ERROR_|CUPTI initialization failed|cupti.*not (?:found|loaded)",
-        Obstacle(
-            "CUPTI, which records kernels, could not be started",
-            "Check that the driver fits torch (nvidia-smi, torch.version.cuda), and that no other profiler runs.",
-        ),
+        "CUPTI, which records kernels, could not be started",
+        "Check that the driver fits torch (nvidia-smi, torch.version.cuda), and that no other profiler runs.",
     ),
     (
         r"CLI executable is in the 'target-linux|error while loading shared libraries: libToolsInjection",
-        Obstacle(
-            "the Nsight Systems here is incomplete: its target folder, or a library in it, is missing",
+        "the Nsight Systems here is incomplete: its target folder, or a library in it, is missing",
+        (
             "Install Nsight Systems again, and put its bin/nsys on PATH or into PERFDOCTOR_NSYS: a copied nsys alone "
-            "does not work.",
+            "does not work."
         ),
     ),
     (
         r"importer binary and its dependencies were not found|QdstrmImporter|its importer failed",
-        Obstacle(
-            "Nsight Systems recorded, but its importer is missing or incomplete",
-            "Install its host part and libssh (Debian: libssh-4), or analyse the .qdstrm where nsys is complete.",
-        ),
+        "Nsight Systems recorded, but its importer is missing or incomplete",
+        "Install its host part and libssh (Debian: libssh-4), or analyse the .qdstrm where nsys is complete.",
     ),
     (
         r"perf_event_paranoid|Paranoid Level|perf_event_open",
-        Obstacle(
-            "the kernel lets only an administrator sample processes (perf_event_paranoid)",
-            "sudo sysctl kernel.perf_event_paranoid=1, or in a container --cap-add=PERFMON.",
-        ),
+        "the kernel lets only an administrator sample processes (perf_event_paranoid)",
+        "sudo sysctl kernel.perf_event_paranoid=1, or in a container --cap-add=PERFMON.",
     ),
     (
         r"ptrace",
-        Obstacle(
-            "the system forbids one process to attach to another (ptrace)",
-            "sudo sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add=SYS_PTRACE.",
-        ),
+        "the system forbids one process to attach to another (ptrace)",
+        "sudo sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add=SYS_PTRACE.",
     ),
     (
         r"\bMIG\b|Multi-Instance",
-        Obstacle(
-            "the GPU is divided (MIG), and its counters are not available to a slice",
-            "Record on an undivided GPU, or leave this tool out: times of kernels are recorded all the same.",
-        ),
+        "the GPU is divided (MIG), and its counters are not available to a slice",
+        "Record on an undivided GPU, or leave this tool out: times of kernels are recorded all the same.",
     ),
     (
         r"RendezvousConnectionError|connection to the C10d store has failed|connectFullMesh|Network is unreachable",
-        Obstacle(
-            "two processes of this machine could not connect to each other",
-            "Bring up loopback (ip link set lo up), or name a network with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.",
-        ),
+        "two processes of this machine could not connect to each other",
+        "Bring up loopback (ip link set lo up), or name a network with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.",
     ),
     (
         r"out of memory|OutOfMemoryError",
-        Obstacle(
-            "the GPU had not enough free memory",
-            "Free the GPU (nvidia-smi lists who uses it), or choose another one with CUDA_VISIBLE_DEVICES.",
-        ),
+        "the GPU had not enough free memory",
+        "Free the GPU (nvidia-smi lists who uses it), or choose another one with CUDA_VISIBLE_DEVICES.",
     ),
     (
         r"No space left on device|Errno 28",
-        Obstacle("the disk is full", "Free some space, or record elsewhere with --output DIR."),
+        "the disk is full",
+        "Free some space, or record elsewhere with --output DIR.",
     ),
     (
         r"No module named 'torch'|No module named torch",
-        Obstacle("this Python has no torch", "Give the Python that trains: perfdoctor selftest --python PROGRAM."),
+        "this Python has no torch",
+        "Give the Python that trains: perfdoctor selftest --python PROGRAM.",
     ),
 )
 
 
 def by_messages(text: str) -> Obstacle | None:
-    """What the messages of a tool or program mean; None where none is known."""
-    return next((obstacle for pattern, obstacle in _KNOWN if re.search(pattern, text, re.IGNORECASE)), None)
+    """The obstacle that the messages of a tool or program name; None where none is known."""
+    return next((Obstacle(what, do) for pattern, what, do in _KNOWN if re.search(pattern, text, re.IGNORECASE)), None)
 
 
 #: Variables by which another tool enters each CUDA program: it then holds CUPTI.
@@ -121,7 +106,7 @@ _INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "CUDA_INJECTION32
 
 
 def another_tool(environment: Mapping[str, str]) -> Obstacle | None:
-    """A profiler that the environment loads into every CUDA program."""
+    """The obstacle of a profiler that the environment loads into every CUDA program; else None."""
     found = next((name for name in _INJECTED if environment.get(name)), "")
     if not found:
         return None
@@ -129,6 +114,5 @@ def another_tool(environment: Mapping[str, str]) -> Obstacle | None:
 
 
 def divided_gpu(names: list[str]) -> Obstacle | None:
-    """A slice of a GPU (MIG), by the names that the driver gives."""
-    divided = next((name for name in names if "MIG" in name.split()), "")
-    return by_messages("MIG") if divided else None
+    """The obstacle of a GPU that is divided (MIG), by the names that the driver gives; else None."""
+    return by_messages("MIG") if any("MIG" in name.split() for name in names) else None

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from perfdoctor.recording import plan
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys, py_spy
-from perfdoctor.selftest import chain, memory, own_lines, promise, rates
+from perfdoctor.selftest import chain, hardware
 from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
 from perfdoctor.selftest.trials import STEPS, Plain, RecordedTrial, Runner
@@ -39,7 +39,7 @@ class SelfTest(Struct):
     full: bool
     seconds: float
     announce: Callable[[str], None]
-    measure: Callable[..., ToolCheck] = rates.measured
+    measure: Callable[..., ToolCheck] = hardware.measured
     sampler: py_spy.PySpy = field(default_factory=py_spy.find)
     began: float = field(default_factory=time.monotonic)
     recorded: dict[str, RecordedTrial] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class SelfTest(Struct):
         yield from self._gpu()
         yield from self._passes()
         yield from self._ranks()
-        yield memory.snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
+        yield hardware.memory_snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
         self.announce("what this machine gives")
         yield self.measure(self.runner, self.machine, self.python, quick=not self.full)
         yield from self._examples()
@@ -99,14 +99,14 @@ class SelfTest(Struct):
             yield chain.same_step(by_torch, by_nsys, ("torch.profiler", "nsys"))
         yield from self._counters()
         yield self._samples(by_torch)
-        yield own_lines.lines(self.sampler, by_torch, training.rule)
+        yield chain.own_lines(self.sampler, by_torch, training.rule)
         if self.full:
             self._plain_again(training, plain)
         yield self._untouched(training, plain, [each for each in (by_torch, by_nsys) if each])
         yield self._overhead(training, plain, by_torch)
         self.announce(f"{FIRST}: its fixed twin")
         fixed = [self._plain(training, fixed=True)]
-        yield promise.kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
+        yield chain.prediction_kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
 
     def _by_nsys(self, training: Example) -> RecordedTrial | None:
         """None where there is no nsys that could record."""
@@ -246,9 +246,9 @@ class SelfTest(Struct):
         named = chain.recording(training.name, ran, training.rule, self.runner.environment)
         if training.saves_no_time:
             return named
-        if not ran.finding(training.rule) and promise.saves_nothing(plain, fixed):
+        if not ran.finding(training.rule) and chain.saves_nothing(plain, fixed):
             return chain.does_not_show(named, ran.step_ns())
-        kept = promise.kept(training.name, self.runner.what_if(ran, training.rule), ran, plain, fixed)
+        kept = chain.prediction_kept(training.name, self.runner.what_if(ran, training.rule), ran, plain, fixed)
         return chain.both(named, kept)
 
     def _best_pass(self) -> str:

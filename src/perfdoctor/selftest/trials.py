@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import time
@@ -14,7 +13,7 @@ from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
-from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.system.run_folder import ProcessReport, RunFolder, json_object
 
 #: The line in which each example prints its median step, which no two runs share.
 MEDIAN_STEP = regex(r"^median step ([\d.]+) ms\n?", re.MULTILINE)
@@ -41,7 +40,7 @@ class Plain(Struct, frozen=True):
 
     @property
     def comparable_output(self) -> str:
-        """Without the line that differs from run to run."""
+        """The output without the line that differs from run to run."""
         return MEDIAN_STEP.sub("", self.output)
 
 
@@ -59,39 +58,32 @@ class RecordedTrial(Plain, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What `perfdoctor run` itself said about its passes."""
+        """The notes of `perfdoctor run` on its passes."""
         run = RunFolder.open(self.folder)
         return tuple(note for each in run.manifest.passes for note in each.notes) if run else ()
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
-        """Of the processes that trained."""
+        """The reports of the processes that trained."""
         run = RunFolder.open(self.folder)
         return [each for each in run.reports(pass_name) if each.is_training] if run else []
 
     def step_ns(self) -> float | None:
-        """Of the first rank, as diagnosed; None without steps."""
+        """Step time of the first rank, as diagnosed; None without steps."""
         rows = self.diagnosis.get("time") or [{}]
         step_ns = rows[0].get("step_ns")
         return float(step_ns) if step_ns else None
 
     def finding(self, rule: str) -> Mapping[str, Any] | None:
         """The finding of this rule, a symptom or a cause."""
-        causes = self.diagnosis.get("findings", ())
-        every = [each for cause in causes for each in (cause, *_symptoms(cause))]
+        every = []
+        for cause in self.diagnosis.get("findings", ()):
+            every += [cause, *(each for each in cause.get("symptoms", ()) if isinstance(each, dict))]
         return next((each for each in every if each.get("rule") == rule), None)
 
     def first_rule(self) -> str:
-        """Of what was found in the training: that the machine is busy is said first, and is no fault of it."""
+        """The rule of the first finding about the training; a busy machine comes first, and is no fault of it."""
         rules = (str(each["rule"]) for each in self.diagnosis.get("findings", ()))
-        return next((rule for rule in rules if rule != _BUSY), "")
-
-
-#: What says that other programs took the cores meanwhile.
-_BUSY = "busy-machine"
-
-
-def _symptoms(cause: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in cause.get("symptoms", ()) if isinstance(each, dict)]
+        return next((rule for rule in rules if rule != "busy-machine"), "")
 
 
 class Runner(Struct, frozen=True):
@@ -111,14 +103,14 @@ class Runner(Struct, frozen=True):
         code, output, errors, seconds = self._timed(
             [*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command]
         )
-        return RecordedTrial(code, output, errors, seconds, target, _document(target / "diagnosis.json"))
+        return RecordedTrial(code, output, errors, seconds, target, json_object(target / "diagnosis.json") or {})
 
     def what_if(self, recorded: RecordedTrial, rule: str) -> Mapping[str, Any]:
         """The prediction for this rule's fix alone; empty where there is none."""
         file = recorded.folder / "what-if.json"
         words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]
         self._timed([*_PERFDOCTOR, *words])
-        return _document(file).get("prediction") or {}
+        return (json_object(file) or {}).get("prediction") or {}
 
     def _timed(self, command: Sequence[str]) -> tuple[int, str, str, float]:
         began = time.monotonic()
@@ -139,13 +131,5 @@ _KINETO_WARNINGS = "2"  # of its levels verbose, info, warning, error
 
 
 def environment_of_trials(base: Mapping[str, str]) -> dict[str, str]:
-    """The user's own, in which torch.profiler says what went wrong: it is silent under `perfdoctor run` otherwise."""
+    """The user's environment, with torch.profiler's warnings, which `perfdoctor run` switches off otherwise."""
     return {**base, "KINETO_LOG_LEVEL": _KINETO_WARNINGS}
-
-
-def _document(file: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

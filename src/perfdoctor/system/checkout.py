@@ -1,7 +1,8 @@
-"""Which commit of the user's project is checked out, and what lies between two commits? Git says."""
+"""Which commit of the user's project is checked out, what lies between two, and where in it is a line of code?"""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ _LIMIT_S = 3.0
 #: Nothing else may reach git as a commit: an option would begin with a dash.
 _COMMIT = regex(r"[0-9a-f]{7,64}")
 _VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
+#: `train.py(10): forward`
+_LINE = regex(r"(?P<file>[^\n]*?\.py)\((?P<line>\d{1,9})\): ")
 _SLOW = PerfdoctorError("git takes too long", do="Run git status in the project, to see why.")
 
 
@@ -71,3 +74,47 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except PerfdoctorError:
         return None
     return output.decode("utf-8", "replace") if code == 0 else None
+
+
+# --- where in the checkout? ---
+
+
+def root_of(folder: Path) -> Path:
+    """The root of the git checkout around the folder; the folder itself where there is none."""
+    whole = folder.resolve()
+    return next((each for each in (whole, *whole.parents) if (each / ".git").exists()), whole)
+
+
+def script_of(command: str, root: Path) -> tuple[str, int] | None:
+    """The file that the command runs, relative to the root, and its first line; None where it is not there."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    script = next((word for word in words if word.endswith(".py")), "")
+    return _inside(Path(script), 1, root) if script else None
+
+
+def place_of(text: str, root: Path, beside: Path) -> tuple[str, int] | None:
+    """File relative to the root, and line, of `train.py(10): forward`, whose path is cut at a folder of `sys.path`.
+
+    `beside`: the program's folder, which is one of them. None where there is no such file in the checkout.
+    """
+    found = _LINE.match(text)
+    if not found:
+        return None
+    for base in (Path(), beside):
+        place = _inside(base / found["file"], max(int(found["line"]), 1), root)
+        if place:
+            return place
+    return None
+
+
+def _inside(path: Path, line: int, root: Path) -> tuple[str, int] | None:
+    try:
+        whole = path.resolve()
+        if not whole.is_file() or not whole.is_relative_to(root.resolve()):
+            return None
+        return whole.relative_to(root.resolve()).as_posix(), line
+    except (OSError, ValueError):  # a name that no file can have
+        return None

@@ -41,12 +41,12 @@ _left_to_parent: list[contextlib.ExitStack] = []
 
 
 def extra_processes() -> int:
-    """How many children are worth while beside this process now; 0 where it must do all by itself."""
+    """How many children can work beside this process now; 0 where it must do all by itself."""
     return worker_count() - 1 if sys.platform == "linux" and _has_memory() else 0
 
 
 def _has_memory() -> bool:
-    """A child may write to a copy of all that we hold, at most."""
+    """Is there memory for a child? It may write to, and so copy, all that we hold."""
     try:
         held = int((_PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -56,7 +56,7 @@ def _has_memory() -> bool:
 
 @contextlib.contextmanager
 def pausing(pause: _Pause) -> Iterator[None]:
-    """In here, a process is forked inside `pause()`, where no thread of the caller's runs. A child never leaves it."""
+    """Within this context, processes are forked inside `pause()`, where no thread of the caller runs."""
     _pauses.append(pause)
     try:
         yield
@@ -68,10 +68,7 @@ def pausing(pause: _Pause) -> Iterator[None]:
 
 
 class Child:
-    """A forked process that runs `main` with the two streams that lead to us. It never outlives us, nor prints.
-
-    OSError if none can be forked now.
-    """
+    """A forked process that runs `main(questions, answers)`, and never outlives us. OSError if none can be forked."""
 
     def __init__(self, main: Callable[[BinaryIO, BinaryIO], None]) -> None:
         parent = os.getpid()
@@ -88,19 +85,14 @@ class Child:
                 os.close(descriptor)
             raise
         if not self.pid:
-
-            def work() -> None:
-                with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as answered:
-                    main(asked, answered)
-
-            _run(work, parent, asked, answered)
+            _run(main, questions, answers, parent=parent, foreign=(asked, answered))
         os.close(questions)
         os.close(answers)
         self.questions: BinaryIO = os.fdopen(asked, "wb")
         self.answers: BinaryIO = os.fdopen(answered, "rb")
 
     def end(self) -> None:
-        """It is gone afterwards, whatever it does."""
+        """End the process, whatever it does."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):  # who ignores SIGCHLD has waited already
                 os.kill(self.pid, signal.SIGKILL)
@@ -142,8 +134,10 @@ def _has_one_thread() -> bool:
     return False
 
 
-def _run(work: Callable[[], None], parent: int, *foreign: int) -> NoReturn:
-    """In the child: end with this work, and with the parent. `foreign`: descriptors that are the parent's alone."""
+def _run(
+    main: Callable[[BinaryIO, BinaryIO], None], questions: int, answers: int, *, parent: int, foreign: Sequence[int]
+) -> NoReturn:
+    """Run `main` in the child, and end with it or the parent. `foreign`: descriptors that are the parent's alone."""
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches all processes of a terminal: our parent acts on it
@@ -155,7 +149,8 @@ def _run(work: Callable[[], None], parent: int, *foreign: int) -> NoReturn:
             for descriptor in foreign:
                 os.close(descriptor)
             os.environ[JOBS] = "1"  # the other cores have processes of their own
-            work()
+            with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as answered:
+                main(asked, answered)
             status = 0
     except BaseException:  # noqa: BLE001, S110 whoever waits does the work again, and sees what is wrong
         pass
@@ -167,11 +162,10 @@ def _run(work: Callable[[], None], parent: int, *foreign: int) -> NoReturn:
 
 
 def several(functions: Sequence[Callable[[], Result]], *, most: int | None = None) -> list[Result]:
-    """What each function returns, in their order. They are begun in that order by as many processes as are there.
+    """The result of each function, in their order. Processes take the next one when they are ready: longest first.
 
-    Each process takes the next one when it is ready, so the longest should stand first. Each must give the same in
-    whichever process it is called; its result must be picklable, and what it keeps for later is kept there alone. Where
-    a child failed, its functions are called here, and raise what they raise. `most`: children beside this process.
+    A function must give the same in any process, and its result must be picklable; what it keeps stays in its process.
+    Where a child failed, its functions are called here, and raise what they raise. `most`: children at most.
     """
     extra = min(extra_processes(), len(functions), len(functions) if most is None else most)
     if extra <= 0:
@@ -196,7 +190,7 @@ def several(functions: Sequence[Callable[[], Result]], *, most: int | None = Non
 
 @contextlib.contextmanager
 def _tickets(count: int) -> Iterator[Callable[[], Iterator[int]]]:
-    """Numbers from 0 on; whichever process asks gets the next one that no other got."""
+    """A function that yields numbers from 0 on, each in one of the processes that call it."""
     read, write = os.pipe()
     for number in range(count):
         os.write(write, number.to_bytes(_TICKET_BYTES, "little"))

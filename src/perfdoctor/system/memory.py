@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 from pathlib import Path
+
+from perfdoctor.system.paths import text_of
 
 #: Assumed if the system does not report its memory: what small machines have.
 UNKNOWN_BYTES = 4 << 30
@@ -16,8 +19,8 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 def give_back() -> None:
     """Return freed memory to the system now, if the C library is glibc.
 
-    By itself glibc returns only what is free at the end of its heap. After a long trace was read, which makes and
-    drops a million small objects between columns that grow, half of the heap is free, but little at its end.
+    By itself glibc returns only what is free at the end of its heap. After a long trace was read, half of the heap is
+    free, but little at its end: a million small objects were made and dropped between columns that grew.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -26,24 +29,15 @@ def give_back() -> None:
 
 def available_bytes() -> int:
     """Free bytes of the machine's memory, or half of all if that is unknown; at most the limit of the container."""
-    return min([_of_machine(), *(limit for path in _LIMITS if (limit := _number(path)))])
+    limits = [int(text) for path in _LIMITS if (text := text_of(path).strip()).isdigit()]
+    return min([_of_machine(), *(limit for limit in limits if limit)])
 
 
 def _of_machine() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    lines = text_of("/proc/meminfo").splitlines()
+    with contextlib.suppress(ValueError, IndexError, StopIteration):
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, IndexError, StopIteration):
-        pass
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):  # Windows
         return UNKNOWN_BYTES
-
-
-def _number(path: Path) -> int:
-    """The number that a file holds; 0 if it is missing or holds no number."""
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0

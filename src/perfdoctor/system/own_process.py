@@ -29,16 +29,16 @@ _is_own = False
 
 
 def take() -> None:
-    """This process is ours from now on: the command line's, or one that was started to work for perfdoctor."""
+    """Declare this process ours: the command line's, or one that was started to work for perfdoctor."""
     global _is_own  # noqa: PLW0603 it is a property of the process
     _is_own = True
     gc.set_threshold(_COLLECTED_AFTER)
 
 
 def load_numpy() -> None:
-    """Import numpy with one thread and memory that is used again, if this process is ours and it is not yet there.
+    """Import numpy with one thread and memory that is used again, if this process is ours.
 
-    Who has set the number of threads keeps it, and programs that we start see no difference.
+    A number of threads that the user has set is kept, and programs that we start see no difference.
     """
     if not _is_own or "numpy" in sys.modules:
         return
@@ -53,10 +53,10 @@ def load_numpy() -> None:
 
 
 def _keep_freed() -> None:
-    """What one array frees is there for the next, where the C library is glibc.
+    """Let glibc, where that is the C library, keep the memory of a freed array for the next one.
 
-    By default glibc hands a freed array of some MB back to the system, which must clear its pages again for the next:
-    of a recording with a million kernels that is a third of the processor time. The most that is held stays the same.
+    By default it hands some MB back to the system, which must clear the pages again: a third of the processor time of a
+    recording with a million kernels. The most that is held stays the same.
     """
     if sys.platform != "linux":
         return
@@ -70,7 +70,7 @@ def _keep_freed() -> None:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Without garbage collection, if this process is ours: it would scan millions of new dicts, and free none."""
+    """Collect no garbage in this context, if the process is ours: it would scan millions of dicts, and free none."""
     was_on = _is_own and gc.isenabled()
     if was_on:
         gc.disable()
@@ -94,21 +94,14 @@ def switching_every(seconds: float) -> Iterator[None]:
             sys.setswitchinterval(usual)
 
 
-@contextlib.contextmanager
-def without_pandas() -> Iterator[None]:
-    """What is imported here does without pandas, if this process is ours: it takes a second to load."""
+def database(connection: sqlite3.Connection) -> Database:
+    """sqlite-utils on this connection, in a process of ours loaded without pandas, which takes a second to load."""
     hidden = _is_own and "pandas" not in sys.modules
     if hidden:
         sys.modules["pandas"] = None  # type: ignore[assignment]
     try:
-        yield
+        from sqlite_utils.db import Database  # noqa: PLC0415
     finally:
         if hidden:
             del sys.modules["pandas"]
-
-
-def database(connection: sqlite3.Connection) -> Database:
-    """sqlite-utils on this connection. It loads pandas where that is installed, but not in a process of ours."""
-    with without_pandas():
-        from sqlite_utils.db import Database  # noqa: PLC0415
     return Database(connection, recursive_triggers=False, execute_plugins=False)

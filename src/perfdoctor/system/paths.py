@@ -1,4 +1,4 @@
-"""Where does perfdoctor keep what it need not make twice, and is a text a path on this machine?"""
+"""Where is perfdoctor's cache, is a text a path on this machine, and how is a small file read or written as a whole?"""
 
 from __future__ import annotations
 
@@ -15,3 +15,22 @@ def cache_folder() -> Path:
 def is_plain(text: str) -> bool:
     """Whether `text` is neither an address nor a pattern of names; an existing name with `*` or `[` is a path too."""
     return "://" not in text and (not any(mark in text for mark in "*?[") or Path(text).exists())
+
+
+def text_of(file: str | Path) -> str:
+    """The file's text; "" where it cannot be read. Bytes that are not UTF-8 are replaced."""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as stream:  # noqa: PTH123 called for each thread of a program
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write the file whole or not at all: nobody finds a part of it. Raises OSError."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(content)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ _END_S = 2.0
 
 
 class ItemOutcome(Struct, Generic[Result], frozen=True):
-    """What became of the item at `index`: its result, or else the error that was raised."""
+    """The outcome of the item at `index`: its result, or else the error that was raised."""
 
     index: int
     result: Result | None = None
@@ -81,6 +81,7 @@ def each(
 
 
 def outcome_of(function: Callable[[Item], Result], item: Item, index: int = 0) -> ItemOutcome[Result]:
+    """The outcome of `function(item)`, in this process; an Exception is one too."""
     try:
         return ItemOutcome(index, function(item))
     except Exception as error:  # noqa: BLE001 the error is the outcome
@@ -105,7 +106,7 @@ def packed(outcome: ItemOutcome[Any]) -> bytes:
 
 
 def unpacked(sent: bytes, index: int) -> ItemOutcome[Any]:
-    """What `packed` sent; an error of ours knows from which line of the worker it comes."""
+    """The outcome that `packed` made; the cause of an unexpected error names the worker's line."""
     result, error, where = pickle.loads(sent)  # noqa: S301 from a process of ours
     if where:
         error.__cause__ = _InWorker(where)
@@ -133,7 +134,7 @@ class _Pool(Generic[Item, Result]):
         self._is_closed = False
 
     def outcome(self, index: int, item: Item) -> ItemOutcome[Result]:
-        """What became of the item, of which two workers at most may die."""
+        """The outcome of the item; WorkerDiedError where two workers died of it."""
         asked = pickle.dumps(item, protocol=pickle.HIGHEST_PROTOCOL)
         how = ""
         for _ in range(_TRIES):
@@ -146,7 +147,8 @@ class _Pool(Generic[Item, Result]):
             if sent is not None:
                 self._idle.append(worker)
                 return unpacked(sent, index)
-            how = _ending(worker.exit_code())
+            code = worker.exit_code()
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
             worker.end()
         return ItemOutcome(index, error=WorkerDiedError(f"two worker processes ended without a result, {how}"))
 
@@ -163,7 +165,7 @@ class _Pool(Generic[Item, Result]):
         return worker
 
     def close(self) -> None:
-        """No worker is left afterwards, whatever they do."""
+        """End all workers, whatever they do."""
         with self._changing:
             self._is_closed = True
         for worker in self._workers:
@@ -171,10 +173,6 @@ class _Pool(Generic[Item, Result]):
         until = time.monotonic() + _END_S
         for worker in self._workers:
             worker.end(within_s=max(0.0, until - time.monotonic()))
-
-
-def _ending(code: int) -> str:
-    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
 # --- in a worker -----------------------------------------------------------------------------------------------------
@@ -192,7 +190,7 @@ def main() -> None:
 
 
 def _take(questions: Any, given: queue.SimpleQueue[bytes]) -> None:
-    """Take what is asked, and end this process, busy or not, when its input ends: nobody waits for it any more."""
+    """Pass on each message, and end this process, busy or not, when its input ends: nobody waits for it any more."""
     while (asked := receive(questions)) is not None:
         given.put(asked)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -11,6 +11,7 @@ import platform
 from pathlib import Path
 
 from perfdoctor.errors import UsageError
+from perfdoctor.system.paths import text_of
 
 #: How many worker processes; `--jobs` sets it, so that workers, and what they start, know of it.
 JOBS = "PERFDOCTOR_JOBS"
@@ -21,10 +22,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def worker_count() -> int:
-    """How many processes may work at once: as many as JOBS says, else one for each core that is ours. At least 1.
-
-    Raises UsageError where JOBS is no such number.
-    """
+    """How many processes may work at once: JOBS, else one for each of our cores. UsageError for a wrong JOBS."""
     asked = os.environ.get(JOBS, "").strip()
     if not asked:
         return max(1, math.ceil(own_cores()))
@@ -35,14 +33,11 @@ def worker_count() -> int:
 
 def own_cores() -> float:
     """How many cores this process may keep busy, by its affinity and its control groups."""
-    return min(_allowed_cores(), quota_cores())
-
-
-def _allowed_cores() -> int:
     try:
-        return len(os.sched_getaffinity(0))
+        allowed = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not Linux
-        return os.cpu_count() or 1
+        allowed = os.cpu_count() or 1
+    return min(allowed, quota_cores())
 
 
 def quota_cores() -> float:
@@ -51,17 +46,17 @@ def quota_cores() -> float:
 
 
 def _quota(folder: Path) -> float:
-    if len(both := _text(folder / "cpu.max").split()) == 2:
+    if len(both := text_of(folder / "cpu.max").split()) == 2:
         quota, period = both
     else:
-        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+        quota, period = (text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else float("inf")
 
 
 def own_groups() -> list[Path]:
     """The control groups of this process that may limit the processor, with those above them."""
     found = []
-    for line in _text(_PROC / "self/cgroup").splitlines():
+    for line in text_of(_PROC / "self/cgroup").splitlines():
         _, controllers, name = [*line.split(":", 2), "", ""][:3]
         if not controllers:
             root = _CGROUPS
@@ -74,18 +69,8 @@ def own_groups() -> list[Path]:
     return found
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def processor_name() -> str:
     """Name of the processor, such as `AMD EPYC 7763 64-Core Processor`; its architecture if the system names none."""
-    try:
-        lines = _CPUINFO.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []
+    lines = text_of(_CPUINFO).splitlines()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next((name for name in named if name), platform.processor() or platform.machine())

@@ -1,7 +1,7 @@
 """What is done now, and how far is it?
 
-Who works says it to a `Progress`, a text at a time; who shows it (`cli/progress.py`) finds in a `ProgressText` how
-much of it is done, for a bar and the time left.
+Whoever works calls a `Progress` with one text after the other. `cli/progress.py` shows them: a `ProgressText` says how
+much is done, for a bar and the time left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES = "bytes"
 class ProgressText(str):
     """A text that knows how much is done, `done` of `of` in this `unit` (`BYTES`, or a plural noun).
 
-    Two of one work have the same `work`, whatever the text says of the item that is now its turn.
+    Texts with the same `work` are of one work, and move one bar.
     """
 
     __slots__ = ("done", "of", "unit", "work")
@@ -34,15 +34,15 @@ class ProgressText(str):
 
 
 def silent(_: str) -> None:
-    """Where nobody wants to know."""
+    """Show no progress."""
 
 
 def unheard(_: int) -> None:
-    """Where nobody wants to know how much of a file has been read."""
+    """Do not report how many bytes of a file have been read."""
 
 
 def rising(done: Done) -> Done:
-    """The same, without what is less than was said before: of a file that is read by several, or in places twice."""
+    """`done` that is called with rising counts only, for a file that is read by several, or in places twice."""
     most = -1
 
     def more(count: int) -> None:
@@ -55,8 +55,13 @@ def rising(done: Done) -> Done:
 
 
 def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, Done]]:
-    """Each file when it is its turn, and whom to call while it is read: all their bytes are one work."""
-    sizes = [_size(file) for file in files]
+    """Yield each file when it is to be read, and the function that reports its bytes to `progress` meanwhile."""
+    sizes = []
+    for file in files:
+        try:
+            sizes.append(file.stat().st_size)
+        except OSError:  # noqa: PERF203 whoever reads it says so
+            sizes.append(0)
     for number, file in enumerate(files):
         counted = f" ({number + 1} of {len(files)})" if len(files) > 1 else ""
         text, before = f"Reading {file.name}{counted}", sum(sizes[:number])
@@ -66,10 +71,3 @@ def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, D
 
         done(0)
         yield file, done
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:  # whoever reads it says so
-        return 0

@@ -71,18 +71,18 @@ def is_url(text: str) -> bool:
 
 
 def is_view(path: Path) -> bool:
-    """Is it a folder of fetched files, into which nothing is written?"""
+    """Does `path` lie in a folder of fetched files, into which nothing is written?"""
     return any(parent.name.startswith(_VIEW) for parent in path.parents)
 
 
 def shown(url: str) -> str:
-    """The address without what may be secret: a user, a password, a signature."""
+    """The address without what may be secret: user, password and signature."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def name_of(url: str) -> str:
-    """What stands last in the path, for the name of a report."""
+    """The last part of the path, which names the report."""
     return PurePosixPath(unquote(urlsplit(url).path)).name or urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -90,9 +90,9 @@ def name_of(url: str) -> str:
 def at_hand(
     given: Sequence[str], progress: Progress = silent, *, spread: bool = False
 ) -> Iterator[list[Path | RemoteFile]]:
-    """Local paths of what was given. Several remote files stay remote where the cache has no room, or with `spread`.
+    """Local paths of paths, patterns and addresses. A remote folder becomes one of links, which is gone afterwards.
 
-    A folder is a folder here too, of links to what was fetched; it is gone afterwards. Raises PerfdoctorError.
+    Several remote files stay remote where the cache has no room for them, or with `spread`. Raises PerfdoctorError.
     """
     found: list[Path | _Listed] = [each for text in given for each in _found(text)]
     listed = [each for each in found if not isinstance(each, Path)]
@@ -210,7 +210,8 @@ def fetched(files: Sequence[RemoteFile], progress: Progress = silent) -> dict[Re
     here = {file: _place(file) for file in files}
     missing = [file for file in here if not (file.version and here[file].exists())]
     _make_room(sum(file.size for file in missing), {path.parent for path in here.values()})
-    _Fetching(missing, progress).into(here)
+    if missing:
+        _fetch_all({file: here[file] for file in missing}, progress)
     for path in here.values():
         os.utime(path.parent)  # used now: it is the last one to go
     return here
@@ -229,54 +230,46 @@ class _Stopped(Exception):  # noqa: N818 raised in a download that nobody wants 
     """Ctrl-C, or another file that cannot be fetched."""
 
 
-class _Fetching:
-    """Several downloads at once, which end when one fails or the program is interrupted."""
+def _fetch_all(targets: Mapping[RemoteFile, Path], progress: Progress) -> None:
+    """Fetch several files at once. All downloads end when one fails or the program is interrupted."""
+    lock, stopping = threading.Lock(), threading.Event()
+    count, total = len(targets), sum(file.size for file in targets)
+    came = done = 0
 
-    def __init__(self, files: Sequence[RemoteFile], progress: Progress) -> None:
-        self._files, self._progress = files, progress
-        self._lock, self._stopping = threading.Lock(), threading.Event()
-        self._bytes = self._done = 0
-
-    def into(self, here: Mapping[RemoteFile, Path]) -> None:
-        if not self._files:
-            return
-        with ThreadPoolExecutor(min(_AT_ONCE, len(self._files))) as pool:
-            try:
-                running = {pool.submit(self._one, file, here[file]) for file in self._files}
-                while running:
-                    self._report()
-                    finished, running = wait(running, timeout=_REPORT_S)
-                    for each in finished:
-                        each.result()
-            finally:
-                self._stopping.set()
-                pool.shutdown(cancel_futures=True)
-
-    def _one(self, file: RemoteFile, target: Path) -> None:
-        _fetch(file, target, self._more)
-        with self._lock:
-            self._done += 1
-
-    def _more(self, count: int) -> None:
-        if self._stopping.is_set():
+    def more(size: int) -> None:
+        nonlocal came
+        if stopping.is_set():
             raise _Stopped
-        with self._lock:
-            self._bytes += count
+        with lock:
+            came += size
 
-    def _report(self) -> None:
-        total = sum(file.size for file in self._files)
-        said = self._files[0].name if len(self._files) == 1 else f"{self._done} of {len(self._files)} files"
-        self._progress(ProgressText(f"Fetching {said}", "Fetching", min(self._bytes, total), total, BYTES))
+    with ThreadPoolExecutor(min(_AT_ONCE, count)) as pool:
+        try:
+            running = {pool.submit(_fetch, file, target, more) for file, target in targets.items()}
+            while running:
+                what = next(iter(targets)).name if count == 1 else f"{done} of {count} files"
+                progress(ProgressText(f"Fetching {what}", "Fetching", min(came, total), total, BYTES))
+                finished, running = wait(running, timeout=_REPORT_S)
+                for each in finished:
+                    each.result()
+                done += len(finished)
+        finally:
+            stopping.set()
+            pool.shutdown(cancel_futures=True)
 
 
 def _fetch(file: RemoteFile, target: Path, more: Callable[[int], None]) -> None:
-    """All of the file, or nothing. `more` is called with the bytes that have come since."""
+    """Fetch the whole file or nothing. `more` is called with the number of bytes that have come since."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
     try:
         with _explained(file.url):
             system, path = _file_system(file.url)
-            system.get_file(path, str(draft), callback=_callback(more))
+            from fsspec.callbacks import Callback  # noqa: PLC0415 an extra
+
+            callback = Callback()
+            callback.relative_update = lambda size=1: more(size)
+            system.get_file(path, str(draft), callback=callback)
         if file.size and draft.stat().st_size != file.size:
             raise PerfdoctorError(
                 f"{shown(file.url)} came with {draft.stat().st_size:,} bytes instead of {file.size:,}",
@@ -285,16 +278,6 @@ def _fetch(file: RemoteFile, target: Path, more: Callable[[int], None]) -> None:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _callback(more: Callable[[int], None]) -> Any:
-    from fsspec.callbacks import Callback  # noqa: PLC0415 an extra
-
-    class Counting(Callback):  # type: ignore[misc]
-        def relative_update(self, inc: int = 1) -> None:
-            more(inc)
-
-    return Counting()
 
 
 def _linked(folder: Path, files: Sequence[RemoteFile], here: Mapping[RemoteFile, Path]) -> Path:

@@ -11,10 +11,9 @@ The manifest is written before each pass and after it, so that it shows what is 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.system.masking import masked
+from perfdoctor.system.paths import write_whole
 
 FORMAT = 1
 #: Where runs lie, if nothing else is said.
@@ -141,13 +141,22 @@ class ProcessReport(Struct, frozen=True):
 
 
 def free_name(runs: Path, name: str) -> Path:
-    """A folder for a run that begins now, which nothing has yet."""
+    """A path in `runs` that does not exist yet, for a run that begins now: its time, then `name`."""
     stem = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
     candidate, number = stem, 1
     while candidate.exists():
         number += 1
         candidate = stem.with_name(f"{stem.name}-{number}")
     return candidate
+
+
+def json_object(file: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None where the file cannot be read, or holds something else."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 class RunFolder:
@@ -158,7 +167,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> RunFolder:
-        """A new run. Raises PerfdoctorError where something is in the way, or nothing can be written."""
+        """Begin a new run in the folder `path`. Raises PerfdoctorError where it is not empty or cannot be written."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
@@ -178,11 +187,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder | None:
         """The run in this folder; None where it holds none. PerfdoctorError if a later perfdoctor wrote it."""
-        try:
-            document = json.loads((path / MANIFEST).read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        if not isinstance(document, dict) or "perfdoctor" not in document:  # a run.json of another program
+        document = json_object(path / MANIFEST)
+        if document is None or "perfdoctor" not in document:  # a run.json of another program
             return None
         if document.get("format", FORMAT) != FORMAT:
             raise PerfdoctorError(
@@ -199,22 +205,15 @@ class RunFolder:
 
     def write(self) -> None:
         """Store the manifest, whole or not at all."""
-        draft = self.path / f".{MANIFEST}.{os.getpid()}.tmp"
-        draft.write_text(json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n", "utf-8")
-        draft.replace(self.path / MANIFEST)
+        text = json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n"
+        write_whole(self.path / MANIFEST, text.encode())
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
         """The reports of a pass's processes, by rank; damaged files are skipped."""
-        found = []
         if Path(pass_name).name != pass_name:  # a manifest may name anything
             return []
-        for file in sorted((self.path / "agents").glob(f"{pass_name}-*.json")):
-            try:
-                document = json.loads(file.read_text("utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(document, dict):
-                found.append(_process_report(document))
+        documents = map(json_object, sorted((self.path / "agents").glob(f"{pass_name}-*.json")))
+        found = [_process_report(document) for document in documents if document is not None]
         return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
 
     def amend(self, report: ProcessReport, **facts: object) -> None:
@@ -232,61 +231,53 @@ class RunFolder:
 
 
 def _record(kind: Any, document: Mapping[str, Any]) -> Any:
-    """A record from JSON; unknown members are left out, missing ones keep their default."""
+    """A record of this `kind` from JSON; unknown members are left out, missing ones keep their default."""
     known = kind.__struct_fields__
     return kind(**{name: value for name, value in document.items() if name in known})
 
 
-def _process_report(document: Mapping[str, Any]) -> ProcessReport:
-    def number(name: str) -> int:
-        value = document.get(name)
-        return value if isinstance(value, int) else 0
+_NUMBERS = (
+    "pid", "steps_seen", "steps_recorded", "nvtx_ranges", "watched_step_ns", "unwatched_step_ns", "started_unix_ns",
+)  # fmt: skip
+_TEXTS = ("state", "step_found_by", "unwatched_clock", "torch", "process_name", "job")
+_LISTS_OF_TEXTS = ("notes", "command", "own_traces")
 
-    rank, world_size = document.get("rank"), document.get("world_size")
+
+def _process_report(document: Mapping[str, Any]) -> ProcessReport:
+    """The report that an agent wrote, of any version; what is missing or damaged is 0, "" or empty."""
+
+    def number(name: str) -> int | None:
+        value = document.get(name)
+        return value if isinstance(value, int) else None
+
+    plain: dict[str, Any] = {name: number(name) or 0 for name in _NUMBERS}
+    plain |= {name: str(document.get(name, "")) for name in _TEXTS}
+    plain |= {name: tuple(str(text) for text in _listed(document.get(name))) for name in _LISTS_OF_TEXTS}
+    processor = _sizes(document.get("processor"))
+    is_measured = processor.get("end_unix_ns", 0) > processor.get("start_unix_ns", 0) > 0
     return ProcessReport(
+        **plain,
         pass_name=str(document.get("pass", "")),
-        pid=number("pid"),
-        state=str(document.get("state", "")),
-        rank=rank if isinstance(rank, int) else None,
-        world_size=world_size if isinstance(world_size, int) else None,
+        rank=number("rank"),
+        world_size=number("world_size"),
         trace=Path(str(document.get("trace", ""))).name,
-        steps_seen=number("steps_seen"),
-        steps_recorded=number("steps_recorded"),
-        step_found_by=str(document.get("step_found_by", "")),
-        nvtx_ranges=number("nvtx_ranges"),
-        watched_step_ns=number("watched_step_ns"),
-        unwatched_step_ns=number("unwatched_step_ns"),
-        unwatched_clock=str(document.get("unwatched_clock", "")),
         stopped=document.get("stopped") is True,
         ended=document.get("ended") is True,
-        torch=str(document.get("torch", "")),
-        notes=tuple(str(note) for note in _listed(document.get("notes"))),
         memory=_memory(document.get("memory")),
-        processor=_processor(document.get("processor")),
+        processor=processor if is_measured else {},
         unwatched_long=_sizes(document.get("unwatched_long")),
-        command=tuple(str(word) for word in _listed(document.get("command"))),
-        process_name=str(document.get("process_name", "")),
-        job=str(document.get("job", "")),
-        started_unix_ns=number("started_unix_ns"),
-        reported_unix_ns=number("unix_ns"),
-        own_traces=tuple(str(path) for path in _listed(document.get("own_traces"))),
+        reported_unix_ns=number("unix_ns") or 0,
         loaders=tuple(_loaders(document.get("loaders"))),
     )
 
 
 def _sizes(document: object) -> dict[str, int]:
-    """Empty where any part is not as the agent writes it."""
-    is_whole = isinstance(document, dict) and all(map(_is_size, document.values()))
-    return dict(document) if isinstance(document, dict) and is_whole else {}
-
-
-def _processor(document: object) -> dict[str, int]:
-    found = _sizes(document)
-    return found if found.get("end_unix_ns", 0) > found.get("start_unix_ns", 0) > 0 else {}
+    """The numbers of a document; empty where any part is not as the agent writes it."""
+    return dict(document) if isinstance(document, dict) and all(map(_is_size, document.values())) else {}
 
 
 def _loaders(document: object) -> Iterator[ReportedLoader]:
-    """Those that are whole: of a batch that could not be looked through, nothing is known."""
+    """Yield the loaders whose facts are all known: a batch may have been of a kind that the agent cannot read."""
     for each in _listed(document):
         names = ReportedLoader.__struct_fields__
         if isinstance(each, dict) and all(_is_size(each.get(name)) for name in names):
@@ -294,28 +285,19 @@ def _loaders(document: object) -> Iterator[ReportedLoader]:
 
 
 def _memory(document: object) -> ReportedMemory:
-    """Empty where any part is not as the agent writes it."""
-    if not isinstance(document, dict):
-        return ReportedMemory()
-    kind, device = document.get("kind"), document.get("device")
-    samples = [_sample(sample) for sample in _listed(document.get("samples"))]
-    whole = [sample for sample in samples if sample is not None]
-    if kind not in ("cuda", "heap") or not isinstance(device, int) or not _is_size(device, least=-1):
-        return ReportedMemory()
-    return ReportedMemory(kind, device, tuple(whole)) if len(whole) == len(samples) else ReportedMemory()
-
-
-def _sample(value: object) -> tuple[int, int, int] | None:
-    match value:
-        case [int(at_ns), int(allocated), int(reserved)] if all(map(_is_size, (at_ns, allocated, reserved))):
-            return at_ns, allocated, reserved
-    return None
+    """The samples of memory; empty where any part is not as the agent writes it."""
+    match document:
+        case {"kind": "cuda" | "heap" as kind, "device": int(device), **rest} if _is_size(device, least=-1):
+            samples = _listed(rest.get("samples"))
+            if all(isinstance(each, list) and len(each) == 3 and all(map(_is_size, each)) for each in samples):
+                return ReportedMemory(kind, device, tuple(map(tuple, samples)))
+    return ReportedMemory()
 
 
 def _is_size(value: object, least: int = 0) -> bool:
-    """A number that a column of int64 holds."""
+    """Is it a whole number of at least `least` that a column of int64 holds?"""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
 
 
-def _listed(value: object) -> Iterable[object]:
-    return value if isinstance(value, list) else ()
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

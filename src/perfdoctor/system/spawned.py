@@ -39,7 +39,7 @@ def receive(stream: BinaryIO) -> bytes | None:
 
 
 def own_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output of this process, for messages alone: whatever else reads or prints finds others."""
+    """Standard input and output of this process, for messages alone: all else reads nothing and prints to errors."""
     questions, answers = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -47,21 +47,16 @@ def own_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 class Spawned:
-    """A Python of its own that runs `main` of this module and imports from where this process does.
+    """A Python process that runs `main` of `module` in `folder`, and imports from where this process does.
 
-    It gets `arguments` in sys.argv, reads messages from `questions` and writes them to `answers`. OSError if it cannot
-    be started. `folder`: where it runs. `environment`: variables that it has more. `quiet`: what it prints is lost.
+    It reads messages from `questions` and writes them to `answers`. `environment`: its further variables; `quiet`: what
+    it prints is lost. OSError if it cannot be started.
     """
 
     def __init__(
-        self,
-        module: str,
-        arguments: Sequence[str] = (),
-        *,
-        folder: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        quiet: bool = False,
-    ) -> None:
+        self, module: str, arguments: Sequence[str] = (), *, folder: str | None = None,
+        environment: Mapping[str, str] | None = None, quiet: bool = False,
+    ) -> None:  # fmt: skip
         path = [str(Path(each).absolute()) for each in sys.path if each]
         options = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
         self._process = subprocess.Popen(
@@ -83,11 +78,11 @@ class Spawned:
         return self._process.poll() is None
 
     def exit_code(self) -> int:
-        """How it ended, which is waited for: below 0, by this signal."""
+        """Wait for the end; the exit code, or minus the signal that ended it."""
         return self._process.wait()
 
     def end(self, within_s: float = 0.0) -> None:
-        """End it and all that it has started. It gets so long to do so by itself, once its input has ended."""
+        """End the process and all that it has started; within `within_s` after its input has ended, by itself."""
         if self._is_ended:
             return
         self._is_ended = True

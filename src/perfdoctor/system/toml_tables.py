@@ -1,26 +1,25 @@
-"""What does a TOML file say? Texts that come with the program are parsed once for the user.
+"""What does a TOML file say? Those that come with the program are parsed once for each user.
 
-Parsing all rules takes 30 ms, reading what they say from one binary file 1 ms.
+Parsing all rules takes 30 ms, reading the parsed tables from one binary file 1 ms.
 """
 
 from __future__ import annotations
 
 import contextlib
 import marshal
-import os
 import sys
 import zlib
 from pathlib import Path
 from typing import Any
 
 from perfdoctor import __version__
-from perfdoctor.system.paths import cache_folder
+from perfdoctor.system.paths import cache_folder, write_whole
 
 Table = dict[str, Any]
 
 
 def parsed(text: str) -> Table:
-    """Raises ValueError for a text that is no TOML."""
+    """The table in a TOML text. Raises ValueError where the text is no TOML."""
     # Loaded here, since most runs parse nothing.
     if sys.version_info >= (3, 11):
         import tomllib  # noqa: PLC0415
@@ -31,7 +30,7 @@ def parsed(text: str) -> Table:
 
 
 def shipped_table(path: Path) -> Table:
-    """Of one file that comes with the program."""
+    """The table in one file that comes with the program."""
     files = ShippedTables(path.stem)
     table = files.read(path)
     files.keep()
@@ -39,9 +38,9 @@ def shipped_table(path: Path) -> Table:
 
 
 class ShippedTables:
-    """Files that come with the program, by their texts: what another text says is never taken for it.
+    """Tables of files that come with the program, kept by the files' texts in one file of the user's cache.
 
-    What they say lies in one file in the user's cache folder. Where it cannot be read or written, they are parsed.
+    Where that file cannot be read or written, the texts are parsed.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,23 +49,21 @@ class ShippedTables:
         self._used: dict[bytes, Table] = {}
 
     def read(self, path: Path) -> Table:
-        """Raises ValueError where it is no TOML, or not in UTF-8."""
+        """The table in this file. Raises ValueError where it is no TOML, or not in UTF-8."""
         text = path.read_bytes()
         table = self._kept.get(text)
         self._used[text] = parsed(text.decode()) if table is None else table
         return self._used[text]
 
     def keep(self) -> None:
-        """For the next time: what was read, and no other text."""
+        """Keep the tables that were read, and no others, for the next time."""
         if self._used.keys() == self._kept.keys():
             return
         with contextlib.suppress(OSError, RuntimeError):
             target = self._file()
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            written = target.with_name(f"{target.name}.{os.getpid()}")
             kept = marshal.dumps(self._used)
-            written.write_bytes(_checksum(kept) + kept)
-            written.replace(target)
+            write_whole(target, _checksum(kept) + kept)
 
     def _read(self) -> dict[bytes, Table]:
         try:
@@ -81,11 +78,11 @@ class ShippedTables:
 
 
 def _checksum(kept: bytes) -> bytes:
-    """`marshal` may read what is damaged as something else."""
+    """The checksum of what is kept: `marshal` may read a damaged file as something else."""
     return zlib.crc32(kept).to_bytes(4, "little")
 
 
 def shipped_folder(name: str) -> Path:
-    """Where `rules` or `examples` lie: inside an installed wheel, else beside `src/` in a checkout, editable or not."""
+    """The folder of `rules` or `examples`: inside an installed wheel, else beside `src/` in a checkout."""
     inside = Path(__file__).parents[1] / name
     return inside if inside.is_dir() else Path(__file__).parents[3] / name

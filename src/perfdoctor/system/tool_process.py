@@ -23,20 +23,12 @@ _ENTRY = (
 
 
 def run(
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    timeout_s: float,
-    not_started: str,
-    too_slow: PerfdoctorError,
-    folder: Path | None = None,
-    merged: bool = False,
-) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors; the tool gets no input. `not_started`: what to do where it cannot be started.
+    command: Sequence[str], *, environment: Mapping[str, str], timeout_s: float, not_started: str,
+    too_slow: PerfdoctorError, folder: Path | None = None, merged: bool = False,
+) -> tuple[int, bytes, bytes]:  # fmt: skip
+    """Run a tool without input; (exit code, output, errors). With `merged`, errors are in the output as printed.
 
-    `merged`: errors are part of the output, in the order in which they were printed.
-
-    Raises PerfdoctorError where the tool cannot be started, and `too_slow` where it does not end in time.
+    Raises PerfdoctorError, with `not_started` to do, where it cannot be started, and `too_slow` after `timeout_s`.
     """
     try:
         process = subprocess.Popen(
@@ -68,10 +60,10 @@ def find(name: str, variable: str) -> str | None:
 
 
 def own_command(module: str, python: str = "") -> tuple[str, ...]:
-    """What starts `main` of a module of this very perfdoctor: not of one on PATH, and by no PYTHONPATH that others see.
+    """The command that starts `main` of a module of this very perfdoctor, not of one on PATH.
 
-    Nothing is imported from the folder where it is started. `python`: another interpreter, whose own perfdoctor is
-    taken where it has one.
+    Others see no PYTHONPATH, and nothing is imported from the working directory. `python`: another interpreter, whose
+    own perfdoctor is taken where it has one.
     """
     at = "len(sys.path)" if python else "0"
     return (python or sys.executable, "-c", _ENTRY.format(at=at, source=_SOURCE, module=module))

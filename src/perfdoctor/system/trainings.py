@@ -19,7 +19,7 @@ _TICK_NS = 10_000_000
 
 
 class Training(Struct, frozen=True):
-    """`number` counts from 1 in the order in which they began. `reports` are of its ranks, the first one first."""
+    """One training: its `number` among the command's in the order of their begin, and its ranks' `reports`."""
 
     number: int
     reports: tuple[ProcessReport, ...]
@@ -38,7 +38,7 @@ class Training(Struct, frozen=True):
 
     @property
     def length_ns(self) -> int:
-        """From the begin of its first process to its last report; 0 where an older agent reported no begin."""
+        """Time from the begin of its first process to its last report; 0 where an older agent reported no begin."""
         begin = self.start_unix_ns
         return max(report.reported_unix_ns for report in self.reports) - begin if begin else 0
 
@@ -62,7 +62,7 @@ def trainings(reports: Iterable[ProcessReport]) -> list[Training]:
 
 
 def _in_order(reports: Sequence[ProcessReport]) -> list[ProcessReport]:
-    """As they began. What began within two ticks has no order by time, whose reading jitters: there their ids count."""
+    """Reports in the order of their begin; by process id within two ticks, as the clock is no finer."""
     by_time = sorted(reports, key=lambda report: report.started_unix_ns)
     turns = accumulate(b.started_unix_ns - a.started_unix_ns > 2 * _TICK_NS for a, b in pairwise(by_time))
     ordered = sorted(zip([0, *turns], by_time, strict=False), key=lambda each: (each[0], each[1].pid))
@@ -70,15 +70,12 @@ def _in_order(reports: Sequence[ProcessReport]) -> list[ProcessReport]:
 
 
 def longest(among: Sequence[Training]) -> Training:
-    """The one that is diagnosed first: with most recorded steps, of updates rather than of forward passes alone.
-
-    All that were recorded in full have equally many steps: of those the one that ran longest.
-    """
+    """The training to diagnose first: recorded updates before forward passes, then most steps, then the longest run."""
     return max(among, key=lambda t: (t.steps_recorded > 0, t.has_updates, t.steps_recorded, t.steps_seen, t.length_ns))
 
 
 def _jobs(reports: Sequence[ProcessReport]) -> list[Hashable]:
-    """The job of each process. Ranks that occur once are one job; else a job has one launcher, and one turn."""
+    """The job of each process. Where ranks occur several times, jobs differ by their launcher, then by occurrence."""
     times = Counter((report.world_size, report.rank) for report in reports)
     shared = {size for (size, _), number in times.items() if number > 1}
     seen: Counter[Hashable] = Counter()

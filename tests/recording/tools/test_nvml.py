@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from perfdoctor.readers.machine import topology
 from perfdoctor.recording.tools import nvml as device
 from perfdoctor.recording.tools.nvml import Devices, DeviceSampler, DriverGpu
 
@@ -236,7 +237,7 @@ def test_uuids_are_hashed(nvml, tmp_path):
     assert re.fullmatch("[0-9a-f]{8}", first)
     assert first != second
     assert "GPU-" not in (tmp_path / "samples.csv").read_text()
-    assert [gpu.uuid for gpu in device.gpus()] == [first, second]
+    assert [gpu.uuid for gpu in device.find().gpus] == [first, second]
 
 
 def test_a_lost_gpu_ends_sampling_with_the_reason(nvml, tmp_path):
@@ -395,3 +396,43 @@ def test_sampling_needs_no_torch_and_pynvml_is_imported_only_when_used():
         check=True,
     )
     assert done.stdout == "set()\n"
+
+
+# --- the table of links ---
+
+TABLE = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV12\t0-31\t0\nGPU1\tNV12\t X \t32-63\t1\n"
+
+
+def smi(folder: Path, body: str) -> str:
+    """A folder to be PATH, with an nvidia-smi that does this."""
+    file = folder / "nvidia-smi"
+    file.write_text(f"#!/bin/sh\n{body}\n", "utf-8")
+    file.chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_the_table_of_links_is_kept_as_printed_and_can_be_read(tmp_path, monkeypatch):
+    (tmp_path / "table").write_text(TABLE, "utf-8")
+    monkeypatch.setenv("PATH", smi(tmp_path, f'[ "$*" = "topo -m" ] && cat {tmp_path}/table'))
+    target = tmp_path / "topology.txt"
+    assert device.keep_topology(target)
+    assert target.read_text("utf-8") == TABLE
+    assert "NV12" in list(topology.read(target)["links"].name)
+
+
+@pytest.mark.parametrize("body", ["echo no devices; exit 9", "echo no table", "exit 0"])
+def test_where_nvidia_smi_prints_no_table_there_is_no_file(body, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", smi(tmp_path, body))
+    assert not device.keep_topology(tmp_path / "topology.txt")
+    assert not (tmp_path / "topology.txt").exists()
+
+
+def test_an_nvidia_smi_that_hangs_is_abandoned(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "_TOPOLOGY_TIMEOUT_S", 0.2)
+    monkeypatch.setenv("PATH", smi(tmp_path, "exec sleep 30"))
+    assert not device.keep_topology(tmp_path / "topology.txt")
+
+
+def test_without_nvidia_smi_there_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not device.keep_topology(tmp_path / "topology.txt")

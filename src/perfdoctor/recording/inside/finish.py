@@ -1,4 +1,4 @@
-"""What is left to do when the steps are recorded? In a process of its own, which the training does not wait for.
+"""What is left to do when the steps are recorded? It is done in a process that the training does not wait for.
 
 It waits until all ranks have written their files, completes the run folder, and lets `perfdoctor analyze` write the
 report. It is nicer than the training, uses an eighth of the cores, and ends itself after its time limit.
@@ -13,9 +13,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -27,7 +26,7 @@ from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system import tool_process
 from perfdoctor.system.checkout import checkout
 from perfdoctor.system.processors import JOBS, worker_count
-from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.system.run_folder import RunFolder
 
 PASS = "torch"  # noqa: S105 a pass of the run
 #: A rank whose process has not even begun to record when rank 0 has ended may do so yet, but hardly.
@@ -50,26 +49,23 @@ def main() -> None:
             os.nice(_NICER)
     if hasattr(signal, "alarm"):
         signal.alarm(int(given["limit_s"]) + _ALARM_GRACE_S)
+    until = time.monotonic() + given["limit_s"]
     try:
-        _finish(given, time.monotonic() + given["limit_s"])
+        folder = RunFolder.open(Path(given["folder"]))
+        if folder is None:
+            sys.exit(f"{given['folder']} holds no run. Record again.")
+        late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
+        window = StepWindow(given["steps"], given["skip"])
+        complete(folder, window, late, given["world_size"], _COMPRESSING_SHARE * given["limit_s"])
+        analyse(folder.path, until, given["log"])
     except PerfdoctorError as error:
         sys.exit(f"{error.what}. {error.do}")
     with contextlib.suppress(OSError):  # what is printed goes there, and nothing was
         (Path(given["folder"]) / "report.log").unlink()
 
 
-def _finish(given: Mapping[str, Any], until: float) -> None:
-    folder = RunFolder.open(Path(given["folder"]))
-    if folder is None:
-        raise PerfdoctorError(f"{given['folder']} holds no run", do="Record again.")
-    late = _awaited(folder, given["world_size"], min(given["wait_s"], until - time.monotonic()))
-    window = StepWindow(given["steps"], given["skip"])
-    complete(folder, window, late, given["world_size"], _COMPRESSING_SHARE * given["limit_s"])
-    analyse(folder.path, until, given["log"])
-
-
 def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
-    """Wait until all ranks have ended their recordings; the names of those that have not in this time."""
+    """Wait at most `wait_s` until all ranks have ended their recordings; the names of those that have not."""
     begun = time.monotonic()
     while True:
         waited_s = time.monotonic() - begun
@@ -89,20 +85,17 @@ def complete(
     reports = [report for report in folder.reports(PASS) if report.ended]
     record.files = sorted({*record.files, *kept_traces(folder, PASS, compressing_s)})
     happened = outcome(reports, window, PASS, Ended())
-    record.notes += [*happened.notes, *_missing(reports, late, world_size)]
+    record.notes += happened.notes
+    if late:
+        record.notes.append(f"{', '.join(late)}: not written in time, and not in this report")
+    elif len(reports) < world_size:
+        record.notes.append(f"{len(reports)} of {world_size} ranks recorded into this folder")
     record.do = happened.do
     record.bytes = folder.bytes_on_disk()
     commit = checkout(Path())
     folder.manifest.checkout = to_builtins(commit) if commit else {}
     folder.manifest.ranks = [of_rank(report) for report in reports if report.is_training]
     folder.write()
-
-
-def _missing(reports: Sequence[ProcessReport], late: Sequence[str], world_size: int) -> Iterable[str]:
-    if late:
-        yield f"{', '.join(late)}: not written in time, and not in this report"
-    elif len(reports) < world_size:
-        yield f"{len(reports)} of {world_size} ranks recorded into this folder"
 
 
 def analyse(folder: Path, until: float, log: Sequence[str]) -> None:

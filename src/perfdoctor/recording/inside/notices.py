@@ -17,7 +17,7 @@ _log = logging.getLogger("perfdoctor")
 
 
 def harmless(consequence: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """No error of the function reaches the program: the `consequence` and the error are one line of warning."""
+    """Let no error of the decorated function reach the program: it and the `consequence` are one line of warning."""
 
     def of(function: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(function)
@@ -39,7 +39,7 @@ def warn(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """For whoever waits: by the program's own logging, if it has any."""
+    """Tell whoever waits, by the program's own logging if it has any."""
     if _log.hasHandlers():
         _log.info("perfdoctor: %s", text)
     elif sys.stderr is not None:

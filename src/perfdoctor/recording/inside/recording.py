@@ -64,7 +64,7 @@ class Recording:
         self._pid, self._rank, self._world_size = os.getpid(), 0, 1
         self._agent: Any = None
         self._run: RunFolder | None = None
-        self._stop_waiting: Callable[[], None] = _nothing
+        self._stop_waiting: Callable[[], None] = lambda: None
         self._at_exit: Any = None
         self._process: ReportProcess | None = None
         self._is_started = False
@@ -172,7 +172,10 @@ class Recording:
             shared_folder.claim(folder, self._rank)
             self.folder = folder
             self._write_manifest(str(torch.__version__))
-            agent = _agent_module("inside").InsideAgent(torch, self._settings(folder), self._left)
+            recording = torch_profiler.PassSettings("torch", folder / "torch", "cpu+cuda")
+            settings = torch_profiler.settings(recording, self._window, reports=folder / "agents")
+            settings |= {"report": shared_folder.name_of(self._rank), "marked": self._marked}
+            agent = _agent_module("inside").InsideAgent(torch, settings, self._left)
             if agent.foreign.is_active:
                 warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
             self._agent = agent
@@ -184,13 +187,8 @@ class Recording:
             self._drop()
             raise
 
-    def _settings(self, folder: Path) -> dict[str, object]:
-        recording = torch_profiler.PassSettings("torch", folder / "torch", "cpu+cuda")
-        known = torch_profiler.settings(recording, self._window, reports=folder / "agents")
-        return {**known, "report": shared_folder.name_of(self._rank), "marked": self._marked}
-
     def _write_manifest(self, version: str) -> None:
-        """By rank 0, and on each other machine by its first rank, as that may have a disk of its own."""
+        """Write the manifest as rank 0, and as the first rank of each other machine, which may have its own disk."""
         assert self.folder is not None
         is_first_here = os.environ.get("LOCAL_RANK") == "0" and not (self.folder / MANIFEST).exists()
         if self._rank and not is_first_here:
@@ -213,7 +211,7 @@ class Recording:
 
     @_harmless
     def _left(self) -> None:
-        """The agent has ended: by itself, some steps behind the recorded ones, or as the recording was ended."""
+        """Note the result and start the report: the agent has ended, by itself or because the recording was ended."""
         self._drop()
         facts, is_killed = self._agent.report.facts, self._agent.is_killed
         nothing = "" if facts["trace"] else self._why_nothing(facts)
@@ -254,7 +252,7 @@ class Recording:
 
     @_harmless
     def _ended(self) -> None:
-        """At the end of the process: the report may still be in the making."""
+        """At the end of the process, finish and wait for the report."""
         self.finish()
         if self._process is not None:
             self._process.wait_at_exit()
@@ -313,7 +311,3 @@ def _agent_module(name: str) -> Any:
         sys.modules[package] = module
         spec.loader.exec_module(module)
     return importlib.import_module(f"{package}.{name}")
-
-
-def _nothing() -> None:
-    pass

@@ -1,4 +1,4 @@
-"""How is the report made while the training goes on? In a process of its own (finish.py), which its end waits for."""
+"""How is the report made while the training goes on? By finish.py in a process that the training's end waits for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perfdoctor.recording.inside.notices import say, warn
 from perfdoctor.system import tool_process
+from perfdoctor.system.paths import text_of
 
 #: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
 PYTHON = "PERFDOCTOR_PYTHON"
@@ -23,7 +24,7 @@ _NOT_ITS_OWN = ("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS")
 
 
 class ReportProcess:
-    """Makes the report of a run folder. `given`: what finish.py takes more."""
+    """The process that makes the report of a run folder. `given`: the other settings of finish.py."""
 
     def __init__(self, folder: Path, given: Mapping[str, object], limit_s: float) -> None:
         self._folder, self._limit_s, self._pid = folder, limit_s, os.getpid()
@@ -69,13 +70,9 @@ class ReportProcess:
         if not code and self.page is not None:
             say(f"report: {self.page}")
             return
-        is_there = code == 1 and self.page is not None  # a tracker did not take it
-        try:
-            last = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
-        except OSError:
-            last = ""
+        last = text_of(self._log).strip().rpartition("\n")[2]
         why = last or ("it took too long" if code < 0 else f"exit code {code}")
-        if is_there:
+        if code == 1 and self.page is not None:  # a tracker did not take it
             warn(f"{why.removeprefix('perfdoctor: ')} The report: {self.page}")
         else:
             warn(f"no report: {why}. Later: perfdoctor analyze {self._folder}")

@@ -92,7 +92,7 @@ def _job(environment: Mapping[str, str]) -> str:
 
 
 def _started(pid: int) -> str:
-    """In ticks since the machine started (proc(5), field 22); "" where that is not known."""
+    """Start of a process in ticks of the machine (proc(5), field 22); "" where that is not known."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):

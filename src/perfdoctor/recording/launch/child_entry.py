@@ -51,7 +51,7 @@ def _answer(pipe: int) -> str:
 
 
 def _stay(pid: str, kept: tuple[int, ...]) -> None:
-    """Wait until the program has ended. Re-executed without the profiler's library, so as not to be recorded."""
+    """Wait until the program has ended, re-executed without the profiler's library, so as not to be recorded."""
     for number in kept:
         if number >= 0:
             os.close(number)
@@ -60,6 +60,7 @@ def _stay(pid: str, kept: tuple[int, ...]) -> None:
 
 
 def _wait_for(pid: int) -> None:
+    """Wait until the process has ended."""
     try:
         handle = os.pidfd_open(pid)
         poll = select.poll()
@@ -87,14 +88,6 @@ def _put_back(mask: int, output: int, error: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _become(program: list[str], environment: dict[bytes, bytes]) -> None:
-    try:
-        os.execvpe(program[0], program, environment)
-    except OSError as reason:
-        os.write(2, f"{program[0]}: {reason.strerror}\n".encode())
-        os._exit(127 if isinstance(reason, FileNotFoundError) else 126)
-
-
 def main() -> None:
     if sys.argv[1] == "wait":
         _wait_for(int(sys.argv[2]))
@@ -109,7 +102,12 @@ def main() -> None:
     _send(sending, pid)
     _answer(waiting)
     _put_back(mask, output, error)
-    _become(sys.argv[7:], environment)
+    program = sys.argv[7:]
+    try:
+        os.execvpe(program[0], program, environment)
+    except OSError as reason:
+        os.write(2, f"{program[0]}: {reason.strerror}\n".encode())
+        os._exit(127 if isinstance(reason, FileNotFoundError) else 126)
 
 
 main()

@@ -15,9 +15,7 @@ _FIRST_FREE = 3  # 0, 1 and 2 may be closed, and must not be given to the tool's
 
 
 class Entry(Struct, frozen=True):
-    """The process that the tool started. With an environment it only waits, and we start the program; without one it
-    becomes the program.
-    """
+    """The process that the tool started. It becomes the program, or with an environment waits for the one we start."""
 
     pid: int
     environment: dict[bytes, bytes] = field(default_factory=dict)
@@ -40,8 +38,9 @@ class ChildWatch:
 
     def words(self) -> list[str]:
         """The beginning of the command for the tool to start; the program's words follow."""
-        arguments = [os.getpgrp(), _umask(), *self._passed]
-        return [sys.executable, "-I", "-S", str(_CHILD_ENTRY), *map(str, arguments)]
+        mask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(mask)
+        return [sys.executable, "-I", "-S", str(_CHILD_ENTRY), *map(str, [os.getpgrp(), mask, *self._passed])]
 
     def close_passed(self) -> None:
         """Call this when the tool has been started."""
@@ -50,7 +49,7 @@ class ChildWatch:
                 os.close(number)
 
     def read(self) -> Entry | None:
-        """None until the whole message has arrived. A process that could not send it never starts the program."""
+        """The message, None until it has arrived as a whole. A process that could not send it starts no program."""
         try:
             piece = os.read(self.reading, 1 << 16)
         except BlockingIOError:
@@ -82,9 +81,3 @@ def _is_inherited(number: int) -> bool:
         return os.get_inheritable(number)
     except OSError:
         return False
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -7,37 +7,29 @@ import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
+
+from perfdoctor.system.paths import text_of
 
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL = 36, 1
 _STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS, _THREADS = 0, 1, 11, 12, 17  # places behind the name in /proc/PID/stat
 _MOST_READINGS = 4
 
 
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 def adopt_orphans() -> None:
     """Make orphans of the program our children, so that they can be found and ended."""
     with contextlib.suppress(OSError, AttributeError):
-        _libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent() -> None:
     """For a child of ours: end when its parent ends, for whatever reason."""
     with contextlib.suppress(OSError, AttributeError):
-        _libc().prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return None
-    return text[text.rindex(")") + 2 :].split()  # a name may hold blanks and brackets
+    text = text_of(f"/proc/{pid}/stat")
+    return text[text.rindex(")") + 2 :].split() if text else None  # a name may hold blanks and brackets
 
 
 def session_of(pid: int) -> int | None:
@@ -90,10 +82,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def name_of(pid: int) -> str:
     """The name of a process, "" if it has ended. Unprintable characters, which it may contain, become "?"."""
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    name = text_of(f"/proc/{pid}/comm").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 

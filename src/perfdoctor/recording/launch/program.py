@@ -1,4 +1,4 @@
-"""Which Python runs the user's command, does it have torch, and can our agent be loaded into it?"""
+"""Can the user's command be started, which Python runs it, has that torch, and can our agent be loaded into it?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
-from perfdoctor.recording.launch import startable
 
 _PYTHON = regex(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
 _ENV = regex(r"^(?:\S*/)?env$")
@@ -25,6 +24,7 @@ _PROFILERS = frozenset({"nsys", "ncu", "nv-nsight-cu-cli", "nvprof", "rocprof", 
 #: Wrappers that start the rest of their words in the same environment: the words behind them are inspected.
 _TRANSPARENT = frozenset({"nohup", "nice", "time", "stdbuf", "taskset", "numactl", "chrt", "ionice", "setsid"})
 _PROBE_TIMEOUT_S = 20
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells, env and timeout exit
 
 #: Runs in the program's Python. Finds torch without importing it, which would take seconds.
 _PROBE = """
@@ -60,7 +60,7 @@ class Program(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """A short name for the run: the script's or module's."""
+        """A short name for the run, from the script or module."""
         words = [word for word in self.command if word.endswith(".py")]
         if not words:
             words = [self.command[index + 1] for index, word in enumerate(self.command[:-1]) if word == "-m"]
@@ -69,7 +69,7 @@ class Program(Struct, frozen=True):
 
 
 def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """What is known of the command before it runs."""
+    """Inspect the command before it runs."""
     words = _behind_wrappers(list(command))
     if Path(words[0]).name in _PROFILERS:
         return Program(tuple(command), profiler=Path(words[0]).name)
@@ -85,7 +85,7 @@ def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Program:
 
 
 def _behind_wrappers(words: list[str]) -> list[str]:
-    """`env A=1 nice -n 5 python …` is `python …`."""
+    """The words behind wrappers: `python …` of `env A=1 nice -n 5 python …`."""
     while len(words) > 1 and (Path(words[0]).name in _TRANSPARENT or _ENV.match(words[0])):
         rest = words[1:]
         while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or rest[0].isdigit()):
@@ -96,24 +96,23 @@ def _behind_wrappers(words: list[str]) -> list[str]:
 
 def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
     """Path of the Python that runs these words, and the letters of its options; ("", "") if it is none."""
-    found = shutil.which(words[0], path=environment.get("PATH", os.defpath))
+    path = environment.get("PATH", os.defpath)
+    found = shutil.which(words[0], path=path)
     if found is None:
         return "", ""
     if _PYTHON.match(Path(found).name):
         return found, _letters(words[1:])
-    shebang = startable.shebang(Path(found))
+    shebang = _shebang(Path(found))
     if shebang and _ENV.match(shebang[0]):
         shebang = [word for word in shebang[1:] if not word.startswith("-") and "=" not in word]
-        shebang = (
-            [shutil.which(shebang[0], path=environment.get("PATH", os.defpath)) or "", *shebang[1:]] if shebang else []
-        )
+        shebang[:1] = [shutil.which(word, path=path) or "" for word in shebang[:1]]
     if shebang and _PYTHON.match(Path(shebang[0]).name):
         return shebang[0], _letters(shebang[1:])
     return "", ""
 
 
 def _letters(words: Sequence[str]) -> str:
-    """Python's own options: `-u -X dev -IS script.py -E` has u, X, I and S."""
+    """The letters of Python's own options: `-u -X dev -IS script.py -E` has u, X, I and S."""
     letters, position = "", 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":
         word = words[position]
@@ -141,3 +140,49 @@ def _probe(interpreter: str, environment: Mapping[str, str]) -> dict[str, str]:
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return {}
     return {str(name): str(value) for name, value in found.items()}
+
+
+# --- before anything is recorded: can the command be started at all? ---
+
+
+class Trouble(Struct, frozen=True):
+    """`code` is what a shell exits with."""
+
+    what: str
+    do: str
+    code: int
+
+
+def trouble(name: str) -> Trouble | None:
+    """Why the command's first word cannot be started; None if it can."""
+    found = shutil.which(name)
+    if found is not None:
+        words = _shebang(Path(found))
+        if not words or Path(words[0]).exists():
+            return None
+        correct = "Correct the first line of the script, or start it with its interpreter."
+        return Trouble(f"`{name}` cannot be started: its interpreter {words[0]} was not found", correct, NOT_FOUND)
+    file = Path(name)
+    if not file.exists():
+        aliases = "Check its spelling; a shell's aliases and functions cannot be used here."
+        return Trouble(f"the command `{name}` was not found", aliases, NOT_FOUND)
+    if file.is_dir():
+        return Trouble(f"`{name}` is a directory", "Give the program in it.", NOT_EXECUTABLE)
+    if file.suffix == ".py":
+        with_python = f"Start it with its Python: perfdoctor run -- python {name}"
+        code = NOT_EXECUTABLE if "/" in name else NOT_FOUND
+        return Trouble(f"`{name}` is no command, but a script of Python", with_python, code)
+    if "/" not in name:
+        here = f"Give it with its folder: ./{name}"
+        return Trouble(f"the command `{name}` was not found on PATH", here, NOT_FOUND)
+    return Trouble(f"`{name}` may not be executed", f"Permit it with chmod +x {name}", NOT_EXECUTABLE)
+
+
+def _shebang(path: Path) -> list[str]:
+    """The words after `#!` in a script's first line; none for another file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError:
+        return []
+    return head[2:].split(b"\n")[0].decode("utf-8", "replace").split() if head.startswith(b"#!") else []

@@ -28,8 +28,8 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
+from perfdoctor.recording.launch.program import NOT_EXECUTABLE, NOT_FOUND
 from perfdoctor.recording.launch.signals import ENDING, Signals
-from perfdoctor.recording.launch.startable import NOT_EXECUTABLE, NOT_FOUND
 
 #: After the program has ended, its children get this long to end by themselves, and again after SIGTERM.
 LEFTOVER_GRACE_S = 5.0
@@ -71,15 +71,10 @@ class Ended(Struct):
 
 
 def run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    tool: ProfilerCommand | None = None,
-    time_limit_s: float | None = None,
-    is_finished: Callable[[], bool] = lambda: False,
-    overdue: Callable[[], Sequence[int]] = tuple,
-    started: Callable[[int], None] = lambda _: None,
-) -> Ended:
+    command: Sequence[str], environment: Mapping[str, str], *, tool: ProfilerCommand | None = None,
+    time_limit_s: float | None = None, is_finished: Callable[[], bool] = lambda: False,
+    overdue: Callable[[], Sequence[int]] = tuple, started: Callable[[int], None] = lambda _: None,
+) -> Ended:  # fmt: skip
     """Run a program to its end, and end what it leaves behind, but for processes in sessions of their own (daemons).
 
     `is_finished`: may the program be ended, because all was recorded? `overdue`: processes that should have ended on
@@ -95,15 +90,10 @@ def run(
 
 class _Launch:
     def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        tool: ProfilerCommand | None,
-        time_limit_s: float | None,
-        is_finished: Callable[[], bool],
-        overdue: Callable[[], Sequence[int]],
+        self, command: Sequence[str], environment: Mapping[str, str], tool: ProfilerCommand | None,
+        time_limit_s: float | None, is_finished: Callable[[], bool], overdue: Callable[[], Sequence[int]],
         started: Callable[[int], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.command, self.environment, self.tool = list(command), _as_given(environment), tool
         self.is_finished, self.overdue, self.started = is_finished, overdue, started
         self.ended = Ended()
@@ -127,8 +117,18 @@ class _Launch:
         processes.adopt_orphans()
         self.earlier_children = processes.descendants(os.getpid())
         with self.signals:
-            self._start()
-            self._wait()
+            if self.tool is None:
+                self._start_program(self.environment)
+            else:
+                try:
+                    self._start_tool(self.tool)
+                except OSError as error:
+                    self._start_alone(f"did not start: {error.strerror}")
+            while not self._has_ended():
+                self._turn()
+                self._check_clock()
+            self._reap_children()
+            self.left = set(self._of_program())
             self._wait_for_tool()
             self._clean_up()
         self._leave_child_watch()
@@ -145,15 +145,6 @@ class _Launch:
         return _shell_code(self.tool_status)
 
     # --- start ---
-
-    def _start(self) -> None:
-        if self.tool is None:
-            self._start_program(self.environment)
-            return
-        try:
-            self._start_tool(self.tool)
-        except OSError as error:
-            self._start_alone(f"did not start: {error.strerror}")
 
     def _start_tool(self, tool: ProfilerCommand) -> None:
         """Start it in a process group of its own, with its output in its log."""
@@ -187,7 +178,9 @@ class _Launch:
         """Has the tool started the program, or ended before?"""
         entry = watch.read()
         if entry is not None:
-            self._enter(entry)
+            self.of_tool |= set(self._tree())
+            if not self.is_to_end:
+                self._enter(entry)
             if self.program:
                 watch.answer(self.program)
             self._leave_child_watch()
@@ -198,9 +191,7 @@ class _Launch:
                 processes.send([self.program], number)
 
     def _enter(self, entry: Entry) -> None:
-        self.of_tool |= set(self._tree())
-        if self.is_to_end:
-            return
+        """Start the program with the tool's environment, or take the process that becomes it."""
         if entry.environment:
             self._start_program(entry.environment)
         else:
@@ -215,13 +206,6 @@ class _Launch:
 
     # --- wait ---
 
-    def _wait(self) -> None:
-        while not self._has_ended():
-            self._turn()
-            self._check_clock()
-        self._reap_children()
-        self.left = set(self._of_program())
-
     def _has_ended(self) -> bool:
         """Has the program ended; or the tool, before it started the program?"""
         if self.program:
@@ -229,7 +213,7 @@ class _Launch:
         return self.code is not None or (self.tool_status is not None and self.is_to_end)
 
     def _turn(self) -> None:
-        """Wait shortly for an event, and handle it: a signal, a child that ends, the program's start."""
+        """Wait briefly for an event, and handle it: a signal, a child that ends, the program's start."""
         pipes = [self.child_watch.reading] if self.child_watch and not self.child_watch.is_over else []
         for number, has_reached_all in self.signals.wait(_POLL_S, *pipes):
             self._handle_signal(number, has_reached_all)
@@ -246,8 +230,11 @@ class _Launch:
                 self.ended.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
     def _handle_signal(self, number: int, has_reached_all: bool) -> None:
-        if number in ENDING and not self._is_first(number):
-            self._end_at_once(number)
+        if number in ENDING and not self._is_first(number):  # wait for nothing, and diagnose nothing
+            self.ends_all |= not self._has_ended()
+            self.ended.at_once = self.is_to_end = True
+            self.ended.interrupted_by = self.ended.interrupted_by or number
+            processes.send(self._to_end(), signal.SIGKILL)
         elif not self.program:
             self.early.append(number)
         elif not has_reached_all and not self._has_ended():
@@ -263,13 +250,6 @@ class _Launch:
         if number == signal.SIGTERM:  # the program may take its time to handle others
             self.overdue_at = time.monotonic() + ENDING_GRACE_S
         return True
-
-    def _end_at_once(self, number: int) -> None:
-        """On a second signal, or one after the program's end: wait for nothing, and diagnose nothing."""
-        self.ends_all |= not self._has_ended()
-        self.ended.at_once = self.is_to_end = True
-        self.ended.interrupted_by = self.ended.interrupted_by or number
-        processes.send(self._to_end(), signal.SIGKILL)
 
     def _check_clock(self) -> None:
         now = time.monotonic()
@@ -378,7 +358,7 @@ class _Launch:
 
 
 def _names(pids: Sequence[int]) -> str:
-    """The names of those that have not ended meanwhile."""
+    """The names of those of these processes that have not ended meanwhile."""
     return ", ".join(sorted({name for pid in pids if (name := processes.name_of(pid))}))
 
 
@@ -388,7 +368,7 @@ def _shell_code(status: int) -> int:
 
 
 def _spawn(command: list[str], environment: Mapping[str, str] | Mapping[bytes, bytes]) -> int:
-    """Start it with our descriptors and process group; a script without "#!" as shells do."""
+    """Start the command with our descriptors and process group; a script without "#!" as shells do. Returns its pid."""
     try:
         return os.posix_spawnp(command[0], command, environment, setsigdef=_DEFAULT_AGAIN)
     except OSError as error:

@@ -49,7 +49,8 @@ class Signals:
             os.set_blocking(end, False)
         self._old_wakeup = signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         # SIGCHLD too: it wakes us when a child ends. If it were ignored, the child's exit status would be lost.
-        self._old = {number: signal.signal(number, _nothing) for number in (*self.numbers, signal.SIGCHLD)}
+        # Python writes to the wake-up pipe only for signals with a handler.
+        self._old = {number: signal.signal(number, lambda *_: None) for number in (*self.numbers, signal.SIGCHLD)}
         self._start_canary()
         return self
 
@@ -69,20 +70,23 @@ class Signals:
         except BlockingIOError:
             return []
         now = time.monotonic()
-        return [(number, self._reached_all(number, now)) for number in came if self._is_new(number, now)]
-
-    def _is_new(self, number: int, now: float) -> bool:
-        if number not in self._last or now - self._last[number] < _SAME_S:
-            return False
-        self._last[number] = now
-        return True
+        found = []
+        for number in came:
+            if number in self._last and now - self._last[number] >= _SAME_S:
+                self._last[number] = now
+                found.append((number, self._reached_all(number, now)))
+        return found
 
     def _reached_all(self, number: int, now: float) -> bool:
         deadline = time.monotonic() + _CANARY_S
         while self.canary:
             left = deadline - time.monotonic()
             if _ready((self._canary_pipe,), max(left, 0)):
-                self._read_canary()
+                numbers = os.read(self._canary_pipe, 4096)
+                self._canary_saw |= dict.fromkeys(list(numbers), time.monotonic())
+                if not numbers:  # it was killed
+                    self._end_canary()
+                    self._start_canary()
             if self._canary_saw[number] > now - _STALE_S:
                 self._canary_saw[number] = float("-inf")
                 return True
@@ -109,13 +113,6 @@ class Signals:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
             os.close(writing)
 
-    def _read_canary(self) -> None:
-        numbers = os.read(self._canary_pipe, 4096)
-        self._canary_saw |= dict.fromkeys(list(numbers), time.monotonic())
-        if not numbers:  # it was killed
-            self._end_canary()
-            self._start_canary()
-
     def _end_canary(self) -> None:
         if self.canary:
             processes.send([self.canary], signal.SIGKILL)
@@ -123,10 +120,6 @@ class Signals:
                 os.waitpid(self.canary, 0)
             os.close(self._canary_pipe)
             self.canary = 0
-
-
-def _nothing(*_: object) -> None:
-    """Does nothing: Python writes to the wake-up pipe only for signals with a handler."""
 
 
 def _ready(pipes: Sequence[int], seconds: float) -> bool:

@@ -26,12 +26,12 @@ _SLEEPS = b"\nvoluntary_ctxt_switches:"
 
 
 def cores_used(processes: int) -> float:
-    """What counting takes of the processor where so many are sampled, in cores."""
+    """Cores that counting takes where so many processes are sampled."""
     return (_WAKE_S + processes * _ONE_S) / READ_S
 
 
 class SampleClock:
-    """When one py-spy took its samples, to some ms. `taken_unix_ns`: the instants, since 1970."""
+    """The times at which one py-spy took its samples: `taken_unix_ns` since 1970, to some ms."""
 
     def __init__(self, pid: int) -> None:
         self.taken_unix_ns: list[int] = []
@@ -58,23 +58,23 @@ class SampleClock:
 
 
 def _sampling_thread(pid: int) -> int:
-    """The kernel's file on py-spy's sampling thread, open; -1 if unknown. It has read the program's symbols by then, so
-    of all threads but the first one it has used most of the processor.
-    """
+    """The kernel's file on py-spy's sampling thread, open; -1 if unknown."""
+
+    def used_ns(thread: Path) -> int:
+        return int((thread / "schedstat").read_bytes().split()[0])
+
     try:
         threads = [each for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid)]
-        return os.open(max(threads, key=_used_ns) / "status", os.O_RDONLY | os.O_CLOEXEC)
+        # It has read the program's symbols by now, which took more of the processor than other threads did.
+        return os.open(max(threads, key=used_ns) / "status", os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return -1
 
 
-def _used_ns(thread: Path) -> int:
-    return int((thread / "schedstat").read_bytes().split()[0])
-
-
 def matched(changes_ns: Sequence[int], taken_ns: Sequence[int]) -> list[int]:
-    """Which of the samples saw each of these changes, by number: the nearest one; two changes of nearly the same time
-    were seen by successive samples. Empty where the samples do not fit to the changes. Both ascending.
+    """The number of the sample that saw each change of a stack: the nearest, or for two at one time successive ones.
+
+    Both `changes_ns` and `taken_ns`, when samples were taken, ascend. Empty where they do not fit each other.
     """
     found: list[int] = []
     near = 0

@@ -46,12 +46,12 @@ ENOUGH = b"e"
 
 
 def ready_file(folder: Path, pid: int) -> Path:
-    """It is there as soon as py-spy samples this process, or has failed to."""
+    """The file that exists as soon as py-spy samples this process, or has failed to."""
     return folder / f"ready-{pid}"
 
 
 def hertz(budget: float, processes: int) -> int:
-    """How often each of so many processes is sampled, so that all take at most `budget` cores."""
+    """Samples a second of each of so many processes, with which all take at most `budget` cores."""
     processes = max(processes, 1)
     left = budget - cores_used(processes)
     return int(min(max(left / SAMPLE_S / processes, LEAST_HERTZ), MOST_HERTZ))
@@ -80,7 +80,7 @@ class _Sampled:
         self.output = self.process.stdout.fileno()
 
     def read_output(self) -> bool:
-        """It has said that it samples, or has ended. False if it will say no more."""
+        """Note that py-spy samples, or has ended. False if it will print no more."""
         said = os.read(self.output, 4096)
         if said and not self.ready_unix_ns:
             self.ready_unix_ns = time.time_ns()
@@ -127,11 +127,17 @@ class Sampler:
         self.count = 0
 
     def obey(self, line: str) -> None:
-        """Do what one line asks for; a line that makes no sense, as a program may write any, is left out."""
+        """Do what one line asks for. A line that makes no sense is left out, as any program may write one."""
         word, *rest = line.split()
         numbers = [int(each) for each in rest]
-        if word == "begin" and len(numbers) >= 2:
-            self._begin(numbers[0], numbers[1], numbers[2:])
+        if word == "begin" and len(numbers) >= 2 and numbers[0] not in self.sampled:
+            pid, processes, *workers = numbers
+            rate = hertz(self.budget, processes)
+            for each in (pid, *workers):
+                self.count += 1
+                started = _Sampled(self.py_spy, each, rate, self.folder / str(self.count))
+                self.sampled.setdefault(pid, []).append(started)
+                self.talking[started.output] = started
         elif word == "end" and len(numbers) == 3:
             self._end(*numbers)
 
@@ -139,20 +145,6 @@ class Sampler:
         for sampled in self.sampled.values():
             for each in sampled:
                 each.note_samples()
-
-    def listen(self, output: int) -> None:
-        if not self.talking[output].read_output():
-            del self.talking[output]
-
-    def _begin(self, pid: int, processes: int, workers: list[int]) -> None:
-        if pid in self.sampled:
-            return
-        rate = hertz(self.budget, processes)
-        for each in (pid, *workers):
-            self.count += 1
-            started = _Sampled(self.py_spy, each, rate, self.folder / str(self.count))
-            self.sampled.setdefault(pid, []).append(started)
-            self.talking[started.output] = started
 
     def _end(self, pid: int, begin_ns: int = 0, end_ns: int = 0) -> None:
         ending = self.sampled.pop(pid, [])
@@ -166,7 +158,7 @@ class Sampler:
                 print(json.dumps(each.facts(pid, begin_ns, end_ns)), file=index)
 
     def end_all(self) -> None:
-        """A window without an end: its process was killed, or is about to be. What was sampled is kept."""
+        """End all sampling, and keep the samples: the processes were killed, or are about to be."""
         for pid in list(self.sampled):
             self._end(pid)
 
@@ -180,7 +172,8 @@ def main(requests: str, folder: str, budget: str, py_spy: str) -> None:
         readable, _, _ = select.select([source, parent, *sampler.talking], [], [], READ_S if sampler.sampled else None)
         sampler.note_samples()
         for output in set(readable) & set(sampler.talking):
-            sampler.listen(output)
+            if not sampler.talking[output].read_output():
+                del sampler.talking[output]
         if source in readable:
             *lines, begun = (begun + os.read(source, 65_536)).split(b"\n")
             for line in lines:

@@ -23,7 +23,7 @@ _ENDING_S = 15.0
 
 
 class SamplerProcess:
-    """Used as a context: the sampler waits for requests in it. What it wrote is there until `close`.
+    """The sampler, which waits for requests until `end`. What it wrote is there until `close`.
 
     `with_source`: the text of the lines is kept, too. Without it a notebook's code is not written anywhere.
     """
@@ -56,7 +56,7 @@ class SamplerProcess:
         }  # fmt: skip
 
     def end(self) -> None:
-        """Behind the program: what is still sampled ends. May be called again."""
+        """End what is still sampled, after the program. May be called again."""
         if self.held >= 0:
             os.close(self.held)
             self.held = -1
@@ -81,11 +81,7 @@ class SamplerProcess:
                 if content is not None:
                     stacks.write(target, name, content)
             except (OSError, ValueError) as error:
-                yield _why(each, error)
+                yield f"the stacks of process {each.pid} were not sampled: {explain(each.log) or error}"
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _why(each: stacks.Sampled, error: Exception) -> str:
-    return f"the stacks of process {each.pid} were not sampled: {explain(each.log) or error}"

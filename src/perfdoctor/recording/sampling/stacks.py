@@ -21,7 +21,7 @@ import contextlib
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class Sampled(Struct, frozen=True):
     taken_unix_ns: Sequence[int] = ()
 
     def samples(self) -> list[ThreadSample]:
-        """Those of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
+        """The samples of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
 
         py-spy counts from its own start. That is not before it was spawned, and its first sample came after it said
         that it samples: against functions of known times the later of both was early by 0 to 3 ms.
@@ -67,18 +67,15 @@ class Sampled(Struct, frozen=True):
         first_ns = min((each.start_ns for each in found), default=0)
         zero_ns = max(self.spawned_unix_ns, self.ready_unix_ns - first_ns)
         counted = _SampleCounts(found, zero_ns, self.taken_unix_ns)
-        return [
-            ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count)
-            for each in found
-            for start_ns, end_ns in [self._within(each.start_ns + zero_ns, each.end_ns + zero_ns)]
-            for count in [counted.samples(each, start_ns, end_ns)]
-            if start_ns < end_ns and (count or not counted.is_known)
-        ]
-
-    def _within(self, start_ns: int, end_ns: int) -> tuple[int, int]:
-        if not self.end_unix_ns:  # the process ended in its recorded steps
-            return start_ns, end_ns
-        return max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+        kept = []
+        for each in found:
+            start_ns, end_ns = each.start_ns + zero_ns, each.end_ns + zero_ns
+            if self.end_unix_ns:  # else the process ended in its recorded steps
+                start_ns, end_ns = max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+            count = counted.samples(each, start_ns, end_ns)
+            if start_ns < end_ns and (count or not counted.is_known):
+                kept.append(ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack, count))
+        return kept
 
 
 class _SampleCounts:
@@ -91,7 +88,7 @@ class _SampleCounts:
         self.is_known, self.zero_ns = bool(self.number), zero_ns
 
     def samples(self, each: ThreadSample, start_unix_ns: int, end_unix_ns: int) -> int:
-        """Those of `each` in this part of its time; 0 if unknown. The first one is where it begins."""
+        """How many samples of `each` lie in this part of its time; 0 if unknown. The first one is where it begins."""
         if not self.is_known:
             return 0
         first, end = self.number[each.start_ns], self.number[each.end_ns]
@@ -100,7 +97,7 @@ class _SampleCounts:
 
 
 def sampled(folder: Path) -> Iterator[Sampled]:
-    """What the sampler's index lists."""
+    """Yield what the sampler's index lists."""
     with contextlib.suppress(OSError), (folder / INDEX).open(encoding="utf-8") as index:
         for line in index:
             fact = json.loads(line)
@@ -108,7 +105,10 @@ def sampled(folder: Path) -> Iterator[Sampled]:
 
 
 def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> dict[str, object] | None:
-    """What is kept of one process; None where it was not sampled. ValueError where py-spy's file is damaged."""
+    """What is kept of one process; None where it was not sampled. ValueError where py-spy's file is damaged.
+
+    `tool`: py-spy's name and version; `project`: the working directory.
+    """
     found = each.samples()
     if not found:
         return None
@@ -124,13 +124,14 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
         for function, file, line in sample.stack:
             cell = cells.get(file)
             place = cell.place if cell else place_of(file, project)
-            number = frames.setdefault(f"{place.path}({line}): {function}", len(frames))
+            name = f"{place.path}({line})"
+            number = frames.setdefault(f"{name}: {function}", len(frames))
             if place.is_own:
                 own.add(number)
             if place.is_own and place.is_inside:
-                lines.setdefault(f"{place.path}({line})", (project / place.path, line))
-            if cell and f"{place.path}({line})" not in of_cells:
-                of_cells.update(cell.source(line))
+                lines.setdefault(name, (project / place.path, line))
+            if cell and name not in of_cells:
+                of_cells.update(cell.source(name, line))
             stack.append(number)
         columns["thread"].append(threads.setdefault((sample.thread, sample.thread_name), len(threads)))
         columns["start_unix_ns"].append(sample.start_ns)
@@ -164,15 +165,15 @@ class _Cell(Struct, frozen=True):
     def place(self) -> SourcePlace:
         return SourcePlace(f"Cell In[{self.number}]", False, True)
 
-    def source(self, line: int) -> dict[str, list[str]]:
-        name = f"{self.place.path}({line})"
+    def source(self, name: str, line: int) -> dict[str, list[str]]:
+        """The text of a line, by the `name` of its place; empty for a cell that is no Python."""
         with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return dict(_shown(self.text, {name: line}))
         return {}
 
 
 def _cells(each: Sampled) -> dict[str, _Cell]:
-    """By the name of its code, as the agent wrote them (its sampling.py); none without a notebook."""
+    """A notebook's cells by the name of their code, as the agent's sampling.py wrote them; none without a notebook."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         found = json.loads((each.file.parent / f"cells-{each.of}.json").read_text("utf-8"))
         return {str(name): _Cell(int(cell["number"]), str(cell["text"])) for name, cell in found.items()}
@@ -181,7 +182,7 @@ def _cells(each: Sampled) -> dict[str, _Cell]:
 
 @lru_cache(maxsize=10_000)
 def place_of(file: str, project: Path) -> SourcePlace:
-    """Without the user's folders: from the project on, or from the folder of packages on; else the whole path."""
+    """The file without the user's folders: from the project or the folder of packages on, else the whole path."""
     inside = _below(file, project)
     # A project may itself lie in a folder of packages: what counts is where the file lies in it.
     found = IN_PACKAGES.match(f"/{inside}" if inside else file)
@@ -207,7 +208,7 @@ def _below(file: str, project: Path) -> str:
 
 
 def _in_environment(inside: str, project: Path) -> bool:
-    """Scripts and sources that were installed: below an environment, without being in its folder of packages."""
+    """Was the file installed below an environment of the project, though not in its folder of packages?"""
     folders = list(Path(inside).parents)[:-1]
     return any((project / folder / mark).exists() for folder in folders for mark in _ENVIRONMENT)
 
@@ -217,17 +218,14 @@ def source(lines: Mapping[str, tuple[Path, int]], before_unix_ns: int) -> dict[s
     by_file: dict[Path, dict[str, int]] = {}
     for name, (file, line) in lines.items():
         by_file.setdefault(file, {})[name] = line
-    return {name: text for file, wanted in by_file.items() for name, text in _read(file, wanted, before_unix_ns)}
-
-
-def _read(file: Path, wanted: Mapping[str, int], before_unix_ns: int) -> Iterator[tuple[str, list[str]]]:
-    try:
-        facts = file.stat()
-        if facts.st_mtime_ns > before_unix_ns or facts.st_size > _LARGEST_SOURCE_BYTES:
-            return
-        yield from _shown(file.read_text("utf-8"), wanted)
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # gone, or no Python of this version
-        return
+    found: dict[str, list[str]] = {}
+    for file, wanted in by_file.items():
+        # The file may be gone, or no Python of this version.
+        with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+            facts = file.stat()
+            if facts.st_mtime_ns <= before_unix_ns and facts.st_size <= _LARGEST_SOURCE_BYTES:
+                found.update(_shown(file.read_text("utf-8"), wanted))
+    return found
 
 
 def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str]]]:
@@ -236,8 +234,9 @@ def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str
     for name, line in wanted.items():
         begin, end = next(((a, b) for a, b in statements if a <= line <= b), (line, line))
         shown = numbered[begin - 1 : min(end, begin + _MOST_LINES - 1)]
+        margin = min((len(each) - len(each.lstrip()) for each in shown if each.strip()), default=0)
         if shown:
-            yield name, [masked(each.rstrip())[:_LONGEST_LINE] for each in _dedented(shown)]
+            yield name, [masked(each[margin:].rstrip())[:_LONGEST_LINE] for each in shown]
 
 
 def _statements(tree: ast.Module) -> list[tuple[int, int]]:
@@ -251,13 +250,8 @@ def _statements(tree: ast.Module) -> list[tuple[int, int]]:
     return sorted(found, key=lambda lines: lines[1] - lines[0])
 
 
-def _dedented(lines: Sequence[str]) -> Iterable[str]:
-    margin = min((len(each) - len(each.lstrip()) for each in lines if each.strip()), default=0)
-    return [each[margin:] for each in lines]
-
-
 def write(folder: Path, name: str, content: Mapping[str, object]) -> Path:
-    """Store one process's stacks, whole or not at all. Raises OSError."""
+    """Store one process's stacks as the file `name`, whole or not at all. Raises OSError."""
     folder.mkdir(exist_ok=True)
     target, draft = folder / f"{name}.json.gz", folder / f".{name}.tmp"
     with gzip.open(draft, "wt", encoding="utf-8", compresslevel=6) as stream:

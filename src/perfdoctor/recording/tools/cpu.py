@@ -15,12 +15,14 @@ import csv
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
 from msgspec import Struct, field
 
+from perfdoctor.system.paths import text_of
 from perfdoctor.system.processors import own_groups, quota_cores
 
 COLUMNS = (
@@ -68,7 +70,7 @@ class CpuSampler:
         return ""
 
     def follow(self, program: int) -> None:
-        """From now on this process and its descendants are the program."""
+        """Take this process and its descendants for the program from now on."""
         self._program = program
 
     def stop(self) -> int:
@@ -103,34 +105,29 @@ class CpuSampler:
 
 
 class _Used(Struct):
-    """What threads have used so far, also those that have ended, by group. Counted from when they were first seen."""
+    """Ns that threads have used so far, also those that have ended, by group, from when they were first seen."""
 
-    _totals_ns: dict[str, int] = field(default_factory=lambda: {"program_cpu_ns": 0, "program_delay_ns": 0})
-    _recorder_ns: int = 0
-    _last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    totals_ns: Counter[str] = field(default_factory=Counter)
+    last: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def sample(self, program: int) -> dict[str, object]:
+        """The columns of `program` and of this process, the recorder. A new thread counts from its begin."""
         own = list(_threads_below(os.getpid(), but=program))
         of_program = list(_threads_below(program)) if program else []
-        self._recorder_ns += sum(self._more(each)[0] for each in own)
-        more = [self._more(each) for each in of_program]
-        self._totals_ns["program_cpu_ns"] += sum(cpu for cpu, _ in more)
-        self._totals_ns["program_delay_ns"] += sum(delay for _, delay in more)
-        self._last = {each.thread: (each.cpu_ns, each.delay_ns) for each in (*own, *of_program)}
+        for group, threads in (("recorder", own), ("program", of_program)):
+            for each in threads:
+                cpu_ns, delay_ns = self.last.get(each.thread, (0, 0))
+                self.totals_ns[f"{group}_cpu_ns"] += max(each.cpu_ns - cpu_ns, 0)
+                self.totals_ns[f"{group}_delay_ns"] += max(each.delay_ns - delay_ns, 0)
+        self.last = {each.thread: (each.cpu_ns, each.delay_ns) for each in (*own, *of_program)}
         if not of_program:
-            return {"recorder_cpu_ns": self._recorder_ns}
+            return {"recorder_cpu_ns": self.totals_ns["recorder_cpu_ns"]}
         return {
-            **self._totals_ns,
-            "recorder_cpu_ns": self._recorder_ns,
+            **self.totals_ns,
             "program_processes": len({each.process for each in of_program}),
             "program_threads": len(of_program),
             "program_runnable": sum(each.state == "R" for each in of_program),
         }
-
-    def _more(self, thread: _ThreadTime) -> tuple[int, int]:
-        """What it used since the last sample; a new one since it began, as it is younger than the last sample."""
-        cpu, delay = self._last.get(thread.thread, (0, 0))
-        return max(thread.cpu_ns - cpu, 0), max(thread.delay_ns - delay, 0)
 
 
 class _ThreadTime(Struct, frozen=True):
@@ -150,16 +147,16 @@ def _threads_below(process: int, but: int = 0) -> Iterator[_ThreadTime]:
         each = left.pop()
         for thread in _names(_PROC / str(each) / "task"):
             folder = f"{_PROC}/{each}/task/{thread}"
-            left += [int(child) for child in _text(f"{folder}/children").split() if int(child) != but]
+            left += [int(child) for child in text_of(f"{folder}/children").split() if int(child) != but]
             if (found := _thread(each, int(thread), folder)) is not None:
                 yield found
 
 
 def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
-    stat = _text(f"{folder}/stat").rpartition(")")[2].split()
+    stat = text_of(f"{folder}/stat").rpartition(")")[2].split()
     if len(stat) <= _SYSTEM_TICKS:  # it has ended
         return None
-    scheduled = _text(f"{folder}/schedstat").split()
+    scheduled = text_of(f"{folder}/schedstat").split()
     if len(scheduled) > 1:
         return _ThreadTime(process, thread, stat[_STATE], int(scheduled[0]), int(scheduled[1]))
     ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
@@ -168,7 +165,7 @@ def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
 
 def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
     """What all processes together used of the allowed cores; None where /proc/stat shows no cores."""
-    lines = _text(f"{_PROC}/stat").splitlines()
+    lines = text_of(f"{_PROC}/stat").splitlines()
     cores = {int(line.split()[0][3:]): line.split()[1:] for line in lines if line[:3] == "cpu" and line[3:4].isdigit()}
     ours = [[int(value) for value in values] for core, values in cores.items() if core in allowed]
     if not ours:
@@ -188,7 +185,7 @@ def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
 
 def _pressure_ns() -> int | str:
     """How long at least one thread of the machine has waited for a core."""
-    for line in _text(f"{_PROC}/pressure/cpu").splitlines():
+    for line in text_of(f"{_PROC}/pressure/cpu").splitlines():
         if line.startswith("some "):
             return int(line.rpartition("total=")[2]) * 1000
     return ""
@@ -196,7 +193,7 @@ def _pressure_ns() -> int | str:
 
 def _throttled_ns() -> int | str:
     """How long the control groups have held back threads because the quota was used up."""
-    found = [line.split() for folder in own_groups() for line in _text(folder / "cpu.stat").splitlines()]
+    found = [line.split() for folder in own_groups() for line in text_of(folder / "cpu.stat").splitlines()]
     scales = {"throttled_usec": 1000, "throttled_time": 1}
     times = [int(line[1]) * scales[line[0]] for line in found if len(line) == 2 and line[0] in scales]
     return max(times) if times else ""
@@ -218,11 +215,3 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 a Path an entry would be slow
     except OSError:
         return []
-
-
-def _text(file: str | Path) -> str:
-    try:
-        with open(file, encoding="utf-8", errors="replace") as text:  # noqa: PTH123 often called
-            return text.read()
-    except OSError:
-        return ""

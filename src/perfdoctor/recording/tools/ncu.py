@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -26,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
+from perfdoctor.system.paths import text_of
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
@@ -68,18 +67,12 @@ def options(ncu: str) -> frozenset[str]:
 
 
 def _output_of(ncu: str, option: str) -> str:
-    try:
-        done = subprocess.run(
-            [ncu, option], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-            timeout=_HELP_TIMEOUT_S, env=tool_process.environment(*_PASSED_ON),
-        )  # fmt: skip
-    except OSError as error:
-        raise PerfdoctorError(f"{ncu} cannot be started: {error.strerror or error}", do=_NOT_STARTED) from error
-    except subprocess.TimeoutExpired as error:
-        raise PerfdoctorError(
-            f"{ncu} {option} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED
-        ) from error
-    return done.stdout.decode("utf-8", errors="replace")
+    too_slow = PerfdoctorError(f"{ncu} {option} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED)
+    _, output, _ = tool_process.run(
+        [ncu, option], environment=tool_process.environment(*_PASSED_ON), timeout_s=_HELP_TIMEOUT_S,
+        not_started=_NOT_STARTED, too_slow=too_slow, merged=True,
+    )  # fmt: skip
+    return output.decode("utf-8", errors="replace")
 
 
 def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
@@ -90,7 +83,8 @@ def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
     kernels = timeline.kernels
     kernels = kernels.take(kernels["is_graph"] == 0)
     spent_ns = np.bincount(kernels.name.codes, weights=kernels.duration_ns, minlength=len(kernels.name.values))
-    waiting = {base_name(name) for name in _present(timeline.collectives.name)}
+    collectives = timeline.collectives.name  # after `take` a column still has the values of rows that were left out
+    waiting = {base_name(collectives.values[code]) for code in np.unique(collectives.codes).tolist()}
     by_name_ns: Counter[str] = Counter()
     for code in np.flatnonzero(spent_ns).tolist():
         kernel = kernels.name.values[code]
@@ -99,11 +93,6 @@ def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
             waiting.add(name)
         by_name_ns[name] += int(spent_ns[code])
     return tuple([name for name, _ in by_name_ns.most_common() if name and name not in waiting][:count])
-
-
-def _present(names: Text) -> list[str]:
-    # After `take` a column still has the values of rows that were left out.
-    return [names.values[code] for code in np.unique(names.codes).tolist()]
 
 
 def command(
@@ -121,7 +110,13 @@ def command(
             f"{ncu} does not know {', '.join(missing)}",
             do="Install Nsight Compute 2021.1 or newer, or leave this pass out.",
         )
-    wanted = [*_kernel_options(kernels, launches, options), *_metric_options(), *_output_options(report)]
+    wanted = [
+        *_kernel_options(kernels, launches, options),
+        *_METRIC_OPTIONS,
+        ("--force-overwrite",),
+        ("--log-file", str(log_of(report))),
+        ("--export", str(report).replace("%", "%%")),  # %p, %h and %q{…} are ncu's macros
+    ]
     known = [words for words in wanted if words[0] in options]
     return [ncu, *(word for words in known for word in words), *program]
 
@@ -134,12 +129,13 @@ def log_of(report: Path) -> Path:
 def _kernel_options(kernels: Sequence[str], launches: int, options: frozenset[str]) -> list[tuple[str, ...]]:
     # A count over all kernels would be used up by the first layers of the forward pass, before backward and optimizer.
     per_size = "--filter-mode" in options
+    names = "|".join(_literally(kernel) for kernel in kernels)
     return [
         ("--config-file", "off"),  # a user's own config.ncu-cfg could widen the filters below
         ("--target-processes", "all"),
         ("--profile-from-start", "off"),
         ("--kernel-name-base", "function"),
-        ("--kernel-name", f"regex:{_only(kernels)}"),
+        ("--kernel-name", f"regex:^({names})$"),
         ("--filter-mode", "per-launch-config"),
         ("--launch-count", str(launches if per_size else launches * len(kernels))),
         ("--kill", "no"),
@@ -147,36 +143,22 @@ def _kernel_options(kernels: Sequence[str], launches: int, options: frozenset[st
     ]
 
 
-def _metric_options() -> list[tuple[str, ...]]:
-    return [
-        # basic (some 150 metrics) has neither roofline nor tensor cores; full (600) has a third more than detailed
-        # (450), and of what it adds only the stalls are read.
-        ("--set", "detailed"),
-        ("--section", "WarpStateStats"),
-        ("--section", "SchedulerStats"),
-        ("--replay-mode", "kernel"),  # application replay would run the training again for each pass
-        ("--graph-profiling", "node"),
-        # The timeline was recorded with unlocked clocks: locked ones would give other durations, and slow down other
-        # users of the GPU.
-        ("--clock-control", "none"),
-        ("--pipeline-boost-state", "dynamic"),
-        # The default, made explicit: without flushing, metrics of different passes contradict each other. But a small
-        # kernel whose input was still in L2 appears more memory-bound than it is.
-        ("--cache-control", "all"),
-    ]
-
-
-def _output_options(report: Path) -> list[tuple[str, ...]]:
-    return [
-        ("--force-overwrite",),
-        ("--log-file", str(log_of(report))),
-        ("--export", str(report).replace("%", "%%")),  # %p, %h and %q{…} are ncu's macros
-    ]
-
-
-def _only(kernels: Sequence[str]) -> str:
-    """A regex that matches these names and nothing longer or shorter."""
-    return f"^({'|'.join(_literally(kernel) for kernel in kernels)})$"
+_METRIC_OPTIONS = (
+    # basic (some 150 metrics) has neither roofline nor tensor cores; full (600) has a third more than detailed (450),
+    # and of what it adds only the stalls are read.
+    ("--set", "detailed"),
+    ("--section", "WarpStateStats"),
+    ("--section", "SchedulerStats"),
+    ("--replay-mode", "kernel"),  # application replay would run the training again for each pass
+    ("--graph-profiling", "node"),
+    # The timeline was recorded with unlocked clocks: locked ones would give other durations, and slow down other users
+    # of the GPU.
+    ("--clock-control", "none"),
+    ("--pipeline-boost-state", "dynamic"),
+    # The default, made explicit: without flushing, metrics of different passes contradict each other. But a small
+    # kernel whose input was still in L2 appears more memory-bound than it is.
+    ("--cache-control", "all"),
+)
 
 
 def _literally(name: str) -> str:
@@ -208,9 +190,15 @@ def export_csv(ncu: str, report: Path, target: Path) -> None:
 
 
 def _raw_page(ncu: str, report: Path) -> bytes:
-    code, output, errors = _run(
-        [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"], report
+    too_slow = PerfdoctorError(
+        f"ncu did not export `{report.name}` within {EXPORT_TIMEOUT_S} seconds",
+        do="Measure fewer kernels, or export the report by hand.",
     )
+    code, output, errors = tool_process.run(
+        [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"],
+        environment=tool_process.environment(*_PASSED_ON), timeout_s=EXPORT_TIMEOUT_S, not_started=_NOT_STARTED,
+        too_slow=too_slow,
+    )  # fmt: skip
     table = _NOTICE.sub(b"", output).lstrip()
     if code == 0 and table.startswith(b'"ID",'):
         return table
@@ -221,18 +209,6 @@ def _raw_page(ncu: str, report: Path) -> bytes:
         f"ncu could not export `{report.name}`: {why}",
         do=f"Run ncu --import {report.name} --csv --page raw yourself. An old ncu cannot read a newer one's report.",
     )
-
-
-def _run(argv: list[str], report: Path) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors."""
-    too_slow = PerfdoctorError(
-        f"ncu did not export `{report.name}` within {EXPORT_TIMEOUT_S} seconds",
-        do="Measure fewer kernels, or export the report by hand.",
-    )
-    return tool_process.run(
-        argv, environment=tool_process.environment(*_PASSED_ON), timeout_s=EXPORT_TIMEOUT_S,
-        not_started=_NOT_STARTED, too_slow=too_slow,
-    )  # fmt: skip
 
 
 _PERMIT = (
@@ -247,25 +223,13 @@ def permission_trouble(
     params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
 ) -> str:
     """Why ncu may not read performance counters here, and what to do; "" if it may, or if that is unknown."""
-    restricted = re.search(
-        r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b", _text(params), re.MULTILINE
-    )
-    if not restricted or _may_profile(_text(status)):
+    restriction = r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b"
+    # Root in a container is not enough: the driver checks the capability.
+    effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", text_of(status), re.MULTILINE)
+    may_profile = bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
+    if may_profile or not re.search(restriction, text_of(params), re.MULTILINE):
         return ""
     return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
-
-
-def _may_profile(status: str) -> bool:
-    # Root in a container is not enough: the driver checks the capability.
-    effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status, re.MULTILINE)
-    return bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 #: ncu's messages, and what they mean with what to do. The first one that occurs is the cause of the others.

@@ -1,4 +1,4 @@
-"""In which state were the GPUs during a recording? Clocks, power, memory and links, sampled from the driver (NVML).
+"""In which state were the GPUs during a recording, and how are they connected? The driver (NVML) and nvidia-smi say.
 
 The sampler is a thread of perfdoctor's own process: nothing of it runs in the training. Every GPU is sampled: NVML
 ignores CUDA_VISIBLE_DEVICES, of which launchers give each rank another value, and other users' work on the machine is
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import shutil
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -76,6 +78,8 @@ _SECOND_NS = 1_000_000_000
 _ALL_LINKS = 0xFFFF_FFFF
 #: A call into the driver of a lost GPU may never return: the thread is then abandoned.
 _JOIN_TIMEOUT_S = 2.0
+#: nvidia-smi takes a second where drivers are loaded; one that hangs must not delay the diagnosis.
+_TOPOLOGY_TIMEOUT_S = 10
 
 
 class DriverGpu(Struct, frozen=True):
@@ -100,26 +104,38 @@ def find() -> Devices:
     nvml, trouble = _opened()
     if nvml is None:
         return Devices(trouble=trouble)
-    driver, found = "", tuple[DriverGpu, ...]()
-    with _closing(nvml):
-        try:
-            driver = str(nvml.nvmlSystemGetDriverVersion())
-            handles, trouble = _handles(nvml)
-            found = tuple(_gpu(nvml, index, handle) for index, handle in handles.items())
-        except nvml.NVMLError as error:
-            trouble = _message(error)
-    return Devices(found, driver, trouble)
+    driver, found = "", list[DriverGpu]()
+    try:
+        driver = str(nvml.nvmlSystemGetDriverVersion())
+        handles, trouble = _handles(nvml)
+        for index, handle in handles.items():
+            name = _first(nvml, handle, (lambda nvml, gpu: nvml.nvmlDeviceGetName(gpu),))
+            memory = _first(nvml, handle, _ONCE["memory_total_bytes"])
+            uuid = _first(nvml, handle, _ONCE["uuid"])
+            found.append(DriverGpu(index, str(name), str(uuid), int(str(memory or 0))))
+    except nvml.NVMLError as error:
+        found, trouble = [], _message(error)
+    finally:
+        _close(nvml)
+    return Devices(tuple(found), driver, trouble)
 
 
-def gpus() -> tuple[DriverGpu, ...]:
-    """The GPUs of this machine; none where NVML cannot be used."""
-    return find().gpus
-
-
-def _gpu(nvml: Any, index: int, handle: Any) -> DriverGpu:
-    name = _first(nvml, handle, (lambda nvml, gpu: nvml.nvmlDeviceGetName(gpu),))
-    memory = _first(nvml, handle, _ONCE["memory_total_bytes"])
-    return DriverGpu(index, str(name), str(_first(nvml, handle, _ONCE["uuid"])), int(str(memory or 0)))
+def keep_topology(target: Path) -> bool:
+    """Write the output of `nvidia-smi topo -m` into `target`; False, and no file, without nvidia-smi or a GPU."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return False
+    try:
+        done = subprocess.run(
+            [tool, "topo", "-m"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            timeout=_TOPOLOGY_TIMEOUT_S,
+        )  # fmt: skip
+        if done.returncode or b"GPU0" not in done.stdout:
+            return False
+        target.write_bytes(done.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return True
 
 
 class DeviceSampler:
@@ -145,7 +161,13 @@ class DeviceSampler:
         if nvml is None:
             return trouble
         try:
-            sampled, trouble = self._sampled(nvml)
+            handles, trouble = _handles(nvml)
+            # The slow queries of a machine's GPUs are spread over different ticks.
+            now_ns = time.monotonic_ns()
+            sampled = [
+                _SampledGpu(nvml, index, handle, now_ns + place * self._period_ns)
+                for place, (index, handle) in enumerate(handles.items())
+            ]
             if not trouble:
                 # One write a line, so that a process killed in between leaves whole lines.
                 file = self._target.open("w", newline="", encoding="utf-8", buffering=1)
@@ -170,37 +192,26 @@ class DeviceSampler:
             self._thread.join(_JOIN_TIMEOUT_S)
         return self._rows
 
-    def _sampled(self, nvml: Any) -> tuple[list[_SampledGpu], str]:
-        handles, trouble = _handles(nvml)
-        # The slow queries of a machine's GPUs are spread over different ticks.
-        now_ns = time.monotonic_ns()
-        dues_ns = (now_ns + place * self._period_ns for place in range(len(handles)))
-        return [
-            _SampledGpu(nvml, index, handle, due_ns)
-            for (index, handle), due_ns in zip(handles.items(), dues_ns, strict=True)
-        ], trouble
-
     def _sample(self, nvml: Any, sampled: list[_SampledGpu], file: TextIO) -> None:
         try:
-            with file, _closing(nvml):
+            with file:
                 rows = csv.writer(file, lineterminator="\n")
                 rows.writerow(COLUMNS)
-                self._sample_each_tick(sampled, rows.writerow)
+                due_ns = time.monotonic_ns()
+                while not self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
+                    for gpu in sampled:
+                        self._queried = gpu.index
+                        rows.writerow(gpu.row())
+                        self._rows += 1
+                    # Missed ticks are skipped: sampled later, they would all show the same moment.
+                    late_ns = time.monotonic_ns() - due_ns
+                    due_ns += (late_ns // self._period_ns + 1) * self._period_ns
         except OSError as error:
             self.trouble = f"{self._target.name} cannot be written: {error.strerror or error}"
         except nvml.NVMLError as error:
             self.trouble = f"GPU {self._queried}: {_message(error)}"
-
-    def _sample_each_tick(self, sampled: list[_SampledGpu], write: Callable[[list[object]], object]) -> None:
-        due_ns = time.monotonic_ns()
-        while not self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
-            for gpu in sampled:
-                self._queried = gpu.index
-                write(gpu.row())
-                self._rows += 1
-            # Missed ticks are skipped: sampled later, they would all show the same moment.
-            late_ns = time.monotonic_ns() - due_ns
-            due_ns += (late_ns // self._period_ns + 1) * self._period_ns
+        finally:
+            _close(nvml)
 
 
 class _SampledGpu:
@@ -212,24 +223,18 @@ class _SampledGpu:
         self._handle = handle
         self._second_due_ns = second_due_ns
         self._queries = {column: list(queries) for column, queries in {**_EACH_TICK, **_EACH_SECOND}.items()}
-        self._constant = {
-            "device": index,
-            **{column: _first(nvml, handle, queries) for column, queries in _ONCE.items()},
-        }
+        self._constant = {"device": index, **{name: _first(nvml, handle, queries) for name, queries in _ONCE.items()}}
 
     def row(self) -> list[object]:
         # A time for each GPU: the one before may have taken 40 ms.
         values = {"unix_ns": time.time_ns(), **self._constant}
-        for column in self._due_columns():
+        due, now_ns = [*_EACH_TICK], time.monotonic_ns()
+        if now_ns >= self._second_due_ns:
+            self._second_due_ns = now_ns + _SECOND_NS
+            due += _EACH_SECOND
+        for column in due:
             values[column] = _first(self._nvml, self._handle, self._queries[column])
         return [values.get(column, "") for column in COLUMNS]
-
-    def _due_columns(self) -> list[str]:
-        now_ns = time.monotonic_ns()
-        if now_ns < self._second_due_ns:
-            return list(_EACH_TICK)
-        self._second_due_ns = now_ns + _SECOND_NS
-        return [*_EACH_TICK, *_EACH_SECOND]
 
 
 def _first(nvml: Any, handle: Any, queries: Sequence[Query]) -> object:
@@ -237,29 +242,20 @@ def _first(nvml: Any, handle: Any, queries: Sequence[Query]) -> object:
 
     Raises NVML's error if the GPU or the driver is gone.
     """
+    # NVMLLibraryMismatchError of pynvml: the driver is older than the function. AttributeError: pynvml is.
+    refusals = (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError), AttributeError)
     for query in tuple(queries):
         try:
             return query(nvml, handle)
-        except _refusals(nvml) as error:  # noqa: PERF203 each query may be refused
-            if getattr(error, "value", None) in _gone(nvml):
+        except refusals as error:  # noqa: PERF203 each query may be refused
+            if getattr(error, "value", None) in (
+                nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED, nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+                nvml.NVML_ERROR_UNINITIALIZED,
+            ):  # fmt: skip
                 raise
             if isinstance(queries, list):
                 queries.remove(query)
     return ""
-
-
-def _refusals(nvml: Any) -> tuple[type[Exception], ...]:
-    # NVMLLibraryMismatchError of pynvml: the driver is older than the function. AttributeError: pynvml is.
-    return (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError), AttributeError)
-
-
-def _gone(nvml: Any) -> tuple[int, ...]:
-    return (
-        nvml.NVML_ERROR_GPU_IS_LOST,
-        nvml.NVML_ERROR_RESET_REQUIRED,
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        nvml.NVML_ERROR_UNINITIALIZED,
-    )
 
 
 def _opened() -> tuple[Any, str]:
@@ -271,17 +267,15 @@ def _opened() -> tuple[Any, str]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return None, _why_not_opened(pynvml, error)
+        updated = "the NVIDIA driver was updated: it needs a restart of the machine"
+        known = {
+            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver here (libnvidia-ml was not found)",
+            pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
+            pynvml.NVML_ERROR_NO_PERMISSION: "not permitted to use the NVIDIA driver",
+            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: updated,
+        }
+        return None, known.get(getattr(error, "value", 0), _message(error))
     return pynvml, ""
-
-
-def _why_not_opened(nvml: Any, error: Exception) -> str:
-    return {
-        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver here (libnvidia-ml was not found)",
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
-        nvml.NVML_ERROR_NO_PERMISSION: "not permitted to use the NVIDIA driver",
-        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated: it needs a restart of the machine",
-    }.get(getattr(error, "value", 0), _message(error))
 
 
 def _handles(nvml: Any) -> tuple[dict[int, Any], str]:
@@ -296,21 +290,13 @@ def _handles(nvml: Any) -> tuple[dict[int, Any], str]:
     return found, "" if found else trouble
 
 
-@contextmanager
-def _closing(nvml: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        _close(nvml)
-
-
 def _close(nvml: Any) -> None:
     with suppress(nvml.NVMLError):  # an error of the shutdown changes nothing
         nvml.nvmlShutdown()
 
 
 def _nvlink_kib(nvml: Any, gpu: Any, field: int) -> int:
-    """The data that went over all NVLinks of a GPU since its driver was loaded, despite the field's name."""
+    """KiB that went over all NVLinks of a GPU since its driver was loaded, despite the field's name."""
     (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [(field, _ALL_LINKS)])
     if answer.nvmlReturn:
         raise nvml.NVMLError(answer.nvmlReturn)

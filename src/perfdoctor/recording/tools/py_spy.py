@@ -12,13 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system.paths import text_of
 
 INSTALL = "pip install py-spy"
 _PROBE_TIMEOUT_S = 10
@@ -74,10 +75,7 @@ def _ptrace_trouble() -> tuple[str, str]:
 
 def explain(log: Path) -> str:
     """Why nothing was sampled, and what to do, from what py-spy wrote; "" if it says nothing."""
-    try:
-        text = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    text = text_of(log)
     if _NOT_PERMITTED.search(text):
         return (
             "py-spy may not read other processes here: in a container, start it with --cap-add=SYS_PTRACE; "
@@ -100,49 +98,42 @@ class ThreadSample(Struct, frozen=True):
     samples: int = 0
 
 
+_Frame = tuple[str, str, int]
+
+
 def samples(file: Path) -> Iterator[ThreadSample]:
-    """What py-spy sampled, thread by thread in the order of time. Raises ValueError where the file is damaged."""
+    """Yield what py-spy sampled, each thread in the order of time. Raises ValueError where the file is damaged."""
     try:
         events = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file.name}: {error}") from error
-    threads: dict[object, _StackThread] = {}
+    stacks: dict[object, list[_Frame]] = {}
+    since_us: dict[object, int] = {}
     for event in events if isinstance(events, list) else ():
         if not isinstance(event, dict) or not isinstance(event.get("ts"), int):
             continue
-        thread = threads.setdefault(event.get("tid"), _StackThread())
-        yield from thread.until(event["ts"])
-        thread.change(event)
-
-
-class _StackThread:
-    """The stack of one thread, as its events make it."""
-
-    def __init__(self) -> None:
-        self.stack: list[tuple[str, str, int]] = []
-        self.since_us = 0
-
-    def until(self, now_us: int) -> Iterator[ThreadSample]:
-        if now_us == self.since_us:
-            return
-        if self.stack:
-            number, name, frames = self._named()
-            yield ThreadSample(number, name, self.since_us * 1000, now_us * 1000, frames)
-        self.since_us = now_us
-
-    def _named(self) -> tuple[int, str, tuple[tuple[str, str, int], ...]]:
-        found = _THREAD.match(self.stack[0][0])
-        if found is None:
-            return 0, "", tuple(self.stack)
-        number = int(found[1], 0) if found[1].isdigit() else 0
-        return number, found[2] or "", tuple(self.stack[1:])
-
-    def change(self, event: dict[str, object]) -> None:
+        thread, now_us = event.get("tid"), event["ts"]
+        stack = stacks.setdefault(thread, [])
+        if stack and now_us != since_us[thread]:
+            yield _sample(stack, since_us[thread], now_us)
+        since_us[thread] = now_us
         if event.get("ph") == "B":
-            place = event.get("args")
-            place = place if isinstance(place, dict) else {}
-            line = place.get("line")
-            line = line if isinstance(line, int) else 0
-            self.stack.append((str(event.get("name", "")), str(place.get("filename", "")), line))
-        elif event.get("ph") == "E" and self.stack:
-            self.stack.pop()
+            stack.append(_frame(event))
+        elif event.get("ph") == "E" and stack:
+            stack.pop()
+
+
+def _sample(stack: Sequence[_Frame], since_us: int, until_us: int) -> ThreadSample:
+    """The sample of this stack, whose outermost frame may name the thread."""
+    found = _THREAD.match(stack[0][0])
+    if found is None:
+        return ThreadSample(0, "", since_us * 1000, until_us * 1000, tuple(stack))
+    number = int(found[1], 0) if found[1].isdigit() else 0
+    return ThreadSample(number, found[2] or "", since_us * 1000, until_us * 1000, tuple(stack[1:]))
+
+
+def _frame(event: Mapping[str, object]) -> _Frame:
+    place = event.get("args")
+    place = place if isinstance(place, dict) else {}
+    line = place.get("line")
+    return str(event.get("name", "")), str(place.get("filename", "")), line if isinstance(line, int) else 0

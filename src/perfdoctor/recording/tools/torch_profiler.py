@@ -58,20 +58,11 @@ def settings(
     recording: PassSettings, window: StepWindow, *, reports: Path, nccl: Path | None = None,
     sampling: Mapping[str, object] | None = None,
 ) -> dict[str, object]:  # fmt: skip
-    """What the agent is to do, as it takes it."""
+    """The settings of the agent as JSON: `recording` is the pass, `reports` and `nccl` are folders."""
     return {
-        "pass": recording.pass_name,
-        "reports": str(reports.absolute()),
-        "traces": str(recording.traces.absolute()),
-        "activities": recording.activities,
-        "nvtx": recording.nvtx,
-        "capture_range": recording.capture_range,
-        "steps": window.steps,
-        "skip": window.skip,
-        "stop": window.stop,
-        "stacks": window.stacks,
-        "modules": window.modules,
-        "nccl": str(nccl.absolute()) if nccl else "",
-        "masking": masking.__file__,
+        "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
+        "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,
+        "steps": window.steps, "skip": window.skip, "stop": window.stop, "stacks": window.stacks,
+        "modules": window.modules, "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
         "sampling": sampling,
-    }
+    }  # fmt: skip

@@ -13,6 +13,7 @@ The module is long because it is one state machine, with all ways in which a pro
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -24,13 +25,12 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import identity, nvtx, private
-from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.foreign import Foreign
-from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.modules import ModuleMarks
 from perfdoctor_agent.pace import StepEnds, unrecorded
+from perfdoctor_agent.passes import BackwardWatch, ForwardWatch
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
@@ -159,13 +159,7 @@ class Agent:
             self._trains()
             return original(optimizer_self, *args, **kwargs)
 
-        optimizer.__init__ = made
-
-        def undo() -> None:
-            if optimizer.__init__ is made:
-                optimizer.__init__ = original
-
-        return undo
+        return private.replace(optimizer, "__init__", made)
 
     @_guarded
     def _trains(self) -> None:
@@ -181,7 +175,7 @@ class Agent:
         self.backward.remove()
 
     def _begin_anew(self) -> None:
-        """What was counted so far were no steps of the training: drop them, and what was recorded of them."""
+        """Drop what was counted so far, and what was recorded of it: these were no steps of the training."""
         if self.step_finder.chosen is not None and not self.is_done:
             self._discard()
             self._recorded()
@@ -191,13 +185,13 @@ class Agent:
         self.before = {}
 
     def in_child(self) -> None:
-        """In a child of multiprocessing, as soon as that knows what it is. What is registered for its exit is lost."""
+        """Register the end again in a child of multiprocessing, which has lost what its parent had registered."""
         self.at_exit()
         if identity.is_worker():
             self.sampling.follow(identity.parent())
 
     def at_exit(self) -> None:
-        # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
+        """Finish at the end of the interpreter, and in children of multiprocessing, which skip atexit."""
         from multiprocessing import util  # torch has imported it
 
         util.Finalize(None, self.finish, exitpriority=1000)
@@ -230,34 +224,27 @@ class Agent:
             self._event(_identity(module), "forward")
         return result
 
+    @_guarded
     def _backward_ended(self) -> None:
         is_first, self.updates_by_hand = not self.updates_by_hand, True
         seen = self.step_finder.order
-        if is_first and len(set(seen)) < len(seen):
-            self._training_begins()
+        if is_first and len(set(seen)) < len(seen):  # what came more than once before it was a validation
+            self._begin_anew()
         else:
             self._event(_BACKWARD, "backward")
 
+    @_guarded
     def _range_ended(self) -> None:
         if not self.marks_steps and not self.is_done:
-            self._steps_are_marked()
+            self.marks_steps = True
+            self._begin_anew()
         self._event(STEP_RANGE, "range")
 
     @_guarded
-    def _steps_are_marked(self) -> None:
-        self.marks_steps = True
-        self._begin_anew()
-
-    @_guarded
-    def _training_begins(self) -> None:
-        """The first backward pass: what came before it, more than once, was a validation."""
-        self._begin_anew()
-
-    @_guarded
     def _event(self, kind: Any, found_by: str) -> None:
-        if (self.is_done and self.behind is None) or self._is_loader_worker():
-            return
-        if self.marks_steps and found_by != "range":
+        """Count an event that may end a step. `found_by`: what kind of event it is, for the report."""
+        is_loader_worker = self.torch.utils.data.get_worker_info() is not None
+        if (self.is_done and self.behind is None) or is_loader_worker or (self.marks_steps and found_by != "range"):
             return
         now_ns = time.monotonic_ns()
         with self._lock:
@@ -267,8 +254,8 @@ class Agent:
             if self.step_finder.chosen is None:
                 self.before.setdefault(kind, StepEnds(self.torch)).add(now_ns)
             if self.step_finder.chosen is None and not self.step_finder.count:
-                self._introduce()
-                self.report.write(step_found_by=found_by)
+                self._rank()  # this process is now known to train: report who it is
+                self.report.write(step_found_by=found_by, **identity.facts(self.settings["masking"]))
             if self.step_finder.add(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
                 if self.window < 0 and self.step_finder.is_doubtful:
@@ -276,14 +263,6 @@ class Agent:
                 self._step_ended(now_ns)
             else:
                 self.report.facts["steps_seen"] = self.step_finder.count
-
-    def _introduce(self) -> None:
-        """Report who this process is, as soon as it is known to train."""
-        self._rank()
-        self.report.facts.update(identity.facts(self.settings["masking"]))
-
-    def _is_loader_worker(self) -> bool:
-        return self.torch.utils.data.get_worker_info() is not None
 
     def _step_ended(self, now_ns: int) -> None:
         if self.window > 0:
@@ -315,14 +294,9 @@ class Agent:
     def _make_recorder(self) -> None:
         rank = self._rank()
         self.report.withdraw(_NOT_STARTED)
-        self.recorder = Recorder(
-            self.torch,
-            self.foreign,
-            cuda="cuda" in self.settings["activities"] and self.torch.cuda.is_available(),
-            stacks=self.settings["stacks"],
-            steps=self.settings["steps"],
-            target=self._target(f"rank{rank}"),
-        )
+        cuda = "cuda" in self.settings["activities"] and self.torch.cuda.is_available()
+        stacks, steps, target = self.settings["stacks"], self.settings["steps"], self._target(f"rank{rank}")
+        self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, steps=steps, target=target)
         self.recorder.before_export = self._recorded
         self.foreign.is_alone = True
         self.recorder.warm_up()
@@ -331,14 +305,11 @@ class Agent:
 
     def _target(self, stem: str) -> str:
         """A new file for the trace: two processes may have the same rank."""
-        folder = self.settings["traces"]
         for name in (stem, f"{stem}-{self.pid}"):
-            path = os.path.join(folder, name + ".pt.trace.json")
-            try:
+            path = os.path.join(self.settings["traces"], name + ".pt.trace.json")
+            with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            except FileExistsError:
-                continue
-            return path
+                return path
         raise OSError("two traces of one process")
 
     def _next(self) -> None:
@@ -379,14 +350,15 @@ class Agent:
         self._off(but=self.report.facts["step_found_by"])
         self._write_result()
         if self.settings["stop"]:
-            self._end_program()
+            self.report.write(stopped=True)
+            raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
         self.behind = StepEnds(self.torch)
         self.behind.add(time.monotonic_ns())
 
     # --- behind the window ---
 
     def _passed_behind(self, kind: Any, now_ns: int) -> None:
-        """A step that is not recorded: what steps take without a profiler."""
+        """Time a step of this `kind` that ended at `now_ns`: it shows what steps take without a profiler."""
         if self.behind is not None and kind == self.step_finder.chosen:
             self.behind.add(now_ns)
             if self.behind.is_enough:
@@ -402,7 +374,7 @@ class Agent:
         return self.before.get(self.step_finder.chosen) or StepEnds(self.torch)
 
     def _recorded(self) -> None:
-        """End the recorded steps: no tool records what follows."""
+        """Let no tool record what follows."""
         self.modules.switch_off()
         self.sampling.end()
         if self.ranges is not None:
@@ -412,23 +384,16 @@ class Agent:
         self._profile_kernels(on=False)
 
     def _write_result(self) -> None:
-        recorder = self.recorder
+        recorder, ranges = self.recorder, self.ranges.count if self.ranges is not None else 0
         if recorder is not None and recorder.error:
-            self.report.write(state="failed", nvtx_ranges=self._ranges())
+            self.report.write(state="failed", nvtx_ranges=ranges)
             self.report.note("the trace could not be written: " + recorder.error)
         self.report.write(
             state="failed" if recorder is not None and not recorder.trace else "written",
             trace=recorder.trace if recorder is not None else "",
-            nvtx_ranges=self._ranges(),
-            watched_step_ns=_median_gap(self.ends_ns),
-            memory=self.memory.as_json(),
-            processor=self.processor.facts,
-            loaders=self.loaders.facts,
-            **unrecorded(self._in_front()),
-        )
-
-    def _ranges(self) -> int:
-        return self.ranges.count if self.ranges is not None else 0
+            nvtx_ranges=ranges, watched_step_ns=_median_gap(self.ends_ns), memory=self.memory.as_json(),
+            processor=self.processor.facts, loaders=self.loaders.facts, **unrecorded(self._in_front()),
+        )  # fmt: skip
 
     def _profile_kernels(self, *, on: bool) -> None:
         """Open or close the range in which nsys or ncu records, if they wait for it."""
@@ -437,11 +402,6 @@ class Agent:
             return
         runtime = self.torch.cuda.cudart()
         (runtime.cudaProfilerStart if on else runtime.cudaProfilerStop)()
-
-    def _end_program(self) -> None:
-        """End the program as if the training had ended here, so that files are flushed and children end."""
-        self.report.write(stopped=True)
-        raise SystemExit(0)
 
     # --- early ends ---
 
@@ -488,15 +448,12 @@ class Agent:
 
     def _discard(self) -> None:
         """Drop a recording without a whole step: no trace is better than one without steps."""
-        recorder = self.recorder
-        if recorder is None:
+        if self.recorder is None:
             return
-        recorder.profile.on_trace_ready = None
-        recorder.stop()
-        try:
-            os.unlink(recorder.target)
-        except OSError:
-            pass
+        self.recorder.profile.on_trace_ready = None
+        self.recorder.stop()
+        with contextlib.suppress(OSError):
+            os.unlink(self.recorder.target)
 
     def _catch_ending(self) -> None:
         """Write the trace on a signal that else would lose it. A program's own handler is left in place."""
@@ -520,7 +477,8 @@ class Agent:
                     signal.signal(number, signal.SIG_DFL)
 
     def give_up(self, why: str) -> None:
-        try:
+        """End the agent after an error, whatever else fails meanwhile."""
+        with contextlib.suppress(Exception):
             self.report.note(FAILED + why)
             self.report.write(state="failed")
             self.sampling.end()
@@ -528,14 +486,10 @@ class Agent:
             if self.ranges is not None:
                 self.ranges.remove()
             self._leave()
-        except Exception:
-            pass
         self.is_done = True
-        try:
+        with contextlib.suppress(Exception):
             if self.recorder is not None and not self.recorder.trace:
                 self._discard()  # else it would go on, and fill the memory
-        except Exception:
-            pass
 
     def _off(self, but: str = "") -> None:
         """Remove all hooks, but the one that sees the ends of steps, if it is named."""
@@ -581,11 +535,11 @@ class Agent:
 
 
 def _identity(module: Any) -> Any:
-    """Of a model itself; of a module without parameters its class, as losses are often made anew for each step."""
-    try:
-        return id(module) if next(module.parameters(), None) is not None else type(module).__qualname__
-    except Exception:  # one of the program's own that is unlike others
-        return type(module).__qualname__
+    """The id of a model; the class of a module without parameters, as losses are often made anew for each step."""
+    with contextlib.suppress(Exception):  # a class of the program's own may be unlike others
+        if next(module.parameters(), None) is not None:
+            return id(module)
+    return type(module).__qualname__
 
 
 def _median_gap(times_ns: list[int]) -> int:

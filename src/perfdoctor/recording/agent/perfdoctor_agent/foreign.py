@@ -43,11 +43,8 @@ class Foreign:
 
     def _replace(self, owner: Any, name: str, made_of: Callable[[Any], Any]) -> None:
         original = getattr(owner, "__dict__", {}).get(name)
-        if original is None:
-            return
-        new = made_of(original)
-        setattr(owner, name, new)
-        self._undo.append(lambda: setattr(owner, name, original) if owner.__dict__.get(name) is new else None)
+        if original is not None:
+            self._undo.append(private.replace(owner, name, made_of(original)))
 
     def _noticing(self, original: Any, *, is_active: bool) -> Any:
         @functools.wraps(original)

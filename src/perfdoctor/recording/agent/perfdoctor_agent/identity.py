@@ -18,10 +18,16 @@ _LAUNCHERS = (
 
 
 def facts(masking: str) -> dict[str, Any]:
-    """The command as the program sees it, with secrets masked by the functions in the file `masking`."""
+    """The program's command, its process's name, and what ranks of its job have in common, as facts of the report.
+
+    Secrets in the command are masked by the functions in the file `masking`.
+    """
     from multiprocessing import process  # torch has imported it
 
-    return {"command": _masked(sys.argv, masking), "process_name": process.current_process().name, "job": _job()}
+    # Two jobs on one machine at a time need two ports.
+    port = os.environ.get("MASTER_PORT", "")
+    job = "port " + port if port else "parent " + str(os.getppid())
+    return {"command": _masked(sys.argv, masking), "process_name": process.current_process().name, "job": job}
 
 
 def launcher_rank() -> tuple[int, int]:
@@ -63,12 +69,6 @@ def is_worker() -> bool:
     from multiprocessing import process  # torch has imported it
 
     return bool(process.current_process().daemon)
-
-
-def _job() -> str:
-    """What the ranks of one job have in common: two jobs on one machine at a time need two ports."""
-    port = os.environ.get("MASTER_PORT", "")
-    return "port " + port if port else "parent " + str(os.getppid())
 
 
 def _masked(words: list[str], masking: str) -> list[str]:

@@ -24,16 +24,12 @@ class _Waiting:
         if fullname != self.name:
             return None
         # Finding is not importing: `importlib.util.find_spec("torch")` gets here too, often long before.
-        spec = self._found(fullname, path, target)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            self._hook(spec.loader)
-        return spec
-
-    def _found(self, fullname: str, path: Any, target: Any) -> Any:
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find(fullname, path, target) if find else None
             if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    self._hook(spec.loader)
                 return spec
         return None
 

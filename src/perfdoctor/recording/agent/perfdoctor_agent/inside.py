@@ -6,6 +6,7 @@ Processes that it forks are not recorded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +19,9 @@ _is_registered = False
 
 
 class InsideAgent(Agent):
-    """`left()` is called once, when nothing of the agent is left in the program; its report is complete then.
+    """An agent that calls `left()` once, when nothing of it is left in the program and its report is complete.
 
-    `settings["marked"]`: steps are marked, and nothing else is taken for one.
+    `settings["marked"]`: the program marks its steps, and nothing else is taken for one.
     """
 
     def __init__(self, torch: Any, settings: Any, left: Callable[[], None]) -> None:
@@ -44,11 +45,9 @@ class InsideAgent(Agent):
         """Whoever records ends it."""
 
     def forked(self) -> None:
-        self._left = _nothing
-        try:
+        self._left = lambda: None
+        with contextlib.suppress(Exception):
             self._drop_window()
-        except Exception:
-            pass
         self.behind, self.is_done = None, True
 
     def _ended_by(self, number: int, frame: Any) -> None:
@@ -60,7 +59,7 @@ class InsideAgent(Agent):
         if self in _agents:
             _agents.remove(self)
         self.is_done = True
-        left, self._left = self._left, _nothing
+        left, self._left = self._left, lambda: None
         if os.getpid() == self.pid:
             self.report.write(ended=True)
             left()
@@ -69,7 +68,3 @@ class InsideAgent(Agent):
 def _forked() -> None:
     while _agents:
         _agents.pop().forked()
-
-
-def _nothing() -> None:
-    pass

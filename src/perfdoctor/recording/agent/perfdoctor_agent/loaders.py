@@ -1,7 +1,7 @@
-"""Which DataLoaders feed the recorded steps, and what does a batch hold? Read once for each iterator.
+"""Which DataLoaders feed the recorded steps, and what does a batch hold?
 
-Only while steps are recorded, the iterators' `__next__` counts their batches; the first of each is looked through for
-its tensors. Only numbers are kept.
+While steps are recorded the iterators' `__next__` counts batches, and the tensors in the first one. Only numbers are
+kept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _MOST_ITERATORS = 64
 
 
 class LoaderWatch:
-    """`facts`: of each iterator that gave a batch; `epoch`: how many it gives, 0 if unknown.
-
-    `remove` leaves torch as it was.
-    """
+    """`facts` of each iterator that gave a batch; `epoch` is how many it gives, 0 if unknown."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -41,13 +38,7 @@ class LoaderWatch:
             seen(iterator, batch)
             return batch
 
-        base.__next__ = __next__
-
-        def undo() -> None:
-            if base.__next__ is __next__:  # else somebody replaced it since, and calls ours
-                base.__next__ = original
-
-        self._undo = undo
+        self._undo = private.replace(base, "__next__", __next__)
 
     def remove(self) -> None:
         if self._undo is not None:
@@ -69,7 +60,7 @@ class LoaderWatch:
 
 
 def _contents(tensor: Any, batch: Any) -> tuple[int, int]:
-    """How many tensors it holds, and their bytes."""
+    """(tensors, their bytes) in a batch; `tensor` is torch's class."""
     tensors, size, parts, known = 0, 0, [batch], set()
     while parts and len(known) < _MOST_PARTS:
         part = parts.pop()

@@ -48,13 +48,12 @@ class MemorySamples:
         if (kind, device) != (self.kind, self.device):
             self.kind, self.device, self.samples = kind, device, []
         self.samples.append([time.time_ns(), *held])
-        if time.thread_time_ns() - begun_ns > self._longest_ns():
+        longest_ns: float = _LONGEST_NS
+        if self.kind != "cuda" and len(self.samples) > 1:  # torch's counters are cheap; the first call loads libraries
+            step_ns = self.samples[-1][0] - self.samples[-2][0]
+            longest_ns = min(longest_ns, _LONGEST_SHARE_OF_STEP * step_ns)
+        if time.thread_time_ns() - begun_ns > longest_ns:
             self._off()
-
-    def _longest_ns(self) -> float:
-        if self.kind == "cuda" or len(self.samples) < 2:  # torch's counters are cheap; the first call loads libraries
-            return _LONGEST_NS
-        return min(_LONGEST_NS, _LONGEST_SHARE_OF_STEP * (self.samples[-1][0] - self.samples[-2][0]))
 
     def _off(self) -> None:
         self.samples, self.is_off = [], True

@@ -7,6 +7,7 @@ of which the class stands for its name. It is torch's `_RecordFunctionFast`, mad
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
@@ -45,50 +46,39 @@ class ModuleMarks:
 
     def know(self, root: Any) -> None:
         """Name an outermost module, and all inside it, once. A module with several paths keeps its first."""
-        known = self._names.get(id(root))
-        if known is not None and known[0]() is root:
+        if self._is_named(root):
             return
-        try:
+        with contextlib.suppress(Exception):  # a module that cannot be named has no path
             left = [(self._top(root), root)]
             while left and len(self._names) < _MOST_NAMES:
                 path, module = left.pop()
-                if self._put(module, path):
-                    left += [(f"{path}.{name}", each) for name, each in reversed(_children(module))]
-        except Exception:  # a module that cannot be named has no path
-            pass
+                if not self._is_named(module):
+                    self._names[id(module)] = weakref.ref(module), _printable(f"{type(module).__name__} {path}")
+                    children = module.__dict__.get("_modules") or {}  # a class may have changed `named_children`
+                    inside = [(f"{path}.{name}", each) for name, each in children.items() if each is not None]
+                    left += reversed(inside)
 
     def _top(self, root: Any) -> str:
-        """Its class, with a number where several of it live at a time. One made anew in each step keeps its number."""
+        """The root's class, numbered where several of it live at once. One made anew in each step keeps its number."""
         top = type(root).__name__
         known = self._roots.setdefault(top, [])
         number = next((at for at, other in enumerate(known) if other() is None), len(known))
         known[number : number + 1] = [weakref.ref(root)]
         return f"{top}#{number + 1}" if number else top
 
-    def _put(self, module: Any, path: str) -> bool:
-        """False where it has a name already."""
+    def _is_named(self, module: Any) -> bool:
         known = self._names.get(id(module))
-        if known is not None and known[0]() is module:
-            return False
-        self._names[id(module)] = weakref.ref(module), _printable(f"{_PREFIX}{type(module).__name__} {path}")
-        return True
+        return known is not None and known[0]() is module
 
     def _unnamed(self, module: Any) -> str:
-        """Of one that was made since, or that no other holds: its class alone."""
-        name = _printable(_PREFIX + type(module).__name__)
-        try:
+        """Name a module that was made since, or that no other holds, by its class alone."""
+        name = _printable(type(module).__name__)
+        with contextlib.suppress(Exception):
             if len(self._names) < _MOST_NAMES:
                 self._names[id(module)] = weakref.ref(module), name
-        except Exception:
-            pass
         return name
 
 
-def _children(module: Any) -> list[tuple[str, Any]]:
-    """As `named_children`, which a class may have changed."""
-    children = module.__dict__.get("_modules")
-    return [(str(name), each) for name, each in children.items() if each is not None] if children else []
-
-
 def _printable(name: str) -> str:
-    return name[:_LONGEST_NAME].encode("utf-8", "replace").decode("utf-8")
+    """The mark of this name."""
+    return (_PREFIX + name)[:_LONGEST_NAME].encode("utf-8", "replace").decode("utf-8")

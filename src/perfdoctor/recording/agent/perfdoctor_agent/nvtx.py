@@ -20,10 +20,7 @@ _RANGE_START_A, _RANGE_END = 5, 7
 _VERSION = 3
 
 _MODULE_TABLE = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)),
-    ctypes.POINTER(ctypes.c_uint),
+    ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)), ctypes.POINTER(ctypes.c_uint)
 )
 _SET_VERSION = ctypes.CFUNCTYPE(None, ctypes.c_uint32)
 _EXPORT_TABLE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
@@ -35,11 +32,9 @@ class _Callbacks(ctypes.Structure):
 
 class _VersionInfo(ctypes.Structure):
     _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("version", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("size", ctypes.c_size_t), ("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
         ("set_version", _SET_VERSION),
-    ]
+    ]  # fmt: skip
 
 
 class Nvtx:

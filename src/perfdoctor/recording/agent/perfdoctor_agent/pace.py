@@ -45,7 +45,7 @@ HOST, DEVICE = "host", "device"
 
 
 class StepEnds:
-    """The last ends of steps in one part of the program, without any that are recorded."""
+    """The last ends of steps before the recorded ones, or after them."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -61,7 +61,7 @@ class StepEnds:
 
     @property
     def last_ns(self) -> int:
-        """By the host's clock, the length of the last step; 0 before there is one."""
+        """Length of the last step by the host's clock; 0 before there is one."""
         return self.ends[-1][0] - self.ends[-2][0] if len(self.ends) > 1 else 0
 
     @property
@@ -77,7 +77,7 @@ class StepEnds:
         return self.count > _MOST_BEHIND or (self.count > STEPS_BEHIND and lasted_ns > _LONG_ENOUGH_NS)
 
     def steps_ns(self) -> tuple[str, list[int]]:
-        """The clock, and the length of each step but the first: it still warms up, or cools down."""
+        """(clock, lengths of the steps); without the first step, in which the program warms up or cools down."""
         ends = list(self.ends)
         if any(event is not None for _, event in ends):
             events = [event for _, event in ends if event is not None]
@@ -88,7 +88,7 @@ class StepEnds:
 
 
 def unrecorded(before: StepEnds, behind: StepEnds | None = None) -> dict[str, Any]:
-    """What is reported: the mean length of undisturbed steps in ns (0: not known), how many, and by which clock.
+    """Facts of the report: mean length of undisturbed steps in ns (0: not known), how many, and by which clock.
 
     The first steps of a program are slower than later ones: they count only where there are too few behind the window.
     """
@@ -110,7 +110,7 @@ def unrecorded(before: StepEnds, behind: StepEnds | None = None) -> dict[str, An
 
 
 def _undisturbed_mean(steps_ns: list[int]) -> int:
-    """A median would take one kind of steps where two alternate. What disturbs a step makes it longer."""
+    """Mean of the steps that nothing made longer. A median would take one kind of steps where two alternate."""
     most = _most_undisturbed_ns(steps_ns)
     kept = [each for each in steps_ns if each <= most]
     return round(sum(kept) / len(kept))
@@ -124,8 +124,9 @@ def _most_undisturbed_ns(steps_ns: list[int]) -> float:
 
 
 def _long_steps(steps_ns: list[int], mean_ns: int) -> dict[str, int]:
-    """An evaluation, a checkpoint, the start of an epoch: how many steps are that long, of how many; the time of both
-    in ns; and how far the long ones are apart at most, in steps, so that a longer window holds one. Empty: none is.
+    """Counts and times in ns of all steps and of the long ones (evaluation, checkpoint, start of an epoch); else empty.
+
+    `apart` is how many steps lie between two long ones at most: a longer window holds one.
     """
     least = max(_most_undisturbed_ns(steps_ns), _LONG * mean_ns)
     places = [place for place, step_ns in enumerate(steps_ns) if step_ns > least]
@@ -139,19 +140,15 @@ def _long_steps(steps_ns: list[int], mean_ns: int) -> dict[str, int]:
 
 
 def _spared_ns(faults_before: int, behind: StepEnds) -> int:
-    """What a step behind the window is spared, as fewer new pages are needed since something was recorded."""
+    """Ns that a step behind the window is spared, as it needs fewer new pages than the steps before."""
     faults = list(behind.faults)[1:]
     each = (faults[-1] - faults[0]) / (len(faults) - 1) if len(faults) > 1 else faults_before
     spared = faults_before - each
-    return round(spared * _fault_ns()) if spared > _PAGES else 0
+    return round(spared * max(min(_fault_ns() for _ in range(_TURNS)), 0.0)) if spared > _PAGES else 0
 
 
 def _fault_ns() -> float:
-    """What the first touch of a page takes, beyond that of a later one."""
-    return max(min(_touch_ns() for _ in range(_TURNS)), 0.0)
-
-
-def _touch_ns() -> float:
+    """Ns that the first touch of a page takes beyond those of a later one."""
     size = _PAGES * mmap.PAGESIZE
     with mmap.mmap(-1, size) as pages:
         times = [time.perf_counter_ns()]
@@ -163,7 +160,7 @@ def _touch_ns() -> float:
 
 
 def _event(torch: Any) -> Any:
-    """A mark in the current stream; None where there is no GPU at work, or a graph is captured."""
+    """Record an event in the current stream; None where no GPU is at work, or a graph is captured."""
     try:
         if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
             return None

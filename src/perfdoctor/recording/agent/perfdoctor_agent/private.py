@@ -1,4 +1,4 @@
-"""Which private names of torch does the agent use, and what is lost with a torch that lacks one?
+"""Which private names of torch does the agent use, what is lost with a torch that lacks one, and how is one replaced?
 
 No public interface does what they do. A missing name costs its own part of the recording, and nothing else: the parts
 look their names up with `find`, and the agent reports what `losses` says.
@@ -6,6 +6,7 @@ look their names up with `find`, and the agent reports what `losses` says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 CALL = "nn.Module.__call__"
@@ -46,15 +47,21 @@ LOST_LATER = {
 
 
 def find(torch: Any, path: str) -> Any | None:
-    """What torch has at this path; None where it has nothing. Imports nothing: torch loads some modules when asked."""
+    """The object at this path below torch; None where there is none. Nothing is imported for it."""
     found = torch
     for name in path.split("."):
         found = getattr(found, "__dict__", {}).get(name)
     return found
 
 
+def replace(owner: Any, name: str, new: Any) -> Callable[[], None]:
+    """Put `new` in the place of an attribute; returns what puts the old one back, if `new` is still there."""
+    old = owner.__dict__[name]
+    setattr(owner, name, new)
+    return lambda: setattr(owner, name, old) if owner.__dict__.get(name) is new else None
+
+
 def losses(torch: Any) -> list[str]:
     """One note for each name that this torch lacks."""
-    return [
-        f"torch {torch.__version__} has no {path}: {lost}" for path, lost in LOST.items() if find(torch, path) is None
-    ]
+    missing = [path for path in LOST if find(torch, path) is None]
+    return [f"torch {torch.__version__} has no {path}: {LOST[path]}" for path in missing]

@@ -1,4 +1,4 @@
-"""What did this process use of the processor during the recorded steps? Read once before them and once behind them."""
+"""What did this process use of the processor during the recorded steps? Read once before and once after them."""
 
 from __future__ import annotations
 
@@ -10,50 +10,41 @@ from typing import Any
 
 
 class ProcessorUse:
-    """Facts as JSON, see `as_json`; empty where they are unknown. Only differences of the kernel's counters."""
+    """`facts` as JSON: differences of the kernel's counters over the recorded steps; empty where they are unknown."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self._before: dict[str, int] = {}
 
     def begin(self) -> None:
-        """On the thread that trains, before the first recorded step."""
+        """Read the counters on the thread that trains, before the first recorded step."""
         self.facts, self._before = {}, _quietly(_reading)
 
     def end(self, torch: Any) -> None:
-        """On the same thread, behind the last one. The first end counts."""
+        """Read them on the same thread after the last recorded step. Only the first end counts."""
         if not self._before or self.facts:
             return
         after, before = _quietly(_reading), self._before
         if not after or after["thread"] != before["thread"]:
             return
-        used = {name: after[name] - before[name] for name in before if name not in _STATES}
+        used = {name: after[name] - before[name] for name in before if name not in ("unix_ns", "thread", "threads")}
         self.facts = {
             "start_unix_ns": before["unix_ns"], "end_unix_ns": after["unix_ns"], **used, "threads": after["threads"],
             **_quietly(lambda: _settings(torch)),
         }  # fmt: skip
-        self.facts.pop("unix_ns")
-
-
-#: What is no counter.
-_STATES = ("thread", "threads")
 
 
 def _reading() -> dict[str, int]:
     process, thread = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
     threads, own = os.listdir("/proc/self/task"), threading.get_native_id()
     return {
-        "unix_ns": time.time_ns(),
-        "thread": own,
-        "threads": len(threads),
+        "unix_ns": time.time_ns(), "thread": own, "threads": len(threads),
         "cpu_ns": round((process.ru_utime + process.ru_stime) * 1e9),
-        "voluntary_switches": process.ru_nvcsw,
-        "involuntary_switches": process.ru_nivcsw,
+        "voluntary_switches": process.ru_nvcsw, "involuntary_switches": process.ru_nivcsw,
         "delay_ns": sum(_delay_ns(each) for each in threads),
         "thread_cpu_ns": round((thread.ru_utime + thread.ru_stime) * 1e9),
-        "thread_involuntary_switches": thread.ru_nivcsw,
-        "thread_delay_ns": _delay_ns(str(own)),
-    }
+        "thread_involuntary_switches": thread.ru_nivcsw, "thread_delay_ns": _delay_ns(str(own)),
+    }  # fmt: skip
 
 
 def _delay_ns(thread: str) -> int:

@@ -33,7 +33,6 @@ class RangeHooks:
         self._open: set[int] = set()
         self._step: Callable[[], None] = _nothing
         self._record = torch.autograd.profiler.record_function
-        self._enter, self._exit = self._record.__enter__, self._record.__exit__
 
     # --- on and off ---
 
@@ -57,12 +56,6 @@ class RangeHooks:
         for begun in list(self._open):  # the optimizer's range, which ends after the hook that closes the window
             self._end(begun)
 
-    def _put(self, owner: Any, name: str, new: Any) -> None:
-        old = owner.__dict__[name]
-        setattr(owner, name, new)
-        # What the program has assigned since is kept.
-        self._undo.append(lambda: setattr(owner, name, old) if owner.__dict__.get(name) is new else None)
-
     def _wrap(self, owner: Any, name: str, shown: str) -> None:
         original = owner.__dict__.get(name) if owner is not None else None
         if original is None:
@@ -72,7 +65,7 @@ class RangeHooks:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return self.around(shown, original, *args, **kwargs)
 
-        self._put(owner, name, wrapper)
+        self._undo.append(private.replace(owner, name, wrapper))
 
     # --- ranges ---
 
@@ -94,7 +87,7 @@ class RangeHooks:
         if self.nvtx is None:
             return _nothing
         self.count += 1
-        begun = self.nvtx.start_range(_bytes(name))
+        begun = self.nvtx.start_range(name[:_LONGEST_NAME].encode("utf-8", "replace").replace(b"\0", b" "))
         self._open.add(begun)
         return functools.partial(self._end, begun)
 
@@ -113,7 +106,7 @@ class RangeHooks:
         self._step = _nothing
 
     def _hand_ranges_to_nvtx(self) -> None:
-        enter, leave, hooks = self._enter, self._exit, self
+        enter, leave, hooks = self._record.__enter__, self._record.__exit__, self
 
         @functools.wraps(enter)
         def both_enter(self: Any) -> Any:
@@ -125,8 +118,8 @@ class RangeHooks:
             self.__dict__.pop("perfdoctor_range", _nothing)()
             return leave(self, *args)
 
-        self._put(self._record, "__enter__", both_enter)
-        self._put(self._record, "__exit__", both_exit)
+        for name, new in (("__enter__", both_enter), ("__exit__", both_exit)):
+            self._undo.append(private.replace(self._record, name, new))
 
     def _collecting(self, phase: str, info: Any) -> None:
         if info.get("generation", _YOUNGEST) == _YOUNGEST:
@@ -139,7 +132,3 @@ class RangeHooks:
 
 def _nothing() -> None:
     pass
-
-
-def _bytes(name: str) -> bytes:
-    return name[:_LONGEST_NAME].encode("utf-8", "replace").replace(b"\0", b" ")

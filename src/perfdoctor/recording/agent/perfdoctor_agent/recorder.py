@@ -5,12 +5,17 @@ With its own schedule: one step of warm-up, then the recorded ones, then the tra
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import kineto, private
+from perfdoctor_agent import private
 from perfdoctor_agent.foreign import Foreign
+
+_NO_LINES = 99
+_IF_LOADED = 4  # RTLD_NOLOAD
 
 
 class Recorder:
@@ -50,11 +55,11 @@ class Recorder:
         Not `warnings.catch_warnings`: Python would forget which of the program's warnings it has shown.
         """
         self.foreign.ours = True
-        spoken = kineto.silence(self.torch)
+        spoken = _silence_kineto(self.torch)
         warn = [(module, module.warn) for module in self._warning if hasattr(module, "warn")]
         try:
             for module, _ in warn:
-                module.warn = _ignore_warning
+                module.warn = lambda *_args, **_kwargs: None
             call()
         finally:
             for module, original in warn:
@@ -74,8 +79,31 @@ class Recorder:
             self.error = f"{type(error).__name__}: {error}"
 
 
-def _ignore_warning(*_args: Any, **_kwargs: Any) -> None:
-    pass
+def _silence_kineto(torch: Any) -> Callable[[], None]:
+    """Keep Kineto's lines about our recording off the program's output; returns what restores its level.
+
+    The level is a variable of torch's library. The environment's KINETO_LOG_LEVEL would silence the program's own
+    profiler and its children too.
+    """
+    level = _kineto_level(os.path.dirname(torch.__file__))
+    if level is None:
+        return lambda: None
+    before, level.value = level.value, _NO_LINES
+
+    def restore() -> None:
+        if level.value == _NO_LINES:  # else the first profiler of the process has just set its default
+            level.value = before
+
+    return restore
+
+
+@functools.lru_cache(maxsize=1)  # it is asked for in each recorded step
+def _kineto_level(torch_folder: str) -> Any | None:
+    try:
+        library = os.path.join(torch_folder, "lib", "libtorch_cpu.so")
+        return ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), private.KINETO_LEVEL)
+    except (OSError, ValueError, TypeError):  # built without Kineto, or into another library
+        return None
 
 
 def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -16,36 +17,15 @@ class AgentReport:
         self.folder = folder
         self.name = name  # of the process, where its pid would not do: on several machines pids are the same
         self.facts: dict[str, Any] = {
-            "pass": pass_name,
-            "pid": os.getpid(),
-            "parent": os.getppid(),
-            "started_unix_ns": _started_unix_ns(),
-            "command": [],
-            "process_name": "",
-            "job": "",
-            "own_traces": [],
-            "python": "{}.{}.{}".format(*sys.version_info[:3]),
-            "torch": torch_version,
-            "state": "watching",
-            "steps_seen": 0,
-            "steps_recorded": 0,
-            "step_found_by": "",
-            "rank": None,
-            "world_size": None,
-            "trace": "",
-            "nvtx_ranges": 0,
-            "watched_step_ns": 0,
-            "unwatched_step_ns": 0,
-            "unwatched_steps": 0,
-            "unwatched_clock": "",
-            "unwatched_long": {},
-            "memory": {"kind": "", "device": -1, "samples": []},
-            "processor": {},
-            "loaders": [],
-            "stopped": False,
-            "ended": False,
-            "notes": [],
-        }
+            "pass": pass_name, "pid": os.getpid(), "parent": os.getppid(), "started_unix_ns": _started_unix_ns(),
+            "command": [], "process_name": "", "job": "", "own_traces": [],
+            "python": "{}.{}.{}".format(*sys.version_info[:3]), "torch": torch_version, "state": "watching",
+            "steps_seen": 0, "steps_recorded": 0, "step_found_by": "", "rank": None, "world_size": None, "trace": "",
+            "nvtx_ranges": 0, "watched_step_ns": 0,
+            "unwatched_step_ns": 0, "unwatched_steps": 0, "unwatched_clock": "", "unwatched_long": {},
+            "memory": {"kind": "", "device": -1, "samples": []}, "processor": {}, "loaders": [],
+            "stopped": False, "ended": False, "notes": [],
+        }  # fmt: skip
 
     def note(self, text: str) -> None:
         if text not in self.facts["notes"]:
@@ -59,13 +39,10 @@ class AgentReport:
         """Update and store. A full disk or a missing folder must not disturb the program."""
         self.facts.update(facts, unix_ns=time.time_ns())
         path = os.path.join(self.folder, f"{self.facts['pass']}-{self.name or self.facts['pid']}.json")
-        draft = path + ".tmp"
-        try:
-            with open(draft, "w", encoding="utf-8") as file:
+        with contextlib.suppress(OSError):
+            with open(path + ".tmp", "w", encoding="utf-8") as file:
                 json.dump(self.facts, file)
-            os.replace(draft, path)
-        except OSError:
-            pass
+            os.replace(path + ".tmp", path)
 
 
 def _started_unix_ns() -> int:

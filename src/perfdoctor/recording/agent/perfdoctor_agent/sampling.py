@@ -11,6 +11,7 @@ the worker waits for them in the kernel. A worker that starts later finds no fil
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import json
 import os
@@ -37,8 +38,8 @@ _MOST_TEXT = 1_000_000
 
 
 class Sampling:
-    """`settings`: {"sampler": its pid, "requests": the FIFO, "ready": a folder, "source": is the text of lines kept};
-    None where nothing is sampled.
+    """Sampling of this process by perfdoctor's sampler. `settings`: None where nothing is sampled, else `sampler` (its
+    pid), `requests` (the FIFO), `ready` (a folder) and `source` (is the text of lines kept?).
     """
 
     def __init__(self, settings: Any) -> None:
@@ -51,11 +52,9 @@ class Sampling:
         """Let workers that start from now on wait for the recorded steps of this process."""
         if not self.settings or fcntl is None:
             return
-        try:
+        with contextlib.suppress(OSError):  # there is no sampler on this machine, or it is announced already
             self._window = os.open(self._window_of(os.getpid()), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.lockf(self._window, fcntl.LOCK_EX, 2, _BEGIN)
-        except OSError:  # there is no sampler on this machine, or it is announced already
-            pass
 
     def follow(self, training: int) -> None:
         """In a worker of `training`'s loader: permit the sampler while that process records steps. 0: it is of none."""
@@ -78,12 +77,16 @@ class Sampling:
             return
         workers = _workers()
         _permit(self.settings["sampler"])
-        self._release(_BEGIN)
+        if self._window >= 0:
+            fcntl.lockf(self._window, fcntl.LOCK_UN, 1, _BEGIN)
         self.is_on = self._ask("begin", os.getpid(), processes * (1 + len(workers)), *workers)
         if not self.is_on:
             self._forbid()
         elif step_ns < _READY_S * 1e9:
-            self._wait_until_ready()
+            file = os.path.join(self.settings["ready"], f"ready-{os.getpid()}")
+            end = time.monotonic() + _READY_S
+            while time.monotonic() < end and not os.path.exists(file):
+                time.sleep(_POLL_S)
 
     def steps_begin(self) -> None:
         self.began_unix_ns = time.time_ns()
@@ -99,22 +102,16 @@ class Sampling:
     def _forbid(self) -> None:
         _permit(0)
         if self._window >= 0:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(self._window_of(os.getpid()))
-            except OSError:
-                pass
             os.close(self._window)  # which releases its locks
             self._window = -1
-
-    def _release(self, byte: int) -> None:
-        if self._window >= 0:
-            fcntl.lockf(self._window, fcntl.LOCK_UN, 1, byte)
 
     def _window_of(self, training: int) -> str:
         return os.path.join(self.settings["ready"], f"window-{training}")
 
     def _ask(self, *words: object) -> bool:
-        """False where nobody listens: on another machine, or the sampler has ended."""
+        """Send a request; False where nobody listens: on another machine, or the sampler has ended."""
         try:
             target = os.open(self.settings["requests"], os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
@@ -128,20 +125,12 @@ class Sampling:
         return True
 
     def _write_cells(self) -> None:
-        """The code of a notebook's cells is in no file: its names, numbers and lines, beside what is sampled."""
-        try:
+        """Write a notebook's cells beside the samples, as their code is in no file."""
+        with contextlib.suppress(Exception):  # IPython keeps them as it likes, and the program goes on
             cells = _cells(bool(self.settings["source"]))
             if cells:
                 with open(os.path.join(self.settings["ready"], f"cells-{os.getpid()}.json"), "x") as file:
                     json.dump(cells, file)
-        except Exception:  # IPython keeps them as it likes, and the program goes on
-            pass
-
-    def _wait_until_ready(self) -> None:
-        file = os.path.join(self.settings["ready"], f"ready-{os.getpid()}")
-        end = time.monotonic() + _READY_S
-        while time.monotonic() < end and not os.path.exists(file):
-            time.sleep(_POLL_S)
 
 
 def _cells(with_text: bool) -> dict[str, Any]:
@@ -160,22 +149,18 @@ def _cells(with_text: bool) -> dict[str, Any]:
 
 
 def _permit(pid: int) -> None:
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # no prctl: nothing to permit
         ctypes.CDLL(None).prctl(_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
-    except (OSError, AttributeError):  # no prctl: nothing to permit
-        pass
 
 
 def _permit_in_window(window: int, sampler: int) -> None:
     """Permit the sampler from the release of one lock to that of the other; the training's end releases both."""
-    try:
+    with contextlib.suppress(Exception):
         fcntl.lockf(window, fcntl.LOCK_SH, 1, _BEGIN)
         if identity.is_worker():
             _permit(sampler)
             fcntl.lockf(window, fcntl.LOCK_SH, 1, _END)
             _permit(0)
-    except Exception:
-        pass
     os.close(window)
 
 

@@ -33,7 +33,7 @@ class StepFinder:
         self.expected = 1  # kinds that are known to exist, whether or not they have come yet
 
     def add(self, kind: Hashable, now_ns: int) -> bool:
-        """An event. True if it ends a step, and at least `skip` steps have ended."""
+        """Count an event of this kind. True if it ends a step, and at least `skip` steps have ended."""
         if self.chosen is not None:
             return kind == self.chosen
         times = self.times_ns.setdefault(kind, [])
@@ -46,18 +46,16 @@ class StepFinder:
 
     @property
     def is_doubtful(self) -> bool:
-        """Does another kind come at another rate than the chosen one, or the chosen one itself unevenly?"""
+        """Does another kind come at another rate than the chosen one, or the chosen one itself in bursts?"""
         if self.chosen is None:
             return False
         often = len(self.times_ns[self.chosen])
         others = (len(times) for times in self.times_ns.values() if len(times) >= FEWEST)
-        return any(abs(each - often) > 1 for each in others) or self._comes_in_bursts(self.chosen)
-
-    def _comes_in_bursts(self, kind: Hashable) -> bool:
-        """Do intervals differ by more than single disturbances do: a quarter of them much shorter than another one?"""
-        gaps = sorted(self._gaps(kind))
+        # In bursts a quarter of the intervals is much shorter than another one, which single disturbances do not do.
+        gaps = sorted(self._gaps(self.chosen))
         long = max(2, (len(gaps) + 3) // 4)  # one alone may be a checkpoint, or a busy machine
-        return len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[-long]
+        is_burst = len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[-long]
+        return is_burst or any(abs(each - often) > 1 for each in others)
 
     def _gaps(self, kind: Hashable) -> list[int]:
         """The intervals in ns, without the first: it holds the warm-up: allocation, autotuning, compilation."""

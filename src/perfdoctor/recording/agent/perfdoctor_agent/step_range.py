@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from perfdoctor_agent import private
+
 NAME = "perfdoctor.step"
 #: What `perfdoctor.step()` calls where a step ends.
 watching: tuple[Callable[[], None], ...] = ()
@@ -18,9 +20,12 @@ class StepRangeWatch:
     """Calls `ended()` after each range of this name, and each mark, between `install` and `remove`."""
 
     def __init__(self, torch: Any, ended: Callable[[], None]) -> None:
-        self.ended = ended
-        self.record = torch.autograd.profiler.record_function
-        self.original = original = self.record.__exit__
+        self.record, self.ended = torch.autograd.profiler.record_function, ended
+        self._restore: Callable[[], None] = lambda: None
+
+    def install(self) -> None:
+        global watching  # noqa: PLW0603 a mark is of no object
+        original, ended = self.record.__exit__, self.ended
 
         @functools.wraps(original)
         def leave(range_self: Any, *args: Any) -> Any:
@@ -29,15 +34,10 @@ class StepRangeWatch:
                 ended()
             return result
 
-        self.wrapper = leave
-
-    def install(self) -> None:
-        global watching  # noqa: PLW0603 a mark is of no object
-        self.record.__exit__ = self.wrapper
-        watching += (self.ended,)
+        self._restore = private.replace(self.record, "__exit__", leave)
+        watching += (ended,)
 
     def remove(self) -> None:
         global watching  # noqa: PLW0603
         watching = tuple(each for each in watching if each != self.ended)
-        if self.record.__dict__.get("__exit__") is self.wrapper:
-            self.record.__exit__ = self.original
+        self._restore()

@@ -26,15 +26,13 @@ _BYTES_OF_FP32 = 4
 
 
 def measured(torch: Any, backend: str, ranks: int, quick: bool, limit_s: float) -> List[Row]:
-    """Rows of as many processes, each with a GPU of its own if the backend is nccl."""
+    """Rows of `ranks` processes, each with a GPU of its own if the backend is nccl."""
     with tempfile.TemporaryDirectory() as folder:
         where = "file://" + os.path.join(folder, "ranks")
         works = [partial(_of_rank, torch, backend, rank, ranks, where, quick) for rank in range(ranks)]
-        return [_named(row, backend, ranks) for row in rows_of(works, limit_s)]
-
-
-def _named(row: Row, backend: str, ranks: int) -> Row:
-    return {**row, "what": "all_reduce", "backend": backend, "ranks": ranks} if row.get("what") == "all" else row
+        rows = rows_of(works, limit_s)
+    failed = {"what": "all_reduce", "backend": backend, "ranks": ranks}
+    return [{**row, **failed} if row.get("what") == "all" else row for row in rows]
 
 
 def _of_rank(torch: Any, backend: str, rank: int, ranks: int, where: str, quick: bool, emit: Emit) -> None:
@@ -69,7 +67,7 @@ def _of_rank(torch: Any, backend: str, rank: int, ranks: int, where: str, quick:
 
 
 def _sample_ns(torch: Any, distributed: Any, tensor: Any, count: int) -> float:
-    """Of one of `count` all-reduces behind each other, begun together."""
+    """Mean time of an all-reduce in ns, of `count` that are launched one after the other."""
     distributed.all_reduce(tensor)
     _finish(torch, tensor)
     start = time.perf_counter_ns()

@@ -15,9 +15,9 @@ _LONGEST_ERROR = 300
 
 
 def rows_of(works: Sequence[Callable[[Emit], None]], limit_s: float) -> List[Row]:
-    """All rows of these, each in a process of its own, at the same time; a row with `error` for one that died.
+    """The rows of all `works`, which run at once in a process each; a row with `error` for one that died.
 
-    They wait for each other: when one fails, the others are ended. So is what runs longer than `limit_s`.
+    When one fails or runs longer than `limit_s`, the others are ended: they may wait for each other.
     """
     running: Dict[int, int] = {}
     received: Dict[int, bytes] = {}
@@ -34,16 +34,18 @@ def rows_of(works: Sequence[Callable[[Emit], None]], limit_s: float) -> List[Row
             os.close(stream)
 
 
-def tried(emit: Emit, labels: Row, part: Callable[[], Row]) -> None:
-    """Send the row of one part, or its error; the others go on."""
+def tried(emit: Emit, labels: Row, part: Callable[[], Row]) -> Row:
+    """Send and return the row of one part, which holds its `error` if it failed; the others go on."""
     try:
-        emit({**labels, **part()})
+        row = {**labels, **part()}
     except Exception as error:
-        emit({**labels, "error": message(error)})
+        row = {**labels, "error": message(error)}
+    emit(row)
+    return row
 
 
 def message(error: BaseException) -> str:
-    """Its first line, with its type."""
+    """The error's type and first line."""
     lines = str(error).strip().splitlines()
     return "{}: {}".format(type(error).__name__, lines[0] if lines else "")[:_LONGEST_ERROR]
 
@@ -52,7 +54,7 @@ def message(error: BaseException) -> str:
 
 
 def _forked(work: Callable[[Emit], None]) -> Tuple[int, int]:
-    """(its id, where its rows arrive)."""
+    """Fork a process that does the work; (its id, the descriptor where its rows arrive)."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:

@@ -11,13 +11,13 @@ import time
 from functools import partial
 from typing import Any, Dict, List
 
-from perfdoctor_measuring import all_reduce, gpu, processor, workers
+from perfdoctor_measuring import all_reduce, gpu, workers
+from perfdoctor_measuring import processor as host
 from perfdoctor_measuring.apart import Row, rows_of
 
 FORMAT = 1
 #: Ten times what the parts take on a fast machine: whoever takes longer hangs.
 _LONGEST_S = {"quick": 40.0, "full": 120.0}
-_FEWEST_FOR_LINKS = 2
 
 
 def measured(quick: bool, processor: str = "") -> Dict[str, Any]:
@@ -29,7 +29,7 @@ def measured(quick: bool, processor: str = "") -> Dict[str, Any]:
     machine = _machine(rows)
     if not machine.get("gpus"):
         machine = {"device": processor or platform.processor() or platform.machine(), "kind": "processor", "gpus": 0}
-        rows = rows_of([partial(_on_processor, torch, quick)], limit_s)
+        rows = rows_of([partial(host.measure, torch, quick)], limit_s)
         machine["threads"] = _machine(rows).get("threads", 0)
     rows += rows_of([partial(workers.measure, torch, quick)], limit_s)
     rows += _all_reduced(torch, machine["gpus"], quick, limit_s)
@@ -45,8 +45,12 @@ def measured(quick: bool, processor: str = "") -> Dict[str, Any]:
     }  # fmt: skip
 
 
-def _on_processor(torch: Any, quick: bool, emit: Any) -> None:
-    processor.measure(torch, quick, emit)
+def _all_reduced(torch: Any, gpus: int, quick: bool, limit_s: float) -> List[Row]:
+    """All-reduces of all GPUs, or of two processes without any; none with one GPU, or in a hurry with NCCL."""
+    if gpus == 1 or (gpus and quick):
+        return []
+    backend, ranks = ("nccl", gpus) if gpus else ("gloo", 2)
+    return all_reduce.measured(torch, backend, ranks, quick, limit_s)
 
 
 def _machine(rows: List[Row]) -> Dict[str, Any]:
@@ -54,11 +58,3 @@ def _machine(rows: List[Row]) -> Dict[str, Any]:
     for row in rows:
         found.update(row.get("machine", {}))
     return found
-
-
-def _all_reduced(torch: Any, gpus: int, quick: bool, limit_s: float) -> List[Row]:
-    """Between all GPUs, between two processes where there is none; not with one, and not in a hurry with NCCL."""
-    if gpus == 1 or (gpus and quick):
-        return []
-    backend, ranks = ("nccl", gpus) if gpus >= _FEWEST_FOR_LINKS else ("gloo", 2)
-    return all_reduce.measured(torch, backend, ranks, quick, limit_s)

@@ -34,13 +34,17 @@ _SAMPLES = {"quick": 3, "full": 9}
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of the first GPU, and what it is; only that there is none where there is none."""
+    """Send the facts and rates of the first GPU; where there is none, only that."""
     if not torch.cuda.is_available():
         emit({"machine": {"gpus": 0}})
         return
-    emit({"machine": _machine(torch)})
+    emit({"machine": {
+        "device": str(torch.cuda.get_device_name(0)), "kind": "gpu", "gpus": torch.cuda.device_count(),
+        "driver": _driver(), "compute_capability": list(torch.cuda.get_device_capability(0)),
+    }})  # fmt: skip
     how = "quick" if quick else "full"
-    torch.cuda.set_per_process_memory_fraction(min(1.0, MOST_BYTES / _memory_bytes(torch)), 0)
+    memory_bytes = int(torch.cuda.get_device_properties(0).total_memory)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, MOST_BYTES / memory_bytes), 0)
     for size in SIZES:
         for data_type in TYPES:
             labels = {"what": "matmul", "unit": "flop_per_second", "data_type": data_type, "size": size}
@@ -59,20 +63,6 @@ def measure(torch: Any, quick: bool, emit: Emit) -> None:
 def _tried(torch: Any, emit: Emit, labels: Row, part: Any) -> None:
     tried(emit, labels, part)
     tried(lambda _: None, {}, lambda: torch.cuda.empty_cache() or {})
-
-
-# --- the machine ---
-
-
-def _machine(torch: Any) -> Row:
-    return {
-        "device": str(torch.cuda.get_device_name(0)), "kind": "gpu", "gpus": torch.cuda.device_count(),
-        "driver": _driver(), "compute_capability": list(torch.cuda.get_device_capability(0)),
-    }  # fmt: skip
-
-
-def _memory_bytes(torch: Any) -> int:
-    return int(torch.cuda.get_device_properties(0).total_memory)
 
 
 def _driver() -> str:
@@ -95,11 +85,8 @@ def _driver() -> str:
     return version.group(1) if version else ""
 
 
-# --- the parts ---
-
-
 def _matmul(torch: Any, data_type: str, size: int, samples: int) -> Row:
-    """C = A · B of square matrices, 2 · size³ FLOP."""
+    """The rate of C = A · B with square matrices of `size` rows, 2 · size³ FLOP."""
     if data_type in _SINCE_AMPERE and not torch.version.hip and torch.cuda.get_device_capability(0) < _AMPERE:
         raise RuntimeError("this GPU has no units for it")
     name, precision = TYPES[data_type]
@@ -111,14 +98,14 @@ def _matmul(torch: Any, data_type: str, size: int, samples: int) -> Row:
 
 
 def _memory_copy(torch: Any, samples: int) -> Row:
-    """A copy inside the GPU: each byte is read and written, and counts twice."""
+    """The rate of a copy inside the GPU, whose bytes count twice, as they are read and written."""
     source = torch.empty(_COPIED_BYTES, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
     return rates(2.0 * _COPIED_BYTES, device_ns(torch, lambda: target.copy_(source), samples))
 
 
 def _host_copy(torch: Any, direction: str, memory: str, size: int, samples: int) -> Row:
-    """A copy between host and GPU, one way. Pageable memory has been written to, so that its pages exist."""
+    """The rate of a copy between host and GPU, one way. Pageable memory is written to before, so that it has pages."""
     host = torch.ones(size, dtype=torch.uint8, pin_memory=memory == "pinned")
     device = torch.ones(size, dtype=torch.uint8, device="cuda")
     target, source = (device, host) if direction == "h2d" else (host, device)
@@ -138,7 +125,7 @@ def _host_copy(torch: Any, direction: str, memory: str, size: int, samples: int)
 
 
 def _launch(torch: Any, samples: int) -> Row:
-    """How long the host takes to launch a kernel that ends at once, through one thin call of torch."""
+    """The time in which the host launches a kernel that ends at once, through one thin call of torch."""
     call = partial(torch.cuda._sleep, 0)
     found: List[float] = []
     for _ in range(samples + 1):
@@ -152,7 +139,7 @@ def _launch(torch: Any, samples: int) -> Row:
 
 
 def _kernel_floor(torch: Any, samples: int) -> Row:
-    """From one such kernel to the next, with the queue full: what any kernel takes, whatever it does."""
+    """The time from one such kernel to the next while the queue is full: the least that any kernel takes."""
     found: List[float] = []
     for _ in range(samples + 1):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -20,26 +20,18 @@ _SLOWEST_NS = 20e6
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of the processor, with as many threads as torch uses."""
+    """Send the rates of the processor, with as many threads as torch uses."""
     how = "quick" if quick else "full"
     emit({"machine": {"threads": torch.get_num_threads()}})
     for data_type in TYPES:
         last_ns = 0.0
         for size in SIZES:
             labels = {"what": "matmul", "unit": "flop_per_second", "data_type": data_type, "size": size}
-            slow = last_ns
-
-            def part(data_type: str = data_type, size: int = size, slow: float = slow) -> Row:
-                if slow > _SLOWEST_NS:
-                    raise RuntimeError("left out: it would take too long")
-                return _matmul(torch, data_type, size, _SAMPLES[how], _BUDGET_S[how])
-
-            def sent(row: Row, size: int = size) -> None:
-                nonlocal last_ns
-                last_ns = 2.0 * size**3 / row["median"] * 1e9 if "median" in row else last_ns
-                emit(row)
-
-            tried(sent, labels, part)
+            if last_ns > _SLOWEST_NS:
+                emit({**labels, "error": "RuntimeError: left out: it would take too long"})
+                continue
+            row = tried(emit, labels, partial(_matmul, torch, data_type, size, _SAMPLES[how], _BUDGET_S[how]))
+            last_ns = 2.0 * size**3 / row["median"] * 1e9 if "median" in row else last_ns
     labels = {"what": "memory_copy", "unit": "bytes_per_second", "bytes": _COPIED_BYTES}
     tried(emit, labels, partial(_memory_copy, torch, _SAMPLES[how], _BUDGET_S[how]))
 
@@ -51,7 +43,7 @@ def _matmul(torch: Any, data_type: str, size: int, samples: int, budget_s: float
 
 
 def _memory_copy(torch: Any, samples: int, budget_s: float) -> Row:
-    """Each byte is read and written, and counts twice."""
+    """The rate of a copy in memory, whose bytes count twice, as they are read and written."""
     source = torch.ones(_COPIED_BYTES, dtype=torch.uint8)
     target = torch.zeros_like(source)
     return rates(2.0 * _COPIED_BYTES, host_ns(lambda: target.copy_(source), samples, budget_s))

@@ -26,7 +26,7 @@ def rates(amount: float, times_ns: List[float]) -> Dict[str, Any]:
 
 
 def host_ns(call: Callable[[], Any], samples: int, budget_s: float) -> List[float]:
-    """How long the call takes the host, in batches; fewer samples, but one, where they exceed the budget."""
+    """Time of the call on the host in ns, a mean for each batch; at least one sample within the budget of seconds."""
     call()
     warm = time.perf_counter_ns() + _WARM_UP_NS
     one_ns = _taken_ns(call, 1)
@@ -48,9 +48,9 @@ def _taken_ns(call: Callable[[], Any], count: int) -> float:
 
 
 def device_ns(torch: Any, call: Callable[[], Any], samples: int) -> List[float]:
-    """How long the call takes the GPU, in batches between two events; short calls are replayed as a CUDA graph.
+    """Time of the call on the GPU in ns, a mean for each batch between two events.
 
-    A graph's kernels need no host, so that a slow one does not show.
+    Short calls are replayed as a CUDA graph, whose kernels need no host, so that a slow one does not show.
     """
     call()
     torch.cuda.synchronize()

@@ -11,10 +11,9 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from functools import partial
 from typing import Any, List, Tuple
 
-from perfdoctor_measuring.apart import Emit, Row, tried
+from perfdoctor_measuring.apart import Emit, message
 from perfdoctor_measuring.timing import spread
 
 #: (tensors, bytes of the whole batch): what any batch costs, what a tensor adds, and what a byte adds.
@@ -28,7 +27,7 @@ _BYTES_OF_FP32, _FLOATS_OF_PAGE = 4, 1024
 
 
 class _Batches:
-    """Each item is a whole batch, made anew as collating makes it, with the worker's clock before and behind."""
+    """A dataset of whole batches, made as collating makes them, with the worker's clock before and after."""
 
     def __init__(self, torch: Any, tensors: int, size: int) -> None:
         self.torch, self.tensors, self.floats = torch, tensors, size // tensors // _BYTES_OF_FP32
@@ -43,7 +42,7 @@ class _Batches:
 
 
 def measure(torch: Any, quick: bool, emit: Emit) -> None:
-    """Rows of what receiving and sending a batch costs, by its tensors and bytes."""
+    """Send the times of receiving and sending a batch, by its tensors and bytes."""
     torch.set_num_threads(1)
     samples = _SAMPLES["quick" if quick else "full"]
     for tensors, size in BATCHES:
@@ -51,18 +50,14 @@ def measure(torch: Any, quick: bool, emit: Emit) -> None:
         try:
             received, sent = _of_batches(torch, tensors, size, samples)
         except Exception as error:
-            tried(emit, {**labels, "what": "worker_receive"}, partial(_failed, error))
+            emit({**labels, "what": "worker_receive", "error": message(error)})
             continue
         emit({**labels, "what": "worker_receive", **spread(received)})
         emit({**labels, "what": "worker_send", **spread(sent)})
 
 
-def _failed(error: Exception) -> Row:
-    raise error
-
-
 def _of_batches(torch: Any, tensors: int, size: int, samples: int) -> Tuple[List[float], List[float]]:
-    """(ns that the receiver takes, processor time of the sender in ns), one a sample."""
+    """(ns that the receiver takes, processor time of the sender in ns) of each sample, for batches of `size` bytes."""
     dataset = _Batches(torch, tensors, size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,7 +69,7 @@ def _of_batches(torch: Any, tensors: int, size: int, samples: int) -> Tuple[List
 
 
 def _sample(batches: Any, own_ns: float) -> Tuple[float, float]:
-    """The medians of some batches. `own_ns`: what touching costs where the memory is the process's own."""
+    """Medians of some batches, without `own_ns`, the time to touch memory of the process's own."""
     received, ends, begins = [], [], []
     for _ in range(_BATCHES_OF_SAMPLE):
         time.sleep(_PAUSE_S)

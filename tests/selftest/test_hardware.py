@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snapshots import MIB, Recording
 
-from perfdoctor.selftest import memory
+from perfdoctor.selftest import hardware
 from perfdoctor.selftest.checks import Verdict
 from perfdoctor.selftest.trials import Plain
 
@@ -23,7 +23,7 @@ class Writes:
 
     def plain(self, command: list[str]) -> Plain:
         assert "_record_memory_history" in command[-1]
-        self.write(self.folder / memory.FILE)
+        self.write(self.folder / hardware.SNAPSHOT)
         return Plain(0, "", self.errors, 1.0)
 
 
@@ -35,18 +35,20 @@ def recorded(target: Path) -> None:
 
 
 def test_a_snapshot_is_read(tmp_path):
-    found = memory.snapshot(Writes(tmp_path, recorded), "python", has_gpu=True)
+    found = hardware.memory_snapshot(Writes(tmp_path, recorded), "python", has_gpu=True)
     assert (found.verdict, found.found) == (Verdict.WORKS, "1 allocation read")
 
 
 def test_no_snapshot_is_explained_by_what_torch_printed(tmp_path):
-    found = memory.snapshot(Writes(tmp_path, lambda _: None, "CUDA out of memory"), "python", has_gpu=True)
+    found = hardware.memory_snapshot(Writes(tmp_path, lambda _: None, "CUDA out of memory"), "python", has_gpu=True)
     assert found.verdict is Verdict.FAILED
     assert "Free the GPU" in found.do
 
 
 def test_a_damaged_snapshot_is_said_to_be(tmp_path):
-    found = memory.snapshot(Writes(tmp_path, lambda file: file.write_bytes(b"no pickle")), "python", has_gpu=True)
+    found = hardware.memory_snapshot(
+        Writes(tmp_path, lambda file: file.write_bytes(b"no pickle")), "python", has_gpu=True
+    )
     assert found.verdict is Verdict.FAILED
 
 
@@ -54,4 +56,4 @@ def test_without_a_gpu_nothing_is_run(tmp_path):
     def never(_: Path) -> None:
         raise AssertionError
 
-    assert memory.snapshot(Writes(tmp_path, never), "python", has_gpu=False).verdict is Verdict.ABSENT
+    assert hardware.memory_snapshot(Writes(tmp_path, never), "python", has_gpu=False).verdict is Verdict.ABSENT

@@ -1,8 +1,9 @@
-"""When does the outermost module's forward run?
+"""When does the outermost module's forward run, and when has a backward pass ended?
 
 `torch.nn.Module.__call__` is wrapped only as long as necessary: global module hooks would make torch.compile warn and
 send every module through its slow path. A compiler must not see the wrapper: while it traces, the wrapper only calls
-the original, and compiled modules keep the original.
+the original, and compiled modules keep the original. A program that runs backward passes without an optimizer trains by
+hand.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class ForwardWatch:
     While `marks` are on, each forward inside has a mark around it, too.
     """
 
-    def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks | None = None) -> None:
-        self.marks = marks or ModuleMarks(torch)
+    def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks) -> None:
+        self.marks = marks
         self.module = torch.nn.Module
         self.original = private.find(torch, private.CALL)
         self.wrapper = self._wrapper(torch, around)
@@ -108,3 +109,38 @@ class ForwardWatch:
 
         unwatched.perfdoctor = True  # type: ignore[attr-defined]
         compiled._initialize = unwatched
+
+
+class BackwardWatch:
+    """Calls `ended()` after each outermost backward pass, between `install` and `remove`.
+
+    `Tensor.backward`, `autograd.backward` and `autograd.grad` all call the function that is wrapped here. A pass inside
+    a pass (activation checkpointing, on one of autograd's threads) belongs to the outer one.
+    """
+
+    def __init__(self, torch: Any, ended: Callable[[], None]) -> None:
+        self.torch, self.ended = torch, ended
+        self.inside = False
+        self._restore: Callable[[], None] = lambda: None
+
+    def install(self) -> None:
+        original = private.find(self.torch, private.RUN_BACKWARD)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.inside:
+                return original(*args, **kwargs)
+            self.inside = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self.inside = False
+            self.ended()
+            return result
+
+        self._restore = private.replace(self.torch.autograd, private.RUN_BACKWARD.rpartition(".")[2], call)
+
+    def remove(self) -> None:
+        self._restore()
