@@ -25,7 +25,7 @@ from perfdoctor.metrics.framework import framework
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
-from perfdoctor.metrics.kernels.kernel_table import kernel_table
+from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
 from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
@@ -168,7 +168,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "steps": step_stats(run.job),
         "time": tuple(split(place) for place in run.job.places),
         "recording": tuple(split_of_all(place) for place in run.places),
-        "kernels": kernel_table(run),
+        "kernels": kernel_rows(run.places, TABLE_ROWS),
         "memory": memory_uses(run.timeline),
         "efficiency": use,
         "modules": module_costs(run, use.peak_flop_per_second if use else None),

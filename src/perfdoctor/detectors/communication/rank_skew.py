@@ -19,7 +19,7 @@ from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
+from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints

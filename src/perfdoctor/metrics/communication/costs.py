@@ -6,6 +6,8 @@ rank of the group was recorded. Elsewhere the quickest run shows what the links 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from msgspec import Struct
 
@@ -87,18 +89,22 @@ class _CollectiveRows(Struct, frozen=True):
 
 
 def collective_costs(run: Run) -> CollectiveCosts | None:
-    """None where no collective ran in a window."""
+    """The costs of all collectives that ran in a window, by group; None where none did."""
     rows = _rows(run)
     if rows is None:
         return None
-    inside, exposed = (_overlap(rows, which) for which in ("window", "exposed_communication"))
+    inside = _overlap(rows, lambda place: place.window)
+    exposed = _overlap(rows, lambda place: place.exposed_communication)
     kinds = (text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group))
     group, first = grouping.combined(*kinds, rows.ranks, rows.sizes)
     groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
     of = first[groups.order]
     took = groups.spread(rows.took_ns)
     transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
-    known, factor = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of], _bus_factors(rows, of)
+    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
+    known = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of]
+    sized = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
+    factor = np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sized])
     algorithm = grouping.ratio(known * 1e9, transfer)
     bounds = [_bound(run, rows, row) for row in of.tolist()]
     return CollectiveCosts(
@@ -113,7 +119,7 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         ns_per_step=groups.per_step(inside),
         exposed_ns=groups.per_step(exposed),
         hidden_ns=groups.per_step(inside - exposed),
-        waiting_ns=_waiting(rows, groups),
+        waiting_ns=np.where(groups.sums(rows.is_matched) > 0, waited, np.nan),
         transfer_ns=transfer,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=algorithm * factor,
@@ -121,18 +127,6 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         bound=np.array([speed for speed, _ in bounds]),
         bound_sources=tuple(source for _, source in bounds),
     )
-
-
-def _waiting(rows: _CollectiveRows, groups: PlacedGroups) -> Floats:
-    """In it before the last rank came, ns a step; NaN where no row could be matched."""
-    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
-    return np.where(groups.sums(rows.is_matched) > 0, waited, np.nan)
-
-
-def _bus_factors(rows: _CollectiveRows, of: Ints) -> Floats:
-    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is unknown."""
-    sizes = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
-    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sizes])
 
 
 def _rows(run: Run) -> _CollectiveRows | None:
@@ -177,17 +171,17 @@ def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
     return shortest, whole
 
 
-def _overlap(rows: _CollectiveRows, which: str) -> Ints:
-    """How long each row lay in its place's window, or in its exposed communication, in ns."""
+def _overlap(rows: _CollectiveRows, pieces_of: Callable[[Place], Intervals]) -> Ints:
+    """How long each row lay in these pieces of its place, in ns."""
     found = np.zeros(rows.place.size, dtype=np.int64)
     for number, place in enumerate(rows.places):
         own = rows.place == number
-        pieces: Intervals = getattr(place, which)
-        found[own] = pieces.overlap_ns(rows.start_ns[own], rows.end_ns[own])
+        found[own] = pieces_of(place).overlap_ns(rows.start_ns[own], rows.end_ns[own])
     return found
 
 
 def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
+    """The bus bandwidth in bytes/s that bounds this row, and its source; (NaN, "") where it is not known."""
     kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""
@@ -199,11 +193,7 @@ def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
         return measured.bus_bytes_per_second, measured.source
     if kind not in ON_RINGS or not one_machine:
         return np.nan, ""
-    return _links_of(run, own, ranks)
-
-
-def _links_of(run: Run, own: list[Place], ranks: int) -> tuple[float, str]:
-    """What joins the GPUs of one machine: by its topology where that is known, else by the board's table."""
+    # What joins the GPUs of one machine: by its topology where that is known, else by the board's table.
     gpu, links, (chosen, _) = own[0].info.name, pairs(run.timeline), of_job(run)
     if links and chosen:
         speed = nvlinks(links, chosen, ranks) * nvlink_bytes_per_second(gpu)

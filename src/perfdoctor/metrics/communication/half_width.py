@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import is_full_precision, transfer_share, waited_for
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns, is_full_precision, transfer_share
 from perfdoctor.metrics.communication.hideable import purposes
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.work.device_peaks import attained
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -28,19 +27,19 @@ _PACKS_ANYWAY = frozenset({"fsdp", "deepspeed", "megatron"})
 
 
 def saved_ns(run: Run, place: Place) -> tuple[float, float]:
-    """Likely, of what is known to have 32 bits, less the conversions; and at most, with what is of unknown type.
+    """How much transfer that compute waits for is saved, in ns of the window: likely, and at most.
 
-    In ns of the window; of transfer that compute waits for.
+    Likely is that of what is known to have 32 bits, less the conversions; at most, what is of unknown type has, too.
     """
-    rows, frame, waited, transfer = purposes(run, place), place.collectives, waited_for(place), transfer_share(run)
-    carried, wide = rows.gradients | rows.parameters, is_full_precision(frame)
-    likely_ns = _HALF * transfer * _exposed_ns(place, carried & wide, waited)
-    most_ns = _HALF * transfer * _exposed_ns(place, carried & ~_is_narrow(place), waited)
+    rows, transfer = purposes(run, place), transfer_share(run)
+    carried, wide = rows.gradients | rows.parameters, is_full_precision(place.collectives)
+    likely_ns = _HALF * transfer * exposed_rows_ns(place, carried & wide)
+    most_ns = _HALF * transfer * exposed_rows_ns(place, carried & ~_is_narrow(place))
     return max(likely_ns - conversions_ns(run, place, rows.gradients & wide), 0.0), max(most_ns, likely_ns)
 
 
 def conversions_ns(run: Run, place: Place, gradients: Mask) -> float:
-    """What it takes on the device to convert these rows' elements and back; 0 where sizes or memory are unknown."""
+    """Device time in ns to convert the elements of these rows and back; 0 where sizes or memory are unknown."""
     memory = attained(place)
     if facts(run) & _PACKS_ANYWAY or place.device is None or memory is None or not memory.memory_bytes_per_second:
         return 0.0
@@ -53,8 +52,3 @@ def _is_narrow(place: Place) -> Mask:
     types, by_name = place.collectives.text("data_type"), place.collectives.name.mapped(nccl_names.data_type)
     narrow: Mask = types.matches(nccl_names.HALF_PRECISION)
     return narrow | (types.equals("") & by_name.matches(nccl_names.HALF_PRECISION))
-
-
-def _exposed_ns(place: Place, rows: Mask, waited: Intervals) -> int:
-    frame = place.collectives
-    return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited).total_ns

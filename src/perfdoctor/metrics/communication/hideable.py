@@ -60,7 +60,7 @@ class Hideable(Struct, frozen=True):
 
 
 def purposes(run: Run, place: Place) -> Purposes:
-    """By kind, and by what the recording names."""
+    """What each collective carries, by its kind and by what the recording names."""
     known, kind = facts(run), place.collectives.text("kind")
     sums, gathers = kind.equals("all_reduce"), kind.equals("all_gather")
     in_layers = np.zeros(len(place.collectives), dtype=bool)
@@ -73,7 +73,10 @@ def purposes(run: Run, place: Place) -> Purposes:
 
 
 def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
-    """`backward_share`: of compute, where it was not recorded which of it is the backward pass."""
+    """Exposed transfer of the window that compute could hide.
+
+    `backward_share`: the backward pass's share of compute where it was not recorded (0-1).
+    """
     rows, waited, transfer = purposes(run, place), waited_for(place), transfer_share(run)
     free = place.compute - place.communication
     gradients = _running(place, rows.gradients) & waited
@@ -123,9 +126,10 @@ def beyond_backward_ns(run: Run, place: Place, backward_share: float) -> float:
 
 
 def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
-    """How long the last bucket of each step is on its way, in ns of the window: a message as now, at most half of all.
+    """How long the last bucket of each step is on its way, in ns of the window.
 
-    Or one of DDP's default size, where that is less: at the rate recorded, else at that of the GPU's links.
+    It is a message as now, at most half of all, or one of DDP's default size where that takes less: at the rate
+    recorded, else at that of the GPU's links.
     """
     frame = place.collectives
     messages = max(np.count_nonzero(rows) / place.units, PIECES)
@@ -134,16 +138,12 @@ def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
         default_ns = whole_ns * DEFAULT_BUCKET_BYTES * place.units / float(size.sum())
     else:
         factor = bus_factor("all_reduce", ranks) if ranks > 1 else 1.0
-        default_ns = place.units * factor * DEFAULT_BUCKET_BYTES / (_link(place) or np.nan) * 1e9
+        # All links to other GPUs of the board, one way; else the link to the host; 0 where neither is known.
+        link, known = link_of(place.info.name), peaks(place)
+        host_link = known.host_link_bytes_per_second if known else 0.0
+        bytes_per_second = link.peak_bytes_per_second if link is not None else host_link
+        default_ns = place.units * factor * DEFAULT_BUCKET_BYTES / (bytes_per_second or np.nan) * 1e9
     return float(np.fmin(whole_ns / messages, default_ns))
-
-
-def _link(place: Place) -> float:
-    """All links to other GPUs of the board, one way, in bytes/s; else the link to the host; 0: neither is known."""
-    link, known = link_of(place.info.name), peaks(place)
-    if link is not None:
-        return link.peak_bytes_per_second
-    return known.host_link_bytes_per_second if known else 0.0
 
 
 def _running(place: Place, rows: Mask) -> Intervals:
@@ -151,15 +151,15 @@ def _running(place: Place, rows: Mask) -> Intervals:
 
 
 def _behind_layer_before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
-    """How much of these all-gathers fits beside compute between the one before and themselves, but for one a step."""
+    """Exposed ns of these all-gathers that fit beside compute between the one before and themselves, but for one a
+    step.
+    """
     count = int(np.count_nonzero(rows))
-    if count <= place.units:
-        return 0.0
-    return _before(place, rows, exposed, free) * float(count - place.units) / count
+    return _before(place, rows, exposed, free) * float(count - place.units) / count if count > place.units else 0.0
 
 
 def _before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
-    """How much of these collectives' exposed time is no longer than the compute since the one before, all in all."""
+    """Exposed ns of these collectives that are no longer than the compute since the one before, summed."""
     start, end = place.collectives.start_ns[rows], place.collectives.end_ns[rows]
     if start.size < 2:
         return 0.0
@@ -169,9 +169,9 @@ def _before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> fl
 
 
 def backward_ns(place: Place, unknown_share: float, *, besides: Mask | None = None) -> float:
-    """Compute of the window's backward passes that no collective runs beside, but for these rows, in ns.
+    """Compute of the window's backward passes that no collective runs beside, but for the rows `besides`, in ns.
 
-    `unknown_share` of all such compute, where it was not recorded what belongs to them.
+    Where it was not recorded what belongs to them, it is `unknown_share` of all such compute.
     """
     others = place.communication if besides is None else _running(place, ~besides)
     free = place.compute - others

@@ -16,7 +16,7 @@ from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace
-from perfdoctor.model.timeline import Ints
+from perfdoctor.model.timeline import Floats, Ints
 
 #: What fewer ranks differ by chance is little in sum, and a slow machine may be a quarter of them.
 _MANY = 64
@@ -33,14 +33,14 @@ def between_collectives(place: JobPlace, matched: Skew) -> Intervals:
 
 @once_per_place
 def parts_ns(place: JobPlace, matched: Skew) -> dict[str, int]:
-    """Its activities there except communication: computing, copying, idle time by cause; in ns."""
+    """Ns of the place's activities between its matched collectives: compute, copies, and idle time by cause."""
     there = between_collectives(place, matched)
     parts = {"compute": place.compute, "copies": place.exposed_copies, **place.idle_causes}
     return {name: (pieces & there).total_ns for name, pieces in parts.items()}
 
 
 def excess_ns(places: Sequence[JobPlace], matched: Skew) -> Mapping[int, Mapping[str, int]]:
-    """By rank and activity: how much more time than the median of the other ranks, in ns, where it is more."""
+    """By rank and activity: by how many ns its time exceeds the median of the other ranks; 0 where it does not."""
     parts = [parts_ns(place, matched) for place in places]
     names = list(parts[0]) if parts else []
     own = np.array([[each[name] for name in names] for each in parts], np.int64)
@@ -48,7 +48,7 @@ def excess_ns(places: Sequence[JobPlace], matched: Skew) -> Mapping[int, Mapping
     return {place.rank: dict(zip(names, each, strict=True)) for place, each in zip(places, more, strict=True)}
 
 
-def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _middle_of_others(own: npt.NDArray[np.int64]) -> Floats:
     """For each rank (a line) and activity (a column) the median of the other ranks; its own where there are none."""
     others = len(own) - 1
     if others < 1:
@@ -63,9 +63,7 @@ def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         found: npt.NDArray[np.int64] = np.take_along_axis(ascending, number + (place <= number), axis=0)
         return found
 
-    middle: npt.NDArray[np.float64] = np.mean(
-        [nth((others - 1) >> 1), nth(others >> 1)], axis=0
-    )  # the two in the middle, or one twice
+    middle: Floats = np.mean([nth((others - 1) >> 1), nth(others >> 1)], axis=0)  # the two in the middle, or one twice
     return middle
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfdoctor.metrics.grouping import combined
 from perfdoctor.model.cache import once_per_run
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
+from perfdoctor.model.timeline import UNKNOWN
 
 
 @once_per_run
@@ -27,34 +27,19 @@ def ranks_missing(run: Run) -> int:
 
 @once_per_run
 def largest_transfer_share(run: Run) -> float:
-    """How much of the time in collectives is transfer at most, going by the shortest of the same kind, group and size.
+    """The most of the time in collectives that may be transfer (0-1), by the shortest of the same kind, group and size.
 
-    That one waited least: none of its kin has to take longer. Of unknown size each stands for itself.
+    That one waited least: none of its kin has to take longer. One of unknown size stands for itself.
     """
-    places = [place for place in run.places if len(place.collectives)]
-    if not places:
+    frames = [place.collectives for place in run.places if len(place.collectives)]
+    if not frames:
         return 1.0
-    keys, took = (
-        np.concatenate([_keys(place) for place in places]),
-        np.concatenate([_took_ns(place) for place in places]),
-    )
-    _, of_class = np.unique(keys, axis=0, return_inverse=True)
-    shortest = np.full(of_class.max() + 1, np.inf)
-    np.minimum.at(shortest, of_class.ravel(), took)
-    known = keys[:, 2] != UNKNOWN
-    at_most = np.where(known, shortest[of_class.ravel()], took)
+    took = np.concatenate([frame.duration_ns for frame in frames]).astype(np.float64)
+    size = np.concatenate([frame["bytes"] for frame in frames])
+    # Frames of a run share the codes of their texts.
+    kind, group = (np.concatenate([frame.text(name).codes for frame in frames]) for name in ("kind", "group"))
+    alike, first = combined(kind, group, size)
+    shortest = np.full(first.size, np.inf)
+    np.minimum.at(shortest, alike, took)
+    at_most = np.where(size != UNKNOWN, shortest[alike], took)
     return float(at_most.sum() / max(took.sum(), 1))
-
-
-def _keys(place: Place) -> Ints:
-    """Per collective in the window: codes of its kind and group, and its bytes. Frames of a run share their codes."""
-    frame = place.collectives
-    keys: Ints = np.stack([frame.text("kind").codes, frame.text("group").codes, frame["bytes"]], axis=1).astype(
-        np.int64
-    )
-    return keys
-
-
-def _took_ns(place: Place) -> Floats:
-    took: Floats = place.collectives.duration_ns.astype(np.float64)
-    return took

@@ -30,13 +30,15 @@ class Detour(Struct, frozen=True):
 
 
 def detours(timeline: Timeline) -> list[Detour]:
-    """One a GPU and NIC; none where log or topology lacks it.
+    """The detours, one a GPU and NIC; none where log or topology lacks them.
 
     The topology is of one machine: the others of the job are taken to be built alike.
     """
     links, log = pairs(timeline), NcclLog.of(timeline)
-    found, ways = set(), log.ways
-    of_host = {host: _names(log, host) for host in set(ways["host"].tolist())}
+    found, ways, of_host = set(), log.ways, {}
+    for host in set(ways["host"].tolist()):  # NCCL's number → the NIC's name on this machine
+        rows = log.rows("nic").of(host=host)
+        of_host[host] = dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
     for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
         number, names = nccl_names.ADAPTER.match(way), of_host[host]
         nic = names.get(int(number.group(1)), "") if number else ""
@@ -46,12 +48,6 @@ def detours(timeline: Timeline) -> list[Detour]:
             if nearest[0] in NEAR:
                 found.add((gpu, nic, link, nearest[1], nearest[0]))
     return [Detour(*each) for each in sorted(found)]
-
-
-def _names(log: NcclLog, host: int) -> dict[int, str]:
-    """NCCL's number → the NIC's name on this machine."""
-    rows = log.rows("nic").of(host=host)
-    return dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
 
 
 def _link(links: Pairs, gpu: int, nic: str) -> str:

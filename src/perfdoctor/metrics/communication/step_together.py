@@ -34,7 +34,7 @@ def won_ns(run: Run, less_ns: ByPlace) -> float:
 
 
 def _waiting_ns(run: Run, matched: Skew, faster: Mask) -> list[float]:
-    """Per rank: how long it waits in a step for those that get faster; no limit where they share no collective."""
+    """For each rank the ns a step that it waits for those that get faster; infinite where they share no collective."""
     columns = faster[matched.last]
     there = matched.taking_part[:, columns]
     waited = matched.waited_ns[:, columns].sum(axis=1)

@@ -31,12 +31,12 @@ class Taken(Struct, frozen=True):
     source: Literal["recording", "table"] = "recording"
 
     def won(self, hidden_ns: float) -> float:
-        """What is likely won by hiding so much, in ns."""
+        """The ns that are likely won by hiding `hidden_ns` of communication."""
         return hidden_ns * (1 - self.likely)
 
 
 def taken(run: Run) -> Taken:
-    """On the mean of all places; nothing on a run without a GPU, whose collectives run on the processor's cores."""
+    """The share that collectives take, a mean over all places; 0 without a GPU, where they run on processor cores."""
     shares = [_sm_share(place) for place in run.places if place.device is not None]
     if not shares:
         return Taken(0.0)

@@ -7,12 +7,11 @@ them crosses NVLinks alone, though some pairs of them may have none (a hybrid cu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import comb
 
 from perfdoctor.metrics.communication.collectives import in_one_node
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
@@ -36,9 +35,8 @@ def pairs(timeline: Timeline) -> dict[tuple[str, str], str]:
 
 
 def gpus(links: Pairs) -> list[int]:
-    """The numbers of the GPUs in the table."""
-    found = {int(number.group(1)) for pair in links for device in pair if (number := _GPU.match(device))}
-    return sorted(found)
+    """The numbers of the GPUs in the table, ascending."""
+    return sorted({int(number.group(1)) for pair in links for device in pair if (number := _GPU.match(device))})
 
 
 def is_nvlink(links: Pairs, one: int, other: int) -> bool:
@@ -73,9 +71,9 @@ def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
 
 
 def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
-    """As many GPUs with a ring of NVLinks, if the chosen ones have none; () where there are none either.
+    """As many GPUs with a ring of NVLinks where the chosen ones have none, keeping as many of these as possible.
 
-    The choice that keeps most of the GPUs that the job has now.
+    () where the chosen ones have a ring, or no others do.
     """
     every = gpus(links)
     if len(chosen) < 2 or comb(len(every), len(chosen)) > _MOST_CHOICES or has_ring(links, chosen):
@@ -94,9 +92,6 @@ def of_job(run: Run) -> tuple[list[int], bool]:
     devices = devices.take(devices.floats("amount") >= 0)
     if len(devices) and len(set(devices["host"].tolist())) == 1:
         return sorted({int(number) for number in devices.floats("amount")}), True
+    own = {place.device for place in run.places if place.device is not None}
     places = [place for place in run.places if place.device is not None]
-    return (_devices(places) if len(places) > 1 and in_one_node(places) else []), False
-
-
-def _devices(places: Iterable[Place]) -> list[int]:
-    return sorted({place.device for place in places if place.device is not None})
+    return (sorted(own) if len(places) > 1 and in_one_node(places) else []), False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from perfdoctor.metrics.work.device_peaks import measured
@@ -168,3 +170,28 @@ def _waiting_for(run: Run, place: Place) -> Intervals:
             rows = copies_of(other, "p2p")
             copied = copied | Intervals.of(other.copies.start_ns[rows], other.copies.end_ns[rows])
     return copied & place.idle
+
+
+_HALVES = frozenset({"float", "float32", "double", "float64", "long int", "long", "int64"})
+
+
+def halvable(place: Place) -> tuple[Mask, Mask]:
+    """For each row of `place.copies`: can its elements be half as wide? And is it known whether they can?"""
+    op, types = launches_of(place, "copies").enclosing("ops"), place.timeline.ops.text("input_types")
+    if not len(types):
+        nothing: Mask = np.zeros(op.size, dtype=bool)
+        return nothing, nothing
+    first = types.mapped(_first_type).take(np.maximum(op, 0))
+    asked = op != UNKNOWN
+    can: Mask = asked & first.where(lambda name: name in _HALVES)
+    known: Mask = asked & ~first.equals("")
+    return can, known
+
+
+def _first_type(types: str) -> str:
+    """Of the op's first input, in small letters; "" where it is not recorded."""
+    try:
+        listed = json.loads(types)
+    except ValueError:
+        return ""
+    return str(listed[0]).casefold() if isinstance(listed, list) and listed else ""

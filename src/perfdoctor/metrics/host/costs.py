@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step
-from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
 from perfdoctor.model.columns import Whole
@@ -214,3 +213,28 @@ def _idle(rank: _Rank, rows: Nested, group: Ints, groups: int) -> Floats:
         known = line != UNKNOWN
         idle = idle + grouping.sums(group[line[known]], found.idle_ns[known], groups)
     return idle
+
+
+def host_window(place: Place) -> Intervals:
+    """When the host launched the work of this place's window: it may be several steps ahead of the device.
+
+    From the launch of the first work in the window to the launch of the first work behind it, on the stream that has
+    most work (batches are copied ahead on another one); the window itself where launches were not recorded. Of steps
+    that are held to the host's bounds (`Steps.on_host`), these.
+    """
+    if place.asked is not None:
+        return place.asked
+    if place.steps.used and place.steps.host_bounds is not None:
+        return Intervals.single(*place.steps.host_bounds[[0, -1]].tolist())
+    if place.device is None or not place.window or not len(place.work):
+        return place.window
+    work, launched = place.work, launches(place)
+    streams, counts = np.unique(work.stream, return_counts=True)
+    main = np.flatnonzero(launched.known & (work.stream == streams[counts.argmax()]))
+    edges = place.steps.even_bounds[[0, -1]] if place.steps.used else (place.window.starts[0], place.window.ends[-1])
+    first, behind = np.searchsorted(work.start_ns[main], edges).tolist()
+    if first >= behind:
+        return place.window
+    at_ns, call = launched.at_ns[main], launched.call[main]
+    end = at_ns[behind] if behind < main.size else place.timeline.calls.end_ns[call[first:]].max()
+    return Intervals.single(int(at_ns[first]), int(end)) or place.window

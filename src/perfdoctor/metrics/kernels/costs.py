@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +16,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 from perfdoctor.patterns import regex
+from perfdoctor.records.time_split import KernelRow
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import xla as xla_names
@@ -192,3 +193,30 @@ def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int,
         for at, is_known in zip(worst.tolist(), several.tolist(), strict=True)
     )
     return found, slower
+
+
+#: Rows of the table of kernels in a diagnosis: fewer hide the tail.
+TABLE_ROWS = 30
+
+
+def kernel_rows(places: Sequence[Place], most: int | None = None) -> tuple[KernelRow, ...]:
+    """Kernels and collectives by name, with times inside the windows of these places; only the `most` costliest."""
+    counts: dict[str, int] = {}
+    totals: dict[str, int] = {}
+    for place in places:
+        for frame in (place.kernels, place.collectives):
+            ns = place.window.overlap_ns(frame.start_ns, frame.end_ns)
+            codes, values = frame.name.codes, frame.name.values
+            per_code = np.bincount(codes, minlength=len(values)), np.bincount(codes, weights=ns, minlength=len(values))
+            for name, count, total in zip(values, *per_code, strict=True):
+                if count:
+                    counts[name] = counts.get(name, 0) + int(count)
+                    totals[name] = totals.get(name, 0) + int(total)
+    top = sorted(totals, key=lambda name: (-totals[name], name))[:most]
+    return tuple(
+        KernelRow(
+            name, kernel_names.family_or_communication(name), _math_path(name), counts[name], totals[name],
+            totals[name] // counts[name],
+        )
+        for name in top
+    )  # fmt: skip

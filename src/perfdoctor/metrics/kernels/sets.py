@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.findings import Rows
 
 #: How many kernels a table of a finding names.
@@ -26,3 +26,22 @@ def stream_order(place: Place) -> Ints:
     """The rows of `place.kernels` stream by stream, each in the order in which they ran."""
     kernels = place.kernels
     return np.lexsort((kernels.start_ns, kernels["stream"])).astype(np.int64)
+
+
+def merged_runs_ns(place: Place, rows: Mask, breaks: Mask | None = None) -> float:
+    """What is saved, in ns for the window, if each run of these rows of `place.kernels` takes as long as its longest.
+
+    Short kernels are start and end, whatever they compute. `breaks`: rows that begin a run of their own, and end it.
+    """
+    order = stream_order(place)
+    if not order.size:
+        return 0.0
+    stream, chosen = place.kernels["stream"][order], rows[order]
+    begins = np.ones(order.size, dtype=bool)
+    begins[1:] = ~chosen[1:] | ~chosen[:-1] | (stream[1:] != stream[:-1])
+    if breaks is not None:
+        alone = breaks[order]
+        begins[1:] |= alone[1:] | alone[:-1]
+    first = np.flatnonzero(begins)
+    ns: Floats = np.where(chosen, place.kernel_ns[order], 0).astype(float)
+    return float((np.add.reduceat(ns, first) - np.maximum.reduceat(ns, first)).sum())

@@ -14,10 +14,12 @@ kept in fp32        as now, and behind 16 bits a cast more: 6 bytes a number, of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.host.cast_cost import cast_cost_ns
+from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.metrics.work.half_precision import (
@@ -31,7 +33,7 @@ from perfdoctor.metrics.work.half_precision import (
     wide_rows,
 )
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Floats, Ints, Mask
+from perfdoctor.model.columns import Floats, Ints, Mask, distinct, occurring
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
@@ -206,3 +208,29 @@ def _casting_ns(place: Place, reached: ReachedRates, flow: Ints, casts: Floats) 
     inputs[wide_rows(place)] = np.nan_to_num(sizes(place, reached).inputs)
     both = np.where(flow == _WIDE, 1.0, 1 / 2)
     return np.where(casts > 0, casts * start_ns(place) + both * inputs * _CAST_BYTES / bandwidth * 1e9, 0.0)
+
+
+#: Times a launch, where little is saved and likely.
+_LAUNCHES = {"low": 5.5, "likely": 4.0}
+#: The most in any of these recordings.
+_LONGEST_NS = 32_000
+
+
+@once_per_place
+def cast_cost_ns(place: Place) -> Mapping[str, float]:
+    """Ns, where little is saved (`low`) and likely; 0 where no launch was recorded."""
+    calls, call = place.timeline.calls, launches_of(place, "kernels").call
+    call = distinct(call[call != UNKNOWN])
+    took = calls.duration_ns[call]
+    usual = took[took <= LONGEST_LAUNCH_NS]
+    if not usual.size:
+        return dict.fromkeys(_LAUNCHES, 0.0)
+    launch_ns = float(np.median(usual))
+    start, end, thread = (calls[column][call] for column in ("start_ns", "end_ns", "thread"))
+    if len(occurring(thread)) > 1 or len(occurring(calls["process"])) > 1:  # else they are in their order
+        order = np.lexsort((start, thread, calls["process"][call]))
+        start, end, thread = start[order], end[order], thread[order]
+    between = (start[1:] - end[:-1])[thread[1:] == thread[:-1]] + launch_ns
+    between = between[(between > 0) & (between <= LONGEST_LAUNCH_NS)]
+    most = min(float(np.median(between)) if between.size else np.inf, _LONGEST_NS)
+    return {case: min(times * launch_ns, most) for case, times in _LAUNCHES.items()}

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.host.costs import host_window
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import Nested, nested_rows

@@ -6,6 +6,8 @@ ops that it calls are part of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -141,3 +143,26 @@ def _again(place: Place, ops: Frame) -> Mask:
     spans = forward_again(place.timeline, place.rank)
     inside: Mask = spans.innermost(ops.start_ns, ops["process"], ops["thread"]) != UNKNOWN
     return inside
+
+
+def more_flop(late: Place, others: Sequence[Place]) -> float:
+    """By which share its FLOP a step exceed those of the middle one of the others; NaN where they are not known."""
+    own, middle = _flop(late), float(np.median([_flop(place) for place in others]))
+    return own / middle - 1 if middle else float("nan")
+
+
+def explained_by_flop(late: Place, others: Sequence[Place]) -> float:
+    """How much of its longer compute is there because it has more FLOP, from 0 to 1; 0 where they are not known."""
+    middle = float(np.median([_compute_ns(place) for place in others]))
+    longer = _compute_ns(late) / middle - 1 if middle else 0.0
+    more = more_flop(late, others)
+    return float(np.clip(more / longer, 0, 1)) if longer > 0 and not np.isnan(more) else 0.0
+
+
+def _flop(place: Place) -> float:
+    work = op_work(place)
+    return float(work.flop[work.known].sum()) / place.units if work.known.any() else float("nan")
+
+
+def _compute_ns(place: Place) -> float:
+    return place.compute.total_ns / place.units
