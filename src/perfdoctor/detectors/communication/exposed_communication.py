@@ -23,8 +23,8 @@ from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_b
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.taken_share import Taken, taken
-from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
+from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, is_full_precision, transfer_share
 from perfdoctor.metrics.communication.hideable import purposes
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.work.device_peaks import attained
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

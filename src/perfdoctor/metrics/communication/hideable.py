@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of
 from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.host_rows import when_open
 from perfdoctor.model.intervals import Intervals

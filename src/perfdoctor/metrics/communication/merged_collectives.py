@@ -10,7 +10,7 @@ import numpy as np
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job, Run
