@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.metrics.kernels.attention import attention_pieces
+from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.model.cache import once_per_place
@@ -33,7 +33,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     @once_per_place
     def chains(place: Place) -> Chains:
-        others = attention_pieces(place, at["max_kernels_between_products"])[0]  # unfused-attention owns these
+        others = attentions(place, at["max_kernels_between_products"]).between  # unfused-attention owns these
         return elementwise_chains(place, at["min_kernels_in_chain"], at["memory_bound_kernel_ns"], others)
 
     def saved_ns(place: Place, case: str) -> float:

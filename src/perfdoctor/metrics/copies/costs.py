@@ -54,7 +54,7 @@ class CopyCosts(Struct, frozen=True):
 
 
 def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
-    """By direction, host memory and size class; or, `by_op`, by direction, host memory and the op that asked.
+    """Costs of copies by direction, host memory and size class, or instead of the last by the op that asked (`by_op`).
 
     None where no copy ran in a window.
     """
@@ -120,17 +120,16 @@ def _copies(run: Run, *, by_op: bool) -> _Copies | None:
 def links_of_places(run: Run) -> Mapping[tuple[int, int], float]:
     """What the link between each place's GPU and the host gives at most, one way, in bytes/s; 0: unknown."""
     sampled = of_places(run, _AT_WORK)
-    return {place.rank_and_device: _link(place, sampled.get(place.rank_and_device)) for place in run.places}
-
-
-def _link(place: Place, sampled: SampledGpu | None) -> float:
-    known = peaks(place)
-    links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
-    return min((link for link in links if link), default=0.0)
+    found = {}
+    for place in run.places:
+        known, gpu = peaks(place), sampled.get(place.rank_and_device)
+        links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(gpu) if gpu else 0.0)
+        found[place.rank_and_device] = min((link for link in links if link), default=0.0)
+    return found
 
 
 def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
-    """Of each group the fastest of its places; NaN where none is known."""
+    """The bound of each group's fastest place in bytes/s; NaN where none is known."""
     links, direction = links_of_places(run), copies.frame.text("direction")
     bounds = [[_bound(place, name, links[place.rank_and_device]) for name in direction.values] for place in run.places]
     each = np.array(bounds)[copies.place, direction.codes]
@@ -141,7 +140,10 @@ def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
 
 
 def _bound(place: Place, direction: str, host_link: float) -> float:
-    """In bytes/s, one way. On the device a copy reads and writes all of it, a memset only writes."""
+    """The most bytes/s that copies in this direction can reach; NaN where it is unknown.
+
+    On the device a copy reads and writes all of it, a memset only writes.
+    """
     if direction in ("h2d", "d2h"):
         return host_link or np.nan
     if direction == "p2p":
@@ -152,11 +154,8 @@ def _bound(place: Place, direction: str, host_link: float) -> float:
     return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
 
 
-def _sampled_link(sampled: SampledGpu | None) -> float:
-    """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it is unknown."""
-    if sampled is None:
-        return 0.0
-    generation, width = (
-        np.nan_to_num(sampled.floats(name)).max(initial=0) for name in ("pcie_generation", "pcie_width")
-    )
-    return pcie_bytes_per_second(float(generation), float(width))
+def _sampled_link(gpu: SampledGpu) -> float:
+    """Bytes/s of the best link that was sampled, as links rest in a lower generation while nothing crosses them."""
+    columns = (gpu.floats(name) for name in ("pcie_generation", "pcie_width"))
+    generation, width = (float(np.nan_to_num(column).max(initial=0)) for column in columns)
+    return pcie_bytes_per_second(generation, width)

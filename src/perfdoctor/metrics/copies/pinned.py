@@ -36,12 +36,12 @@ class PinnedRate(Struct, frozen=True):
     source: Literal["recording", "measured", "link", ""]
 
     def ns(self, size: float) -> float:
-        """How long so many bytes take."""
+        """The ns that a copy of `size` bytes takes."""
         return size / self.bytes_per_second * 1e9
 
 
 def pinned_rate(run: Run, place: Place, direction: str, size: float) -> PinnedRate:
-    """Of copies of `size` bytes, `h2d` or `d2h`."""
+    """The rate of pinned copies of `size` bytes in a direction, `h2d` or `d2h`."""
     if recorded := _recorded(place, direction, size):
         return PinnedRate(recorded, "recording")
     rates = measured(place)

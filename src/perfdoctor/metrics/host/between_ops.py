@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.grouping import number_in_step, spread
-from perfdoctor.metrics.host.op_loops import op_loops
+from perfdoctor.metrics.grouping import spread
+from perfdoctor.metrics.host.op_loops import counterparts, op_loops
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints
@@ -34,21 +34,21 @@ class Between(Struct, frozen=True):
     usual_ns: Floats
 
     def usually(self, at_least_ns: float) -> Intervals:
-        """Those that usually take so long."""
+        """The stretches that usually take so long."""
         long = self.usual_ns >= at_least_ns
         return Intervals(self.pieces.starts[long], self.pieces.ends[long])
 
     def once(self, at_least_ns: float) -> Intervals:
-        """Those that take so long themselves, however long they usually take."""
+        """The stretches that take so long themselves, however long they usually take."""
         long = self.pieces.durations_ns >= at_least_ns
         return Intervals(self.pieces.starts[long], self.pieces.ends[long])
 
 
 @once_per_place
 def between_ops(place: HostPlace) -> Between:
-    """All of the window, but not inside the optimizer's updates, nor while the rows of a loop are handed over.
+    """The stretches of the window outside of the optimizer's updates and of loops that hand over their rows.
 
-    What these do between their ops is their own.
+    What updates and loops do between their ops is their own.
     """
     ops = place.timeline.ops.of(rank=place.rank)
     own = host_updates(place).time | op_loops(place).handover
@@ -64,10 +64,7 @@ def between_ops(place: HostPlace) -> Between:
 def _before_which_op(place: HostPlace, pieces: Intervals) -> Ints:
     """For each piece a number: equal where the op behind it is the so many-th of its name in its step."""
     own = outermost(place.rows("ops"))
-    step = np.searchsorted(place.steps.bounds, own.start_ns, side="right")
-    name = own.name.codes.astype(np.int64)
-    number = number_in_step(name, step, own.start_ns)
-    key = np.append(name * (number.max(initial=0) + 1) + number, -1)  # the last: no op follows
+    key = np.append(counterparts(place, own), -1)  # the last: no op follows
     following = np.searchsorted(own.start_ns, pieces.ends, side="left")
     _, group = np.unique(key[np.minimum(following, len(own))], return_inverse=True)
     return group.astype(np.int64)

@@ -44,14 +44,16 @@ def reported_loader(run: Run) -> ReportedLoader | None:
 
 
 def batch(run: Run) -> Batch:
-    """What the largest batch of that loader holds."""
+    """What the largest batch of the reported loader holds."""
     found = reported_loader(run)
     return Batch(found.tensors, found.bytes) if found else Batch()
 
 
 def cores(run: Run) -> Cores:
-    """Of one training process: its share of what all may use together, unless it is bound to fewer."""
-    sharing = _ranks_of_a_machine(run)
+    """The cores of one training process: its share of what all may use together, unless it is bound to fewer."""
+    # Ranks of several machines drive devices of the same numbers; without a GPU all are taken for one machine's.
+    devices = Counter(place.device for place in run.places if place.device is not None)
+    sharing = max(math.ceil(len(run.timeline.ranks) / max(devices.values(), default=1)), 1)
     threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
     of_all = _least(run.timeline["cpu_samples"].floats("allowed_cores"))
     bound = _least(run.job.timeline["cpu_processes"].floats("allowed_cores"))
@@ -64,15 +66,8 @@ def _least(values: Floats) -> float:
     return float(np.nanmin(values)) if not np.isnan(values).all() else math.nan
 
 
-def _ranks_of_a_machine(run: Run) -> int:
-    """Ranks of several machines drive devices of the same numbers; without a GPU all are taken for one machine's."""
-    devices = Counter(place.device for place in run.places if place.device is not None)
-    machines = max(devices.values(), default=1)
-    return max(math.ceil(len(run.timeline.ranks) / machines), 1)
-
-
 def _io_share(run: Run, wait_ns: float) -> float:
-    """In which share of its waits did the training thread use no core: it neither ran, nor waited for a core to run?"""
+    """The share of its waits in which the training thread used no core: it neither ran nor waited for one (0-1)."""
     if cpu_use.waiting_share(run) > _CORES_WERE_SHORT:
         return 0.0
     sleeping = cpu_use.sleeping_share(run)

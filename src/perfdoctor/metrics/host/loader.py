@@ -21,7 +21,7 @@ _STARTED_SHARE = 2 / 3
 
 
 def loader(run: Run) -> str:
-    """single-process, workers, other (the wait is marked, its loader unknown) or unmarked (the wait is inferred)."""
+    """The loader: single-process, workers, other (the wait is marked, its loader unknown) or unmarked (inferred)."""
     for name, pattern in _LOADERS:
         for signal in ("ranges", "ops", "functions"):
             if run.timeline[signal].name.matches(pattern).any():
@@ -44,8 +44,8 @@ def unhidden_share(run: Run) -> float:
 
 
 def _after_last_wait(place: Place) -> float:
-    steps = place.steps
-    bounds = steps.used_bounds
+    """The share of the steps behind the last one that waited; 1 where only steps at the beginning did."""
+    bounds = place.steps.used_bounds
     waits = place.idle_causes["input_wait"].overlap_ns(bounds[:-1], bounds[1:])
     waited = np.flatnonzero(waits > _WAIT_SHARE * place.window_ns / place.units)
     if not waited.size or waited[-1] < _STARTED_SHARE * (waits.size - 1):

@@ -21,6 +21,7 @@ from perfdoctor.vocabulary.names.frameworks import alike_on_ranks
 MOST_OF_IT = 0.5
 #: Rows of the host that every rank of a job has alike.
 _SIGNALS = ("calls", "ops")
+_NAMES = 8
 
 
 class HostComparison(Struct, frozen=True):
@@ -48,8 +49,8 @@ class HostComparison(Struct, frozen=True):
         return not self.has_more_work and abs(self.rows - self.other_rows) <= tolerance * self.other_rows
 
 
-def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> HostComparison | None:
-    """None where a rank's host was not recorded, or not while it launched the window's work."""
+def compared(late: Place, others: Sequence[Place]) -> HostComparison | None:
+    """The late rank's host beside the others'; None where one was not recorded while it launched the window's work."""
     if not others or not all(launching(place) for place in (late, *others)):
         return None
     count, total_ns = _by_name(late)
@@ -62,9 +63,7 @@ def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> HostC
     mean_ns = total_ns / np.maximum(count, 1)
     expected_ns = float((count * usual_ns)[common].sum())
     longer = busy_ns(late) / late.units - float(np.median([busy_ns(place) / place.units for place in others]))
-    first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))[
-        :most_names
-    ]
+    first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))
     names = [value for signal in _SIGNALS for value in late.timeline[signal].name.mapped(alike_on_ranks).values]
     return HostComparison(
         rows=float(count.sum()),
@@ -72,7 +71,7 @@ def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> HostC
         slower=float(total_ns[common].sum()) / expected_ns,
         more_ns=float((np.maximum(count - middle, 0) * mean_ns).sum()),
         longer_ns=longer,
-        names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first),
+        names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first[:_NAMES]),
     )
 
 

@@ -15,15 +15,14 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> HostOps:
-    """Those outside the optimizer's updates, the loader and collectives, in the window.
+    """The short ops of the window outside the optimizer's updates, the loader and collectives.
 
     The Python between two of them counts as theirs where it usually takes less than `python_ns`. An op is as short as
     it usually is: the machine takes the processor away now and then, for milliseconds, and does so in proportion to the
     time that ops take. That time is theirs too. Cutting a tensor into the rows of a loop is many short ops in one.
     """
-    loops = op_loops(place)
+    loops, updates = op_loops(place), host_updates(place).time
     rows = loops.rows
-    updates = host_updates(place).time
     start, end = rows.start_ns, rows.end_ns
     works = (place.compute - updates).overlap_ns(start, end) == end - start
     short = works & (loops.cuts | (usual_ns(place, rows, rows.duration_ns) < shorter_than_ns))

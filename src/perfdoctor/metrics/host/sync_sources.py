@@ -72,7 +72,7 @@ def _name(rows: Frame, index: int) -> str:
 
 @once_per_place
 def syncs(place: Place) -> Syncs:
-    """Each stretch of idle after a blocking call belongs to the last such call made before it."""
+    """The place's blocking calls; a stretch of idle behind them belongs to the last one made before it."""
     calls = place.timeline.calls.take(blocking_rows(place.host, place.work))
     idle = place.idle_causes["host_sync"]
     last = np.searchsorted(calls.start_ns, idle.starts, side="right") - 1
@@ -87,13 +87,10 @@ def syncs(place: Place) -> Syncs:
 
 def around_update(place: Place) -> Intervals:
     """When the host was in an optimizer's step, in clipping, or between a scaler's check of gradients and that step."""
-    steps = host_rows(place, ("ops", "ranges"))
-    steps = steps.named(torch_names.OPTIMIZER_STEP)
-    functions = host_rows(place, ("functions",))
-    functions = functions.named(torch_names.UPDATE_FUNCTION)
+    steps = host_rows(place, ("ops", "ranges")).named(torch_names.OPTIMIZER_STEP)
+    functions = host_rows(place, ("functions",)).named(torch_names.UPDATE_FUNCTION)
+    checks = host_rows(place, ("ops",)).named(torch_names.UNSCALES)
     found = steps.intervals | functions.intervals
-    checks = host_rows(place, ("ops",))
-    checks = checks.named(torch_names.UNSCALES)
     if not len(checks) or not len(steps):
         return found
     following = np.searchsorted(steps.start_ns, checks.start_ns)

@@ -73,7 +73,7 @@ def in_chains(chains: Chains) -> Mask:
 
 
 def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
-    """Which share of its time each link loses when its chain becomes one kernel, in one of `savings.CASES`; 0 outside.
+    """The share of its time that each link loses when its chain becomes one kernel, by `savings.CASES`; 0 outside.
 
     A kernel bound by memory takes as long as its passes over tensors. Fused, the result of a link is not written for
     the next one to read: all but the first lose a read, all but the last a write. At the least, what is written is
@@ -93,7 +93,7 @@ def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
 
 @once_per_place
 def passes(place: Place) -> Floats:
-    """Over how many tensors each of `place.kernels` passes: by its op's shapes, else by its name, else by its kind.
+    """The number of tensors over which each of `place.kernels` passes, by its op's shapes, else its name, its kind.
 
     PyTorch's element-wise kernels name how many they take. One that is smaller than the result counts as much less.
     """

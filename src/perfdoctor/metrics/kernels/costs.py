@@ -62,7 +62,7 @@ class KernelCosts(Struct, frozen=True):
 
 
 def kernel_costs(run: Run) -> KernelCosts | None:
-    """None where no kernel ran on a device."""
+    """Costs of all kernels by name; None where none ran on a device."""
     parts = [
         (number, place, frame)
         for number, place in enumerate(run.places)
@@ -103,12 +103,12 @@ def kernel_costs(run: Run) -> KernelCosts | None:
 
 
 def _math_path(name: str) -> str:
-    """Only of kernels that multiply matrices."""
+    """The math path of a kernel that multiplies matrices, "" of others."""
     return kernel_names.math_path(name) if kernel_names.family_or_communication(name) in MATMUL_FAMILIES else ""
 
 
 def _data_type(name: str, of_op: str) -> str:
-    """By the kernel's name, else that of its op; collectives have theirs elsewhere."""
+    """The data type by the kernel's name, else that of its op; "" of collectives, which have theirs elsewhere."""
     family = kernel_names.family_or_communication(name)
     if family == "communication":
         return ""
@@ -122,7 +122,7 @@ def short_types(types: str) -> str:
 
 
 def first_type(types: str) -> str:
-    """Of an op's input types as the recording writes them, the first that is a tensor's; "" where none is recorded."""
+    """The first type of a tensor among an op's recorded input types; "" where there is none."""
     return next((_TYPES[found.lower()] for found in _TYPE.findall(types) if found.lower() in _TYPES), "")
 
 
@@ -172,12 +172,17 @@ def _launched_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[s
 
 
 def _codes(text: Text, rows: Ints) -> Ints:
+    """The code of the text in each of these rows, UNKNOWN where the row is."""
     if not len(text):
         return np.full(rows.size, UNKNOWN, dtype=np.int64)
     return np.where(rows == UNKNOWN, UNKNOWN, text.codes[np.maximum(rows, 0)]).astype(np.int64)
 
 
 def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
+    """For each name the place with the longest mean, and by which share it exceeds the middle one.
+
+    `means`: a row a place, a column a name.
+    """
     running = ~np.isnan(means)
     several = running.sum(axis=0) > 1
     filled = np.where(running, means, -np.inf)

@@ -71,7 +71,7 @@ class SampledGpu(Struct, frozen=True):
         return held & (reasons & _CAUSES_OF_SLOWDOWN == 0) if cause == "hardware" else held
 
     def is_held(self) -> Mask:
-        """One bool a sample: by anything at all?"""
+        """One bool a sample: were its clocks held down by anything at all?"""
         every: Mask = np.any([self.held_by(cause) for cause in HELD_BY], axis=0)
         return every
 
@@ -111,10 +111,8 @@ def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int
         if len(set(devices)) == len(devices) and set(devices) <= {gpu.device for gpu in loaded} and is_alone:
             return {place.rank_and_device: own[place.device or 0] for place in places}
         if len(loaded) == len(places):
-            return {
-                place.rank_and_device: gpu
-                for place, gpu in zip(places, sorted(loaded, key=lambda gpu: gpu.device), strict=True)
-            }
+            loaded.sort(key=lambda gpu: gpu.device)
+            return {place.rank_and_device: gpu for place, gpu in zip(places, loaded, strict=True)}
     return {}
 
 
@@ -140,30 +138,21 @@ def lost_ns(place: Place, gpu: SampledGpu, held: Mask, work: Intervals, free_mhz
     """
     clocks = gpu.floats("sm_clock_mhz")
     loss = np.where(held & ~np.isnan(clocks), np.clip(1 - np.nan_to_num(clocks) / free_mhz, 0, 1), 0.0)
-    inside = _inside(place, gpu)
+    begin, end = gpu.spans()
+    inside = gpu.samples["is_on_clock"] & (begin < place.window.ends[-1]) & (end > place.window.starts[0])
     if inside.any():
-        begin, end = gpu.spans()
         return float((work.overlap_ns(begin[inside], end[inside]) * loss[inside]).sum())
     return work.total_ns * float(loss.mean())
 
 
-def _inside(place: Place, gpu: SampledGpu) -> Mask:
-    """Which samples are of the window: those that lie in it, and are on its clock."""
-    start = gpu.samples.start_ns
-    window: Mask = (
-        gpu.samples["is_on_clock"] & (start < place.window.ends[-1]) & (gpu.spans()[1] > place.window.starts[0])
-    )
-    return window
-
-
 def sampled(run: Run) -> tuple[Rows, ...]:
-    """Evidence for a rule about the GPUs: what they were sampled at, if they were."""
+    """What the GPUs were sampled at, as evidence for a rule about them; () where they were not."""
     rows = table(gpus(run.timeline), _AT_WORK)
     return (rows,) if rows is not None else ()
 
 
 def table(found: list[SampledGpu], load_share: float) -> Rows | None:
-    """Each GPU under load: its medians; None where nothing is known."""
+    """The medians of each GPU under load as a table; None where nothing is known."""
     shown = [gpu for gpu in found if gpu.has("power_w", "sm_clock_mhz", "temperature_c")]
     rows = [_row(gpu, gpu.under_load(load_share)) for gpu in shown if gpu.under_load(load_share).any()]
     if not rows:

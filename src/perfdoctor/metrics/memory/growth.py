@@ -38,13 +38,8 @@ class MemoryGrowth(Struct, frozen=True):
 
 
 def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[MemoryGrowth]:
-    """One a process and device. On a heap that torch.profiler shares, what it keeps itself is taken off first."""
-    frame = samples(timeline)
-    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
-    for rank, process, device in sorted(set(holders)):
-        rows = frame.of(rank=rank, process=process, device=device)
-        if len(rows) < 2:
-            continue
+    """The growth of each process and device. On a heap that torch.profiler shares, what it keeps is taken off first."""
+    for rank, device, rows in _holders(samples(timeline)):
         held, kind = rows["allocated_bytes"], rows.name[0]
         rises = np.diff(held).astype(np.float64)
         if kind == "heap":
@@ -59,6 +54,15 @@ def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Memor
             int(held[-1]),
             timeline.device_of(rank, device).memory_bytes,
         )
+
+
+def _holders(frame: Frame) -> Iterator[tuple[int, int, Frame]]:
+    """Rank, device and rows of each process and device that has two samples at least."""
+    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
+    for rank, process, device in sorted(set(holders)):
+        rows = frame.of(rank=rank, process=process, device=device)
+        if len(rows) >= 2:
+            yield rank, device, rows
 
 
 def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
@@ -87,14 +91,9 @@ class Reserve(Struct, frozen=True):
 
 
 def reserves(timeline: Timeline) -> Iterator[Reserve]:
-    """One a process and device of which at least two samples have the reserve."""
+    """The reserve of each process and device of which at least two samples have it."""
     frame = samples(timeline)
-    frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
-    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
-    for rank, process, device in sorted(set(holders)):
-        rows = frame.of(rank=rank, process=process, device=device)
-        if len(rows) < 2:
-            continue
+    for rank, device, rows in _holders(frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))):
         reserved, held = rows["reserved_bytes"], rows["allocated_bytes"]
         yield Reserve(
             rank,
@@ -118,7 +117,7 @@ class ReservedPeak(Struct, frozen=True):
 
 
 def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
-    """One a device of which samples, a snapshot or running totals have the reserve: a device may have several."""
+    """The peaks of devices of which samples, a snapshot or running totals have the reserve: one may have several."""
     peaks = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
     peaks += [
         (use.rank, use.device, use.most_reserved_bytes)
@@ -142,7 +141,7 @@ class Requests(Struct, frozen=True):
 
 
 def requests(place: Place) -> Requests:
-    """In the place's window. Without PyTorch's cache each tensor asks the driver once, and is given back once."""
+    """The requests in the place's window. Without PyTorch's cache each tensor is asked for and given back once."""
     calls = _inside(place, "calls", cuda_names.ASKS_FOR_MEMORY)
     freed = _inside(place, "calls", cuda_names.GIVES_MEMORY_BACK)
     tensors = max(_inside(place, "ops", torch_names.ALLOCATES), len(place.kernels))
