@@ -10,7 +10,7 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
-from perfdoctor.metrics.host.loader import unhidden_share
+from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.work.device_peaks import measured, peaks

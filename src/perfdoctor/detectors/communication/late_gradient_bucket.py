@@ -14,8 +14,7 @@ from perfdoctor.metrics.communication.collectives import (
     sizes_can_be_judged,
     transfer_share,
 )
-from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns
-from perfdoctor.metrics.communication.taken_share import taken
+from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns, taken
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place

@@ -9,8 +9,7 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
-from perfdoctor.metrics.communication.nearest_nic import detours
-from perfdoctor.metrics.communication.topology import pairs
+from perfdoctor.metrics.communication.topology import detours, pairs
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows

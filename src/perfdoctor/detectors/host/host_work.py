@@ -17,7 +17,7 @@ from perfdoctor.metrics.accounting.behind_idle import (
     launched_next,
 )
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
-from perfdoctor.metrics.host.between_ops import between_ops
+from perfdoctor.metrics.host.short_ops import between_ops
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

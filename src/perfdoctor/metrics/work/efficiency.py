@@ -32,7 +32,7 @@ _FLOP_PER_PARAMETER_AND_TOKEN = 6
 
 
 def model_flop(parameters: float, tokens: float) -> float:
-    """Of one step, forward and backward, by the size of the model."""
+    """FLOP of one step, forward and backward, by the size of the model."""
     return _FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
 
 
@@ -42,7 +42,7 @@ def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> flo
 
 
 def efficiency(run: Run) -> Efficiency | None:
-    """None where no place was recorded, and on a run without a GPU whose ops have no shapes."""
+    """The efficiency of a run; None where no place was recorded, or without a GPU where ops have no shapes."""
     counted = [_count(place) for place in run.places]
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
@@ -54,7 +54,9 @@ def efficiency(run: Run) -> Efficiency | None:
     known = any(each.flop for each in counted)
     share = _mean([each.known_share for each in counted])
     enough = known and share >= _LEAST_KNOWN_SHARE
-    items = _items(run)
+    # Of one GPU and step: as given, else the targets of the loss, where all places agree.
+    targets = {targets_per_step(place) for place in run.places}
+    items = user_values.tokens_per_step or (targets.pop() if len(targets) == 1 else None)
     model = given or (_mean([each.model for each in counted]) if known else None)
     return Efficiency(
         model_from="parameters" if given else "shapes" if known else "",
@@ -110,7 +112,7 @@ def _count(place: Place) -> _PlaceFlop:
 
 
 def _main_type(place: Place, work: OpWork) -> str:
-    """The data type of most FLOP; where none are known, that of most time of the kernels that multiply. "": unknown."""
+    """The data type of most FLOP, else that of most time of the kernels that multiply; "" where both are unknown."""
     if work.known.any():
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
@@ -136,15 +138,8 @@ def _share(counted: list[_PlaceFlop], flop: list[float]) -> float | None:
     return _mean(shares) if shares and any(flop) else None
 
 
-def _items(run: Run) -> float | None:
-    """Of one GPU and step: as given, else the targets of the loss, where all places agree."""
-    if run.timeline.user_values.tokens_per_step:
-        return run.timeline.user_values.tokens_per_step
-    found = {targets_per_step(place) for place in run.places}
-    return found.pop() if len(found) == 1 else None
-
-
 def _source(best: _PlaceFlop) -> str:
+    """Where the peak comes from, "" where it is not known."""
     if not best.peak or best.peaks is None:
         return ""
     user_values = best.place.timeline.user_values
@@ -154,6 +149,7 @@ def _source(best: _PlaceFlop) -> str:
 
 
 def _lacks(best: _PlaceFlop, *, counted: bool, steps: bool) -> tuple[str, ...]:
+    """What was not recorded that MFU needs, as keys of a report's words."""
     missing = [] if counted else ["shapes"] if steps else ["steps"]
     if best.peaks is None:
         missing.append("peaks")

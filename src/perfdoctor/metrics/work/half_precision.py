@@ -83,14 +83,14 @@ def half_products(place: Place) -> Mask:
 
 @once_per_place
 def tf32_products(place: Place) -> Mask:
-    """By name; and what reads 32 bits by its name where tensor cores were seen at work: they take no plain fp32."""
+    """One bool a kernel: is it a product in TF32, by its name or, as tensor cores take no plain fp32, by their use?"""
     named, seen = (place.kernels.name.has(_matrix_type, each) for each in ("tf32", "fp32"))
     tf32: Mask = wide_products(place) & (named | (seen & on_tensor_cores(place)))
     return tf32
 
 
 def _matrix_type(name: str) -> str:
-    """What it reads. A product with a vector, or a channel by itself, gains nothing from tensor cores: "" for those."""
+    """The type that a product reads; "" with a vector or for a single channel, which gain nothing from tensor cores."""
     is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
     return "" if is_other else kernel_names.input_type(name)
 
@@ -99,17 +99,14 @@ def _matrix_type(name: str) -> str:
 
 
 class ProductSizes(Struct, frozen=True):
-    """Of each of `wide_rows`; NaN where it is not known.
+    """The size of each product of `wide_rows`; NaN where it is not known.
 
-    `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;
-    `by_shapes`: does that follow from shapes?
+    `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads.
     """
 
     flop: Floats
     results: Floats
     inputs: Floats
-    wide_bytes: Floats
-    by_shapes: Mask
 
     @property
     def inner(self) -> Floats:
@@ -124,14 +121,13 @@ class ProductSizes(Struct, frozen=True):
 
 @once_per_place
 def sizes(place: Place, reached: ReachedRates) -> ProductSizes:
-    """By the op, else by the kernel's own time, its grid and the tile in its name.
+    """The sizes by the op, else by the kernel's own time, its grid and the tile in its name.
 
     Of a product of unknown sides the square one is taken: no other of as many FLOP and results reads fewer numbers.
     """
     rows = wide_rows(place)
     work, seconds = op_work(place), place.kernels.duration_ns[rows] / 1e9
     flop, results, inputs = (np.full(rows.size, np.nan) for _ in range(3))
-    item = _of_type(place, _WIDE_BYTES)
     by_shapes = np.zeros(rows.size, dtype=bool)
     if len(work.ops):
         of_kernel = work.kernel_op[rows]
@@ -141,17 +137,19 @@ def sizes(place: Place, reached: ReachedRates) -> ProductSizes:
         by_shapes = known & (part > 0)
         flop = np.where(by_shapes, work.needed_flop[op] * part, np.nan)
         results = np.where(by_shapes, work.results[op] * part, np.nan)
-        moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / item
+        moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / _of_type(place, _WIDE_BYTES)
         inputs = np.where(np.isnan(results), moved, moved - results)
     by_time = ~by_shapes
-    estimated = seconds * _wide_rates(place, reached) * _share_of_sms(place)
+    rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
+    rates = np.where(tf32_products(place)[rows], _rate(place, "tf32", reached.tf32), rates)
+    estimated = seconds * rates * _share_of_sms(place)
     flop = np.where(by_time, estimated, flop)
     results = np.where(by_time, _grid_results(place), results)
     side = np.where(np.isnan(results), np.cbrt(flop / 2), np.sqrt(results))
     square = 2 * side * np.where(np.isnan(results), side, flop / (2 * results))
     inputs = np.where(np.isnan(inputs), square, inputs)
     results = np.where(by_time & np.isnan(results), side**2, results)
-    return ProductSizes(flop, results, inputs, item, by_shapes)
+    return ProductSizes(flop, results, inputs)
 
 
 def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
@@ -163,14 +161,8 @@ def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
     return found
 
 
-def _wide_rates(place: Place, reached: ReachedRates) -> Floats:
-    """FLOP/s at which each product on wide numbers is taken to run."""
-    rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place)[wide_rows(place)], _rate(place, "tf32", reached.tf32), rates)
-
-
 def _share_of_sms(place: Place) -> Floats:
-    """Of each of them: how much of its waves of blocks there is; 1 where grid or GPU are not known."""
+    """The share of its waves of blocks that each of `wide_rows` fills; 1 where grid or GPU are not known."""
     sms, blocks = _sm_count(place), place.kernels["blocks"][wide_rows(place)]
     if not sms:
         return np.ones(len(blocks))
@@ -211,8 +203,9 @@ def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
     """
     rows, rate = wide_rows(place), half_rate(place, reached)
     now = place.kernels.duration_ns[rows].astype(float)
-    if not rate:
-        left = now / _ratios_of_unknown(place, case)
+    if not rate:  # how many times as fast 16 bits are on a GPU of which nothing is known
+        ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
+        left = now / np.where(tf32_products(place)[rows], half_speedups("tf32")[case], ratios)
     else:
         left = start_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
     shorter = np.fmin(left, now) / np.maximum(now, 1.0)
@@ -222,7 +215,7 @@ def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
 
 
 def _seconds(place: Place, reached: ReachedRates, rate: float) -> tuple[Floats, Floats]:
-    """What each product takes by its FLOP, and by its bytes."""
+    """Seconds that each product takes by its FLOP, and by its bytes."""
     size = sizes(place, reached)
     computing = size.flop / (rate * _filled(size, _sm_count(place)))
     rows = wide_rows(place)
@@ -271,12 +264,6 @@ def _known(place: Place) -> dict[str, float]:
 
 
 def start_ns(place: Place) -> float:
-    """What a kernel takes that has next to nothing to do."""
+    """Ns that a kernel takes which has next to nothing to do."""
     rates = measured(place)
     return (rates.one("kernel_floor") if rates else 0.0) or START_NS
-
-
-def _ratios_of_unknown(place: Place, case: str) -> Floats:
-    """How many times as fast 16 bits are on a GPU of which nothing is known."""
-    ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place)[wide_rows(place)], half_speedups("tf32")[case], ratios)
