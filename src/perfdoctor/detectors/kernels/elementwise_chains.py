@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
-from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

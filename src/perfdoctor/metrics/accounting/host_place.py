@@ -158,10 +158,11 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
     return HostPlace(timeline, rank, None, window, steps, _work(timeline, rank, steps), host)
 
 
-def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Intervals | None) -> HostPlace:
+def narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
     """The place with another window and other steps; `asked`: when the host asked for them, if a range is analysed."""
-    work = _work(place.timeline, place.rank, steps)
-    return replace(place, window=window, steps=steps, work=work, asked=asked)
+    if isinstance(place, HostPlace):
+        place = replace(place, work=_work(place.timeline, place.rank, steps))
+    return replace(place, window=window, steps=steps, asked=asked)
 
 
 @once_per_timeline

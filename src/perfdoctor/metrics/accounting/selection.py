@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
+from perfdoctor.metrics.accounting.host_place import narrowed_to
 from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
@@ -83,13 +83,6 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
         own = replace(steady, first=begin, last=end, steady=(steady.first, steady.last))
         chosen.append(narrowed_to(place, window, own))
     return chosen
-
-
-def narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
-    """The same place with another window."""
-    if isinstance(place, HostPlace):
-        return with_steps(place, window, steps, asked)
-    return replace(place, window=window, steps=steps, asked=asked)
 
 
 # --- a range ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, host_rows_within
 from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
+from perfdoctor.metrics.accounting.host_place import narrowed_to
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
-from perfdoctor.metrics.accounting.selection import narrowed_to
 from perfdoctor.metrics.copies.transfers import before_work_begins, between_early_copies, exposed
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals

@@ -29,8 +29,7 @@ class NcclLog(Struct, frozen=True):
 
     def values(self, name: str) -> list[str]:
         """The different values of a fact, the most frequent first."""
-        rows = self.rows(name)
-        counts: Counter[str] = Counter()
+        rows, counts = self.rows(name), Counter[str]()
         for value, count in zip(rows.text("value"), rows["count"].tolist(), strict=True):
             counts[value] += count
         return [value for value, _ in counts.most_common()]
@@ -68,6 +67,5 @@ class NcclLog(Struct, frozen=True):
 
     def table(self) -> Rows:
         """Which ways are taken, and by how many pairs."""
-        counts = Counter(self.ways.name)
-        rows = tuple((name, count) for name, count in counts.most_common(8))
+        rows = tuple(Counter(self.ways.name).most_common(8))
         return Rows("Ways that NCCL took", ("way", "pairs"), ("text", "count"), rows)

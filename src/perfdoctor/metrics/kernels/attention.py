@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.hardware.attention import Attention
-from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.metrics.kernels.chains import stream_order
 from perfdoctor.metrics.work.flops import shapes_of, work_of_op
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named

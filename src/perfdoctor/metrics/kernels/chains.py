@@ -1,4 +1,4 @@
-"""Which kernels would a compiler make one of: links of a chain on a stream, and casts beside their neighbours?
+"""Which kernels follow each other on a stream, and would become one: in a chain, as a cast, or with their like?
 
 A compiler fuses a cast with an element-wise kernel, a norm or a reduction, and two casts with each other; a library's
 matmul takes what lies in memory. What a kernel works on is not recorded: it is the same tensor if it takes about as
@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from perfdoctor.metrics.kernels.memory_bandwidth import passes_by_kernel
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
@@ -20,6 +19,31 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Tensors: a norm reads one and writes one; what is not known to read one is taken to read two.
 _OF_NORM, _OF_TWO = 2, 3
+
+
+def stream_order(place: Place) -> Ints:
+    """The rows of `place.kernels` stream by stream, each in the order in which they ran."""
+    kernels = place.kernels
+    return np.lexsort((kernels.start_ns, kernels["stream"])).astype(np.int64)
+
+
+def merged_runs_ns(place: Place, rows: Mask, breaks: Mask | None = None) -> float:
+    """What is saved, in ns for the window, if each run of these rows of `place.kernels` takes as long as its longest.
+
+    Short kernels are start and end, whatever they compute. `breaks`: rows that begin a run of their own, and end it.
+    """
+    order = stream_order(place)
+    if not order.size:
+        return 0.0
+    stream, chosen = place.kernels["stream"][order], rows[order]
+    begins = np.ones(order.size, dtype=bool)
+    begins[1:] = ~chosen[1:] | ~chosen[:-1] | (stream[1:] != stream[:-1])
+    if breaks is not None:
+        alone = breaks[order]
+        begins[1:] |= alone[1:] | alone[:-1]
+    first = np.flatnonzero(begins)
+    ns: Floats = np.where(chosen, place.kernel_ns[order], 0).astype(float)
+    return float((np.add.reduceat(ns, first) - np.maximum.reduceat(ns, first)).sum())
 
 
 class Chains(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame, Ints, Timeline
+from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -43,7 +43,10 @@ def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Memor
         held, kind = rows["allocated_bytes"], rows.name[0]
         rises = np.diff(held).astype(np.float64)
         if kind == "heap":
-            rises -= recorder_bytes_per_row * _recorded_rows(timeline, rank, rows)
+            recorded = [timeline[signal].of(rank=rank).start_ns for signal in _KEPT_BY_RECORDER]
+            rises -= recorder_bytes_per_row * np.sum(
+                [np.histogram(start_ns, bins=rows.start_ns)[0] for start_ns in recorded], axis=0
+            )
         yield MemoryGrowth(
             rank,
             kind,
@@ -63,14 +66,6 @@ def _holders(frame: Frame) -> Iterator[tuple[int, int, Frame]]:
         rows = frame.of(rank=rank, process=process, device=device)
         if len(rows) >= 2:
             yield rank, device, rows
-
-
-def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
-    """How many rows the recording has of this rank between each two moments."""
-    counts = np.zeros(len(moments) - 1, dtype=np.int64)
-    for signal in _KEPT_BY_RECORDER:
-        counts += np.histogram(timeline[signal].of(rank=rank).start_ns, bins=moments.start_ns)[0]
-    return counts
 
 
 class Reserve(Struct, frozen=True):

@@ -20,8 +20,8 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.metrics.kernels.chains import stream_order
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.metrics.work.half_precision import (
     ReachedRates,
     half_ns,

@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import half_speedups
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.work.device_peaks import measured, peaks
-from perfdoctor.metrics.work.half_speedup import half_speedup
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
@@ -38,7 +38,7 @@ START_NS = 2_000
 _TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
 #: Where tiles are too few for the SMs, the sum over the inner dimension is divided; a part is no shorter than this.
 _SHORTEST_PART = 512
-_HALF, _HALF_BYTES = ("bf16", "fp16"), 2
+_HALF, _WIDE, _HALF_BYTES = ("bf16", "fp16"), ("fp32", "tf32"), 2
 _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
 _TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
@@ -107,16 +107,6 @@ class ProductSizes(Struct, frozen=True):
     flop: Floats
     results: Floats
     inputs: Floats
-
-    @property
-    def inner(self) -> Floats:
-        """Over how many numbers each result is a sum."""
-        return self.flop / (2 * self.results)
-
-    @property
-    def numbers(self) -> Floats:
-        """Read and written, each once."""
-        return self.inputs + np.nan_to_num(self.results)
 
 
 @once_per_place
@@ -222,7 +212,8 @@ def _seconds(place: Place, reached: ReachedRates, rate: float) -> tuple[Floats, 
     as_measured = place.kernels.duration_ns[rows] / 1e9 / (half_speedup(place)[rows] * reached.of_measured)
     computing = np.where(np.isnan(as_measured), computing, as_measured)
     bandwidth = memory_rate(place, reached.memory) * reached.memory_of_products / reached.memory
-    moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(rows.size, np.nan)
+    numbers = size.inputs + np.nan_to_num(size.results)  # read and written, each once
+    moving = numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(rows.size, np.nan)
     return computing, moving
 
 
@@ -231,7 +222,8 @@ def _filled(size: ProductSizes, sms: int) -> Floats:
     if not sms:
         return np.ones(len(size.flop))
     best = np.zeros(len(size.flop))
-    parts = np.maximum(np.floor(np.nan_to_num(size.inner) / _SHORTEST_PART), 1)
+    inner = size.flop / (2 * size.results)  # over how many numbers each result is a sum
+    parts = np.maximum(np.floor(np.nan_to_num(inner) / _SHORTEST_PART), 1)
     for area, reuse in _TILES:
         tiles = np.maximum(np.ceil(np.nan_to_num(size.results) / area), 1)
         tiles *= np.clip(np.floor(sms / tiles), 1, parts)
@@ -267,3 +259,37 @@ def start_ns(place: Place) -> float:
     """Ns that a kernel takes which has next to nothing to do."""
     rates = measured(place)
     return (rates.one("kernel_floor") if rates else 0.0) or START_NS
+
+
+@once_per_place
+def half_speedup(place: Place) -> Floats:
+    """How many times as fast each of `place.kernels` is with 16-bit numbers, as measured on this machine.
+
+    NaN where nothing was measured, or its FLOP or type are not known. A product of any shape is taken for the square
+    one with as many FLOP. Convolutions and attention were not measured. The user's peaks of one of these types count
+    more than what was measured.
+    """
+    found = np.full(len(place.kernels), np.nan)
+    rates, work = measured(place), op_work(place)
+    if rates is None or not len(work.ops) or not place.timeline.user_values.peaks.keys().isdisjoint((*_HALF, *_WIDE)):
+        return found
+    kernels = np.flatnonzero((work.kernel_op != UNKNOWN) & place.kernel_rows("gemm"))
+    op = work.kernel_op[kernels]
+    flop = np.where(work.known[op], work.needed_flop[op], np.nan)
+    for wide in _WIDE:
+        sizes, ratios = _ratios(rates, wide)
+        of_type = (work.data_types[op] == wide) & (flop > 0)
+        if sizes.size:
+            squares = np.cbrt(flop[of_type] / 2)
+            found[kernels[of_type]] = np.exp(np.interp(np.log(squares), np.log(sizes), np.log(ratios)))
+    return found
+
+
+def _ratios(rates: MeasuredRates, wide: str) -> tuple[Floats, Floats]:
+    """Sizes of square matrices, ascending, and the faster 16-bit rate over that of the wide type."""
+    half: dict[int, float] = {}
+    for data_type in _HALF:
+        for size, rate in rates.matmuls(data_type):
+            half[size] = max(half.get(size, 0.0), rate)
+    both = [(size, half[size] / rate) for size, rate in rates.matmuls(wide) if size and size in half]
+    return np.array([size for size, _ in both], dtype=float), np.array([ratio for _, ratio in both], dtype=float)
