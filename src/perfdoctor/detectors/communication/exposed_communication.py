@@ -17,8 +17,7 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
-from perfdoctor.metrics.communication.half_width import saved_ns
-from perfdoctor.metrics.communication.hideable import Taken, beyond_backward_ns, hideable, taken
+from perfdoctor.metrics.communication.hideable import Taken, beyond_backward_ns, hideable, saved_ns, taken
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.nodes import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew

@@ -13,7 +13,7 @@ from perfdoctor.metrics.communication.collectives import (
     sizes_can_be_judged,
     transfer_share,
 )
-from perfdoctor.metrics.communication.half_width import conversions_ns
+from perfdoctor.metrics.communication.hideable import conversions_ns
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

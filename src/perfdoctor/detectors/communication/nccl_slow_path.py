@@ -87,7 +87,7 @@ def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath 
 
     Behind the processor NCCL has no use for it, whether it is allowed or not: distant-nic reports that.
     """
-    through_memory = log.pairs_without("NET/", "GDRDMA") - log.pairs("NET/Socket")
+    through_memory = log.pairs("NET/", without="GDRDMA") - log.pairs("NET/Socket")
     if log.machines < at["min_machines"] or through_memory <= 0:
         return None
     if detours(run.timeline) and 0 not in log.amounts("gpudirect"):

@@ -111,7 +111,8 @@ def real_share(rule: Rule, finding: Finding, run: Run) -> float:
 
         recorded_ns, unrecorded_ns = _recorded_ns(run, part), _without_rows_ns(run, part)
     else:
-        name = _part_of(rule)
+        of_rule = (name for name, part in PARTS.items() if rule.id in part.rules)
+        name = SHRINKS[rule.action] if rule.action else next(of_rule, None)
         if name is None:
             return model.pace
         # With fewer kernels their launches go as well.
@@ -171,28 +172,18 @@ def _most_by_ops_ns(run: Run) -> float:
     parts = [_part(name) for name in PARTS if PARTS[name].waits_for != "profiler"]
     limits = [np.inf]
     for place in places:
-        starts = _outermost_ops(place)
-        for when in (part(place) for part in (*parts, _one_behind_the_other)):
+        # When the driving threads' ops began that no other op called.
+        ops = outermost(place.timeline["ops"].of(rank=place.rank))
+        starts = np.sort(ops.start_ns[np.isin(ops["thread"], driving_threads(place.timeline, place.rank))])
+        # Ops that begin shortly behind one another, with the Python between them: calling them is all that happens.
+        close = np.diff(starts) < _CLOSE_NS
+        one_behind_the_other = Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
+        for when in (*(part(place) for part in parts), one_behind_the_other):
             rows = _events(place, when)
             if rows and when.total_ns >= _NOTABLE_PART * place.window.total_ns:
                 inside = int(when.overlap_ns(starts, starts + 1).sum())
                 limits.append(max(when.total_ns - inside * SHORTEST_OP_NS, 0) / rows)
     return min(limits)
-
-
-@once_per_place
-def _one_behind_the_other(place: Place) -> Intervals:
-    """Ops that begin shortly behind one another, with the Python between them: calling them is all that happens."""
-    starts = _outermost_ops(place)
-    close = np.diff(starts) < _CLOSE_NS
-    return Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
-
-
-@once_per_place
-def _outermost_ops(place: Place) -> Ints:
-    """When the driving threads' ops began that no other op called, in ns."""
-    ops = outermost(place.timeline["ops"].of(rank=place.rank))
-    return np.sort(ops.start_ns[np.isin(ops["thread"], driving_threads(place.timeline, place.rank))])
 
 
 def _idle_ns(run: Run) -> float:
@@ -246,13 +237,6 @@ def _edges(place: Place) -> tuple[Ints, Floats]:
 
 
 # --- parts of the step -----------------------------------------------------------------------------------------------
-
-
-def _part_of(rule: Rule) -> str | None:
-    """The part of the step that gets shorter with the rule's fix; None where no part is its own."""
-    if rule.action:
-        return SHRINKS[rule.action]
-    return next((name for name, part in PARTS.items() if rule.id in part.rules), None)
 
 
 def _part(name: str) -> Part:

@@ -1,4 +1,4 @@
-"""How much of exposed communication could run beside compute that does not need its result?
+"""How much of exposed communication could run beside compute that does not need its result, or be sent in 16 bits?
 
 ```
 gradients             beside the backward pass: each is ready when its layer's backward pass is over; the last bucket
@@ -19,15 +19,22 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
+from perfdoctor.metrics.communication.collectives import (
+    bus_factor,
+    exposed_rows_ns,
+    is_full_precision,
+    transfer_share,
+    waited_for,
+)
 from perfdoctor.metrics.program import facts
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.device_peaks import attained, peaks
 from perfdoctor.model.host_rows import when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Facts of training that gathers its parameters layer by layer.
@@ -228,3 +235,45 @@ def _sm_share(place: Place) -> float:
         return float("nan")
     shares = np.minimum(frame["blocks"][known] / sms, 1.0)
     return float(np.average(shares, weights=np.maximum(frame.duration_ns[known], 1)))
+
+
+# --- sent in 16 bits ---
+
+
+#: Half of the bytes take half of the time.
+_HALF = 0.5
+#: Memory traffic of converting, dividing and converting back, for each byte of a 32-bit gradient: 4 + 2, 2 + 2 and
+#: 2 + 4 bytes for 4 (torch.distributed.algorithms.ddp_comm_hooks.default_hooks, bf16_compress_hook).
+_TRAFFIC = 4.0
+#: They pack gradients into messages of another type anyway.
+_PACKS_ANYWAY = frozenset({"fsdp", "deepspeed", "megatron"})
+
+
+def saved_ns(run: Run, place: Place) -> tuple[float, float]:
+    """How much transfer that compute waits for 16-bit gradients and parameters save, in ns of the window: likely and
+    at most.
+
+    In 16 bits instead of 32 it takes half as long. Likely is that of what is known to have 32 bits, less the
+    conversions; at most, what is of unknown type has, too.
+    """
+    rows, transfer = purposes(run, place), transfer_share(run)
+    carried, wide = rows.gradients | rows.parameters, is_full_precision(place.collectives)
+    likely_ns = _HALF * transfer * exposed_rows_ns(place, carried & wide)
+    most_ns = _HALF * transfer * exposed_rows_ns(place, carried & ~_is_narrow(place))
+    return max(likely_ns - conversions_ns(run, place, rows.gradients & wide), 0.0), max(most_ns, likely_ns)
+
+
+def conversions_ns(run: Run, place: Place, gradients: Mask) -> float:
+    """Device time in ns to convert the elements of these rows and back; 0 where sizes or memory are unknown."""
+    memory = attained(place)
+    if facts(run) & _PACKS_ANYWAY or place.device is None or memory is None or not memory.memory_bytes_per_second:
+        return 0.0
+    size = float(np.maximum(place.collectives["bytes"][gradients], 0).sum())
+    return _TRAFFIC * size / memory.memory_bytes_per_second * 1e9
+
+
+def _is_narrow(place: Place) -> Mask:
+    """One bool a row: is it known to have 16 bits or fewer? By the recorded type, else by the kernel's name."""
+    types, by_name = place.collectives.text("data_type"), place.collectives.name.mapped(nccl_names.data_type)
+    narrow: Mask = types.matches(nccl_names.HALF_PRECISION)
+    return narrow | (types.equals("") & by_name.matches(nccl_names.HALF_PRECISION))

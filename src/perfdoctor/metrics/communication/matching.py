@@ -113,9 +113,9 @@ def _aligned(ranks: Sequence[_Own]) -> list[_Own]:
     """The collectives that all ranks recorded, equally many of each; [] where their rhythms do not agree."""
     reference = min(ranks, key=lambda own: own.rows.size)
     offsets = [_offset(own.end_ns, reference.end_ns) for own in ranks]
-    if any(offset is None for offset in offsets):
+    shifts = [offset for offset in offsets if offset is not None]
+    if len(shifts) < len(ranks):
         return []
-    shifts = [offset or 0 for offset in offsets]
     first = max(-shift for shift in shifts)
     last = min(own.rows.size - shift for own, shift in zip(ranks, shifts, strict=True))
     return [own.take(np.arange(first + shift, last + shift)) for own, shift in zip(ranks, shifts, strict=True)]

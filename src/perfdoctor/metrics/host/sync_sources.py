@@ -112,10 +112,5 @@ def waits_within(run: Run, stretches: Callable[[Place], Intervals]) -> Mask:
     found = np.zeros(len(calls), dtype=bool)
     for place in run.places:
         rows = blocking_rows(place.host, place.work)
-        found[rows[within(stretches(place), calls.start_ns[rows])]] = True
+        found[rows[stretches(place).covers(calls.start_ns[rows])]] = True
     return found
-
-
-def within(pieces: Intervals, instants: Nanoseconds) -> Mask:
-    """One bool an instant: does it lie in one of the pieces?"""
-    return pieces.overlap_ns(instants, instants + 1) > 0

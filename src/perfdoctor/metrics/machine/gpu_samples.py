@@ -154,7 +154,13 @@ def sampled(run: Run) -> tuple[Rows, ...]:
 def table(found: list[SampledGpu], load_share: float) -> Rows | None:
     """The medians of each GPU under load as a table; None where nothing is known."""
     shown = [gpu for gpu in found if gpu.has("power_w", "sm_clock_mhz", "temperature_c")]
-    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in shown if gpu.under_load(load_share).any()]
+    rows = []
+    for gpu in shown:
+        loaded = gpu.under_load(load_share)
+        if loaded.any():
+            columns = (gpu.floats(name)[loaded] for name in ("power_w", "sm_clock_mhz", "temperature_c"))
+            power, clock, heat = map(_median, columns)
+            rows.append((gpu.device, int(loaded.sum()), power, clock, heat))
     if not rows:
         return None
     return Rows(
@@ -163,11 +169,6 @@ def table(found: list[SampledGpu], load_share: float) -> Rows | None:
         ("count", "count", "text", "text", "text"),
         tuple(rows[:_MOST_ROWS]),
     )
-
-
-def _row(gpu: SampledGpu, loaded: Mask) -> tuple[int, int, str, str, str]:
-    power, clock, heat = (_median(gpu.floats(c)[loaded]) for c in ("power_w", "sm_clock_mhz", "temperature_c"))
-    return gpu.device, int(loaded.sum()), power, clock, heat
 
 
 def _median(values: Floats) -> str:

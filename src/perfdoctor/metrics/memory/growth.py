@@ -113,21 +113,20 @@ class ReservedPeak(Struct, frozen=True):
 
 def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
     """The peaks of devices of which samples, a snapshot or running totals have the reserve: one may have several."""
-    peaks = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
-    peaks += [
-        (use.rank, use.device, use.most_reserved_bytes)
-        for use in memory_uses(timeline)
+    for reserve in reserves(timeline):
+        yield ReservedPeak(reserve.rank, reserve.peak_bytes, reserve.capacity_bytes)
+    for use in memory_uses(timeline):
         # What CUDA handed out before nsys recorded is missing from its totals.
-        if use.most_reserved_bytes >= 0 and use.source != "driver"
-    ]
-    for rank, device, peak_bytes in peaks:
-        yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)
+        if use.most_reserved_bytes >= 0 and use.source != "driver":
+            capacity_bytes = timeline.device_of(use.rank, use.device).memory_bytes
+            yield ReservedPeak(use.rank, use.most_reserved_bytes, capacity_bytes)
 
 
 class Requests(Struct, frozen=True):
-    """Of one place. `per_tensor`: for each op that allocates or each kernel, whichever are more.
+    """How often a place asks the driver for memory.
 
-    `returned_share`: calls that free memory for each that asks for it.
+    `per_tensor`: for each op that allocates or each kernel, whichever are more. `returned_share`: calls that free
+    memory for each that asks for it.
     """
 
     per_step: float
