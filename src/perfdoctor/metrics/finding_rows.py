@@ -26,8 +26,7 @@ def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask |
         np.zeros(len(frame), dtype=bool) if rows is None else rows
         for rows, frame in ((kernels, place.kernels), (copies, place.copies))
     )
-    together: Mask = np.concatenate(tuple(both))
-    return together
+    return np.concatenate(tuple(both))
 
 
 def largest(place: Place, rows: Mask, label: str) -> Rows:

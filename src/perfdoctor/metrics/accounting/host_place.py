@@ -60,8 +60,7 @@ class HostPlace(Place, frozen=True):
     @once_per_place
     def in_window(self, signal: str) -> Mask:
         rows = self.recorded(signal)
-        touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
-        return touches
+        return self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
 
     @cached_property
     def communication(self) -> Intervals:
@@ -194,8 +193,7 @@ def _over_ns(sent: Frame, still: Intervals) -> Ints:
     went_on = still.ends[np.maximum(pause, 0)]
     waited = went_on - np.maximum(still.starts[np.maximum(pause, 0)], sent.start_ns)
     late = sent.end_ns - went_on
-    over: Ints = np.where((pause >= 0) & (late <= np.minimum(waited, WITHOUT_CORE_NS)), went_on, sent.end_ns)
-    return over
+    return np.where((pause >= 0) & (late <= np.minimum(waited, WITHOUT_CORE_NS)), went_on, sent.end_ns)
 
 
 def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:

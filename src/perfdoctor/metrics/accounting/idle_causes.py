@@ -174,8 +174,7 @@ def _open_at(calls: Frame, rows: Nanoseconds, moments: Nanoseconds) -> Mask:
     """One bool a row of calls: had it begun, and not ended, at its moment?"""
     if not len(calls):
         return np.zeros(rows.size, dtype=bool)
-    found: Mask = (calls.start_ns[rows] <= moments) & (calls.end_ns[rows] > moments)
-    return found
+    return (calls.start_ns[rows] <= moments) & (calls.end_ns[rows] > moments)
 
 
 def _first_of_its_launch(work: DeviceWork, calls: Frame) -> Mask:

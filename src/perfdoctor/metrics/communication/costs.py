@@ -22,7 +22,7 @@ from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
@@ -68,19 +68,9 @@ class _CollectiveRows(Struct, frozen=True):
 
     places: tuple[Place, ...]
     place: Ints
-    kind: Text
-    data_type: Text
-    group: Text
-    ranks: Ints
-    sizes: Ints
-    start_ns: Ints
-    end_ns: Ints
+    frame: Frame
     shortest_ns: Ints
     is_whole: Mask
-
-    @property
-    def took_ns(self) -> Ints:
-        return self.end_ns - self.start_ns
 
     @property
     def is_matched(self) -> Mask:
@@ -95,24 +85,26 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         return None
     inside = _overlap(rows, lambda place: place.window)
     exposed = _overlap(rows, lambda place: place.exposed_communication)
-    kinds = (text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group))
-    group, first = grouping.combined(*kinds, rows.ranks, rows.sizes)
+    texts = [rows.frame.text(name) for name in ("kind", "data_type", "group")]
+    ranks, sizes = rows.frame["group_size"], rows.frame["bytes"]
+    group, first = grouping.combined(*(text.codes.astype(np.int64) for text in texts), ranks, sizes)
     groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
     of = first[groups.order]
-    took = groups.spread(rows.took_ns)
+    took = groups.spread(rows.frame.duration_ns)
     transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
-    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
-    known = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of]
-    sized = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
-    factor = np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sized])
+    waited = groups.per_step(np.where(rows.is_matched, rows.frame.duration_ns - rows.shortest_ns, 0))
+    known = np.where(sizes == UNKNOWN, np.nan, sizes)[of]
+    kinds, data_types, names = (tuple(text.take(of)) for text in texts)
+    sized = zip(kinds, ranks[of].tolist(), strict=True)
+    factor = np.array([bus_factor(kind, count) if count != UNKNOWN else np.nan for kind, count in sized])
     algorithm = grouping.ratio(known * 1e9, transfer)
     bounds = [_bound(run, rows, row) for row in of.tolist()]
     return CollectiveCosts(
-        kinds=tuple(rows.kind[row] for row in of.tolist()),
-        data_types=tuple(rows.data_type[row] for row in of.tolist()),
-        groups=tuple(rows.group[row] for row in of.tolist()),
-        ranks=rows.ranks[of],
-        sizes=rows.sizes[of],
+        kinds=kinds,
+        data_types=data_types,
+        groups=names,
+        ranks=ranks[of],
+        sizes=sizes[of],
         took=took,
         ns=groups.sums(inside),
         count_per_step=groups.per_step(groups.runs()),
@@ -138,17 +130,10 @@ def _rows(run: Run) -> _CollectiveRows | None:
         return None
     shortest, whole = _matched(run)
     frames = [place.recorded_collectives.take(mask) for place, mask in zip(places, touching, strict=True)]
-    below = below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns"))
     return _CollectiveRows(
         places=places,
         place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
-        kind=below.text("kind"),
-        data_type=below.text("data_type"),
-        group=below.text("group"),
-        ranks=below["group_size"],
-        sizes=below["bytes"],
-        start_ns=below.start_ns,
-        end_ns=below.end_ns,
+        frame=below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns")),
         shortest_ns=np.concatenate([each[mask] for each, mask in zip(shortest, touching, strict=True)]),
         is_whole=np.concatenate([each[mask] for each, mask in zip(whole, touching, strict=True)]),
     )
@@ -176,13 +161,14 @@ def _overlap(rows: _CollectiveRows, pieces_of: Callable[[Place], Intervals]) -> 
     found = np.zeros(rows.place.size, dtype=np.int64)
     for number, place in enumerate(rows.places):
         own = rows.place == number
-        found[own] = pieces_of(place).overlap_ns(rows.start_ns[own], rows.end_ns[own])
+        found[own] = pieces_of(place).overlap_ns(rows.frame.start_ns[own], rows.frame.end_ns[own])
     return found
 
 
 def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
     """The bus bandwidth in bytes/s that bounds this row, and its source; (NaN, "") where it is not known."""
-    kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
+    frame = rows.frame
+    kind, ranks, size = frame.text("kind")[row], int(frame["group_size"][row]), int(frame["bytes"][row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""
     own = [place for place in rows.places if len(place.recorded_collectives)]

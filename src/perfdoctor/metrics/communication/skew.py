@@ -65,8 +65,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
 
     def rows_of(self, rank: int) -> Ints:
         """Its rows of the place's `recorded_collectives`, by collective. `rank` is the place in `ranks`."""
-        rows: Ints = self.came.row[self._of_rank[rank]]
-        return rows
+        return self.came.row[self._of_rank[rank]]
 
     def last_rows_of(self, rank: int) -> Ints:
         """Its rows of `recorded_collectives` at which it came last. `rank` is the place in `ranks`."""
@@ -133,8 +132,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
 
     def largest(self, values: Ints) -> Ints:
         """Per collective the largest of these, one an arrival."""
-        largest: Ints = np.maximum.reduceat(values, self._edges[:-1])
-        return largest
+        return np.maximum.reduceat(values, self._edges[:-1])
 
     def _nth_ns(self, nth: Ints | int) -> Ints:
         """Per collective the n-th shortest duration."""
@@ -288,8 +286,7 @@ def _are_even(places: Sequence[JobPlace], came: Arrivals) -> Mask:
     sizes = column(places, came, "bytes")
     first = np.searchsorted(came.collective, np.arange(len(came.kinds)))
     smallest = np.minimum.reduceat(np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes), first)
-    even: Mask = np.maximum.reduceat(sizes, first) <= _EVEN * smallest
-    return even
+    return np.maximum.reduceat(sizes, first) <= _EVEN * smallest
 
 
 def _ended_together(places: Sequence[JobPlace], came: Arrivals, start: Ints, end: Ints) -> Ints:

@@ -71,10 +71,10 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
     rates = (known / np.maximum(took, 1) * 1e9).astype(np.int64)
     of = first[groups.order]
     return CopyCosts(
-        directions=tuple(direction[row] for row in of.tolist()),
-        host_memories=tuple(memory[row] for row in of.tolist()),
+        directions=tuple(direction.take(of)),
+        host_memories=tuple(memory.take(of)),
         size_classes=size_class[of],
-        ops=tuple(copies.op[row] for row in of.tolist()),
+        ops=tuple(copies.op.take(of)),
         sizes=groups.spread(size, sized),
         took=groups.spread(took),
         ns=groups.sums(copies.inside_ns),

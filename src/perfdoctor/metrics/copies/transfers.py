@@ -43,8 +43,7 @@ def before_work_begins(place: Place) -> Mask:
         return np.zeros(len(place.copies), dtype=bool)
     ran_ns = np.cumsum(kernels.duration_ns)
     begins = int(kernels.start_ns[np.searchsorted(ran_ns, _WORK_BEGINS_AT * ran_ns[-1])])
-    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= begins)
-    return rows
+    return copies_of(place, "h2d") & (place.copies.end_ns <= begins)
 
 
 def between_early_copies(place: Place) -> Intervals:

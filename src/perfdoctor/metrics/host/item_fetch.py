@@ -110,8 +110,7 @@ def _median_of_fetches(fetch: Ints, each_ns: Ints, fetches: Intervals) -> float:
 
 def _fetch_of(moments: Ints, fetches: Intervals) -> Ints:
     """The number of the fetch in which each moment lies."""
-    found: Ints = np.searchsorted(fetches.starts, moments, side="right") - 1
-    return found
+    return np.searchsorted(fetches.starts, moments, side="right") - 1
 
 
 def _python_ns(ops: Frame, fetches: Intervals) -> float:

@@ -43,8 +43,7 @@ class OpLoops(Struct, frozen=True):
         return int(self.turns[self._inside(when)].max(initial=0))
 
     def _inside(self, when: Intervals) -> Mask:
-        found: Mask = (self.turns > 0) & (when.overlap_ns(self.rows.start_ns, self.rows.end_ns) > 0)
-        return found
+        return (self.turns > 0) & (when.overlap_ns(self.rows.start_ns, self.rows.end_ns) > 0)
 
 
 @once_per_place

@@ -92,8 +92,7 @@ def elementwise_chains(place: Place, at_least_links: float, at_least_ns: float, 
 
 def in_chains(chains: Chains) -> Mask:
     """One bool a kernel: is it a link?"""
-    rows: Mask = chains.links > 0
-    return rows
+    return chains.links > 0
 
 
 def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
@@ -125,8 +124,7 @@ def passes(place: Place) -> Floats:
     by_kind = np.where(place.kernel_rows("normalization"), _OF_NORM, _OF_TWO)
     by_kind = np.where(place.kernel_rows("reduction"), 1, by_kind)
     known = passes_by_kernel(place)
-    found: Floats = np.where(known > 0, known, np.where(by_name > 0, by_name, by_kind)).astype(float)
-    return found
+    return np.where(known > 0, known, np.where(by_name > 0, by_name, by_kind)).astype(float)
 
 
 #: Bytes a number of a neighbour over those of a cast, at the least and at the most, and a tenth for what times vary.
@@ -165,5 +163,4 @@ def fused_casts(place: Place, casts: Mask, *, both_sides: bool) -> Mask:
 
 
 def _alike(other_ns: Floats, cast_ns: Floats) -> Mask:
-    same: Mask = (other_ns >= _LEAST * cast_ns) & (other_ns <= _MOST * cast_ns)
-    return same
+    return (other_ns >= _LEAST * cast_ns) & (other_ns <= _MOST * cast_ns)

@@ -64,5 +64,4 @@ def added_to_gradients(place: Place) -> Mask:
     """One bool a row of `place.kernels`: does it add a new gradient to the one that is stored?"""
     kernels, names = launches_of(place, "kernels"), (torch_names.STORES_GRADIENT, torch_names.ADDS_IN_PLACE)
     storing, adding = (kernels.inside_of("ops", named(place.timeline, "ops", name)) for name in names)
-    rows: Mask = storing & adding
-    return rows
+    return storing & adding

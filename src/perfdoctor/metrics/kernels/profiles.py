@@ -109,8 +109,7 @@ def tensor_share(place: Place) -> Floats:
 
 def on_tensor_cores(place: Place) -> Mask:
     """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
-    at_work: Mask = np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
-    return at_work
+    return np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
 
 
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:

@@ -57,8 +57,7 @@ class SampledGpu(Struct, frozen=True):
         used = np.where(np.isnan(used), self.floats("sm_active_share"), used)
         reasons = self.samples["reasons"]
         otherwise = np.where(reasons == UNKNOWN, self.floats("processes") > 0, reasons & IDLE == 0)
-        at_work: Mask = np.where(np.isnan(used), otherwise, np.nan_to_num(used) >= least_share)
-        return at_work
+        return np.where(np.isnan(used), otherwise, np.nan_to_num(used) >= least_share)
 
     def has(self, *columns: str) -> bool:
         """Is a number of one of these columns in any sample?"""

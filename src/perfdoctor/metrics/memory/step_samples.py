@@ -114,8 +114,7 @@ def _times(replay: SnapshotReplay, at: Ints) -> Ints:
     if not len(made):
         return at
     nearest = np.minimum(np.searchsorted(made["made_at"], at), len(made) - 1)
-    times: Ints = np.maximum.accumulate(made.start_ns)[nearest]
-    return times
+    return np.maximum.accumulate(made.start_ns)[nearest]
 
 
 def _made(replay: SnapshotReplay) -> Frame:

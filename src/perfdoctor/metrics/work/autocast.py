@@ -119,8 +119,7 @@ def _activations(place: Place) -> Mask:
     """One bool a kernel: does it work on activations in fp32, and not on parameters, indices or masks?"""
     names = place.kernels.name
     other = names.matches(kernel_names.NOT_ON_ACTIVATIONS) | names.matches(kernel_names.ON_HALF)
-    rows: Mask = place.kernel_rows(*_ON_ACTIVATIONS) & ~other & ~in_optimizer(place)
-    return rows
+    return place.kernel_rows(*_ON_ACTIVATIONS) & ~other & ~in_optimizer(place)
 
 
 @once_per_place
@@ -135,8 +134,7 @@ def _kept(place: Place) -> Mask:
 
 @once_per_place
 def _adds(place: Place) -> Mask:
-    adds: Mask = _activations(place) & place.kernels.name.matches(kernel_names.ADDS) & ~_kept(place)
-    return adds
+    return _activations(place) & place.kernels.name.matches(kernel_names.ADDS) & ~_kept(place)
 
 
 def _beside(place: Place, flow: Ints, case: str) -> Floats:

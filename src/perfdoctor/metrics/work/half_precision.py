@@ -64,8 +64,7 @@ class ReachedRates(Struct, frozen=True):
 def wide_products(place: Place) -> Mask:
     """One bool a kernel: does it multiply matrices of 32 or 64 bits? What its name does not prove is not counted."""
     types = place.kernels.name.has(_matrix_type, *_WIDE_BYTES)
-    wide: Mask = types & place.kernel_rows(*MATMUL_FAMILIES)
-    return wide
+    return types & place.kernel_rows(*MATMUL_FAMILIES)
 
 
 @once_per_place
@@ -77,16 +76,14 @@ def wide_rows(place: Place) -> Ints:
 @once_per_place
 def half_products(place: Place) -> Mask:
     """One bool a kernel: does it multiply matrices of 16 bits or fewer?"""
-    half: Mask = place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
-    return half
+    return place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
 
 
 @once_per_place
 def tf32_products(place: Place) -> Mask:
     """One bool a kernel: is it a product in TF32, by its name or, as tensor cores take no plain fp32, by their use?"""
     named, seen = (place.kernels.name.has(_matrix_type, each) for each in ("tf32", "fp32"))
-    tf32: Mask = wide_products(place) & (named | (seen & on_tensor_cores(place)))
-    return tf32
+    return wide_products(place) & (named | (seen & on_tensor_cores(place)))
 
 
 def _matrix_type(name: str) -> str:
@@ -161,8 +158,7 @@ def _share_of_sms(place: Place) -> Floats:
 
 def _wave_share(tiles: Floats, sms: int) -> Floats:
     waves = tiles / sms
-    share: Floats = waves / np.ceil(waves)
-    return share
+    return waves / np.ceil(waves)
 
 
 def _grid_results(place: Place) -> Floats:

@@ -48,8 +48,7 @@ class OpWork(Struct, frozen=True):
     @property
     def known(self) -> Mask:
         """Counted, and it is known how much."""
-        known: Mask = self.counts & ~np.isnan(self.flop)
-        return known
+        return self.counts & ~np.isnan(self.flop)
 
 
 @once_per_place
