@@ -22,10 +22,8 @@ def work_of(run: Run, rows: Callable[[Place], Mask]) -> Mapping[tuple[int, int],
 
 def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask | None = None) -> Mask:
     """Rows of `place.kernels` and, behind them, of `place.copies`, as `fused` asks for them; none where not given."""
-    both = (
-        np.zeros(len(frame), dtype=bool) if rows is None else rows
-        for rows, frame in ((kernels, place.kernels), (copies, place.copies))
-    )
+    frames = ((kernels, place.kernels), (copies, place.copies))
+    both = (np.zeros(len(frame), dtype=bool) if rows is None else rows for rows, frame in frames)
     return np.concatenate(tuple(both))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.attention import attentions
-from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
+from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, saved_shares
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -20,7 +20,7 @@ from perfdoctor.records.savings import CASES, Saving
 
 def _saved_ns(place: Place, chains: Chains, case: str) -> float:
     """Time of the passes over memory that one kernel a chain would not make."""
-    rows = in_chains(chains)
+    rows = chains.links > 0
     summed = int(place.kernel_ns[rows].sum())
     if not summed:
         return 0.0
@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     low, likely, high = (run.mean(partial(saved_ns, case=case)) for case in CASES)
     if not likely or likely < at["min_share_of_step"] * run.step_ns:
         return
-    found = of_kernels(run, lambda place: in_chains(chains(place)))
+    found = of_kernels(run, lambda place: chains(place).links > 0)
     if found is None:
         return
     of_worst = chains(found.worst)

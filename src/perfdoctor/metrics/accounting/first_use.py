@@ -50,7 +50,9 @@ def first_uses(timeline: Timeline, rank: int) -> Intervals:
     usual_ns = _usual_ns(took_ns, launches, first)
     loading = first[took_ns[first] >= max(_LEAST_NS, _TIMES_THE_USUAL * usual_ns)]
     surely = launches[took_ns[launches] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
-    others = _first_of_each_call(timeline, rank)
+    # The first call of a name in its process, among calls that have nothing to wait for.
+    others = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
+    others = others[combined(calls["process"][others], calls.name.codes[others])[1]]
     others = others[took_ns[others] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
     rows = np.concatenate((loading, surely, others))
     return Intervals.of(calls.start_ns[rows], calls.end_ns[rows])
@@ -64,14 +66,6 @@ def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
     if again.size:
         return float(np.median(took_ns[again]))
     return min(float(np.median(took_ns[launches])), _MOST_USUAL_NS)
-
-
-def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
-    """The row of each process's first call of a name, among calls that have nothing to wait for."""
-    calls = timeline.calls
-    rows = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
-    _, first = combined(calls["process"][rows], calls.name.codes[rows])
-    return rows[first]
 
 
 def first_ops(ops: Frame) -> Intervals:

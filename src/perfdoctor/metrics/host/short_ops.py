@@ -14,7 +14,7 @@ from perfdoctor.metrics.grouping import spread
 from perfdoctor.metrics.host.op_loops import counterparts, op_loops, own_time, usual_ns
 from perfdoctor.metrics.kernels.optimizer import HostOps, host_updates
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Floats, Ints
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -56,19 +56,14 @@ def between_ops(place: HostPlace) -> Between:
     pieces = place.idle_causes["host_work"] - ops.intervals - own
     if place.steps.used < _FEWEST_STEPS or not pieces:
         return Between(pieces, np.zeros(len(pieces)))
-    before = _before_which_op(place, pieces)
+    # For each piece a number, equal where the op behind it is the so many-th of its name in its step.
+    own_ops = outermost(place.rows("ops"))
+    key = np.append(counterparts(place, own_ops), -1)  # the last: no op follows
+    following = np.searchsorted(own_ops.start_ns, pieces.ends, side="left")
+    _, before = np.unique(key[following], return_inverse=True)
     known = spread(before, pieces.durations_ns, int(before.max()) + 1)
     often = known.count >= _OFTEN * place.steps.used
     return Between(pieces, np.where(often, np.nan_to_num(known.median), 0.0)[before])
-
-
-def _before_which_op(place: HostPlace, pieces: Intervals) -> Ints:
-    """For each piece a number: equal where the op behind it is the so many-th of its name in its step."""
-    own = outermost(place.rows("ops"))
-    key = np.append(counterparts(place, own), -1)  # the last: no op follows
-    following = np.searchsorted(own.start_ns, pieces.ends, side="left")
-    _, group = np.unique(key[np.minimum(following, len(own))], return_inverse=True)
-    return group.astype(np.int64)
 
 
 def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> HostOps:

@@ -90,11 +90,6 @@ def elementwise_chains(place: Place, at_least_links: float, at_least_ns: float, 
     return chains
 
 
-def in_chains(chains: Chains) -> Mask:
-    """One bool a kernel: is it a link?"""
-    return chains.links > 0
-
-
 def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
     """The share of its time that each link loses when its chain becomes one kernel, by `savings.CASES`; 0 outside.
 
