@@ -148,6 +148,10 @@ class _Stretches(Struct, frozen=True):
     was_launching: Mask
     call: Nanoseconds
 
+    def when(self, chosen: Mask) -> Intervals:
+        """The time of these stretches."""
+        return _pieces(self.start, self.end, chosen)
+
 
 def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
     row = np.minimum(np.searchsorted(work.start_ns, idle.ends, side="left"), max(len(work) - 1, 0))
@@ -217,24 +221,21 @@ def idle_causes(
     returned = np.maximum(stretches.launched_at + patience, stretches.returned_at)
     to_blame = np.where(stretches.nothing_follows, stretches.end, np.minimum(stretches.end, returned))
     host_late = _pieces(stretches.start, to_blame, late)
-    in_queue = _pieces(stretches.start, stretches.end, queued) | _pieces(to_blame, stretches.end, late)
+    in_queue = stretches.when(queued) | _pieces(to_blame, stretches.end, late)
     causes["queue_latency"] = _pieces(in_queue.starts, in_queue.ends, in_queue.durations_ns < _LONGEST_QUEUE_LATENCY_NS)
     if host.graph_nodes_recorded:
         causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
     # At the recording's edge, what ran before is not in it, nor what the queue waited for: that shows nothing.
-    causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
-    without_call = _pieces(
-        stretches.start, stretches.end, ~stretches.was_launched & ~queued & ~stretches.nothing_follows
-    )
+    causes["queue_latency"] |= stretches.when(stretches.queued_before_recording)
+    without_call = stretches.when(~stretches.was_launched & ~queued & ~stretches.nothing_follows)
     causes["unknown"] = without_call | (in_queue - causes["queue_latency"])
 
     blocking = calls.take(blocking_rows(host, work))
     blocking_copy = prompt & by_blocking
-    causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
-    evidence = _evidence(
-        stretches, host, blocking, late, _pieces(stretches.start, to_blame, in_launch), model_on_its_way
-    )
-    at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
+    causes["host_sync"] = stretches.when(blocking_copy)
+    stood_in_launch = _pieces(stretches.start, to_blame, in_launch)
+    evidence = _evidence(stretches, host, blocking, late, stood_in_launch, model_on_its_way)
+    at_once = stretches.when(prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
     for cause, pieces in shared_out(host_late, evidence).items():
         causes[cause] |= pieces
@@ -262,10 +263,10 @@ def _evidence(
         host=host,
         once=host.once | model,
         blocked=blocking.intervals,
-        refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
+        refill=stretches.when(_begun_under_sync(stretches, blocking) & late),
         # Calls alone do not distinguish launching from other code between two calls.
         launching=host.launching if host.in_view else in_launch,
-        before_batch=_pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps,
+        before_batch=stretches.when(stretches.ends_with_batch) & host.between_steps,
         working=lambda rest: _working(host, rest),
     )
 

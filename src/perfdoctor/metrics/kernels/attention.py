@@ -79,10 +79,7 @@ def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     whole &= length <= at_most_kernels
     framed = np.zeros(whole.size, dtype=bool)  # a product before it, and another behind it on the same stream
     first = np.flatnonzero(np.r_[True, segment[1:] != segment[:-1]])
-    launched = launches_of(place, "kernels")
-    by_batched = launched.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
-    batched = by_batched | (launched.enclosing("ops") == UNKNOWN)  # all may be where no op is known
-    opens = (product & batched)[order[first]]
+    opens = (product & _may_be_batched(place))[order[first]]
     follows = np.r_[opens[1:] & (stream[first[1:]] == stream[first[:-1]]), False]
     framed[segment[first]] = opens & follows
     found = np.flatnonzero((whole & framed)[segment[first]])
@@ -99,6 +96,14 @@ def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     none.between[order[inside]] = True
     masked = count(names.matches(kernel_names.MASKS))[segment[first[found]]] > 0
     return AttentionPieces(none.between, number, order[first[found]], is_backward, masked)
+
+
+def _may_be_batched(place: Place) -> Mask:
+    """One bool a kernel: may it be a batched product? All may where no op is known."""
+    kernels = launches_of(place, "kernels")
+    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
+    may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)
+    return may
 
 
 def _add_other_products(number: Ints, opening: Ints, found: Ints, together: Mask, between: Ints) -> None:
