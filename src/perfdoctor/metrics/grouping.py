@@ -18,7 +18,7 @@ _LARGEST = (1 << _VALUE_BITS) - 1
 
 
 class GroupSpread(Struct, frozen=True):
-    """Of whole numbers: how many, their sum, and the middle, least and most of them. NaN where a group is empty."""
+    """Count, sum, median, least and most of each group's whole numbers; NaN where a group is empty."""
 
     count: Ints
     total: Floats

@@ -66,7 +66,7 @@ def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
 
 
 def analysed_span(run: Run) -> tuple[int, int] | None:
-    """From the first to the last event of the windows of all places, in ns of the recording; None without a place.
+    """The first and the last moment of all places' windows, in ns of the recording; None without a place.
 
     The first is the zero of all times given as "since the first event of the window".
     """

@@ -74,7 +74,7 @@ def _ended_by(place: Place) -> tuple[Ints, Ints]:
 
 
 def unlaunched(place: Place) -> Intervals:
-    """Of the place's unknown idle what was ended by work whose launching call was not recorded."""
+    """The place's unknown idle that ended with work whose launching call was not recorded."""
     row, launch = _ended_by(place)
     unknown = (launch == UNKNOWN) & (row < len(place.work))
     return place.idle_causes["unknown"] & Intervals.of(place.idle.starts[unknown], place.idle.ends[unknown])
@@ -82,7 +82,7 @@ def unlaunched(place: Place) -> Intervals:
 
 @once_per_place
 def queue_waits(place: Place) -> QueueWaits:
-    """Of the place's unknown idle what lies behind the launch of the work that ended it."""
+    """The place's unknown idle behind the launch of the work that ended it."""
     calls, idle = place.timeline.calls, place.idle
     row, launch = _ended_by(place)
     known = launch != UNKNOWN

@@ -66,7 +66,7 @@ def _by_math_path(place: Place) -> dict[str, int]:
 
 
 def whole_recording(place: Place) -> Place:
-    """The same place, from its first to its last event on the device instead of its steady steps."""
+    """The place from its first to its last event on the device instead of its steady steps."""
     if place.device is None or not len(place.work):
         return place
     window = Intervals.single(int(place.work.start_ns[0]), int(place.work.end_ns.max()))
@@ -97,15 +97,13 @@ def job_time(run: Run) -> JobTime | None:
     """A mean step of the job and of each node; None where every rank was read in full and has its own split."""
     if run.summaries is None:
         return None
-    places = run.job.places
-    splits = [(place.units, split(place)) for place in places]
-    parts = np.array([
-        [ns / units for ns in (
-            of.window_ns, of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns,
-        )]
-        for units, of in splits
-    ])  # fmt: skip
+    places, rows = run.job.places, []
+    for place in places:
+        own = split(place)
+        ns = (own.window_ns, own.compute_ns, own.exposed_communication_ns, own.exposed_copy_ns, own.idle_ns)
+        rows.append([each / place.units for each in ns])
+    parts = np.array(rows)
     ranks = np.array([place.rank for place in places])
     first = first_ranks(places)
     nodes = [] if first is None else [np.flatnonzero(first == node) for node in np.unique(first).tolist()]
-    return JobTime(_mean(parts, ranks), tuple(_mean(parts[own], ranks[own]) for own in nodes))
+    return JobTime(_mean(parts, ranks), tuple(_mean(parts[node], ranks[node]) for node in nodes))

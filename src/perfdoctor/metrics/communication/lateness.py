@@ -69,7 +69,7 @@ def _middle_of_others(own: npt.NDArray[np.int64]) -> Floats:
 
 
 def own_lateness_ns(places: Sequence[JobPlace], matched: Skew) -> Ints:
-    """Per rank of `matched.ranks`: by how much it came late by its own doing.
+    """For each of `matched.ranks` the ns that it came late by its own doing.
 
     Who waited for a late rank in one group comes late to the next one as well: there he has spent no more time on
     anything but communication than others have. Where all ranks meet in each collective they leave it together.
@@ -82,7 +82,7 @@ def own_lateness_ns(places: Sequence[JobPlace], matched: Skew) -> Ints:
 
 
 def beyond_chance_ns(own_ns: Ints) -> Ints:
-    """Of each rank's own lateness what exceeds that by which many ranks differ by chance.
+    """For each rank the ns of its own lateness beyond that by which many ranks differ by chance.
 
     Every rank is a little late somewhere: of ten thousand that is more in sum than one slow rank is. What is three
     distances of the quartiles above the upper one is no chance (Tukey, Exploratory Data Analysis, 1977).

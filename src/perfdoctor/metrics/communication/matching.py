@@ -41,7 +41,7 @@ class Arrivals(Struct, frozen=True):
     kinds: tuple[str, ...]
 
     def of(self, collectives: Mask) -> Arrivals:
-        """The same of these collectives alone."""
+        """The arrivals at these collectives alone; `collectives` has one bool each."""
         kept = collectives[self.collective]
         number = np.cumsum(collectives) - 1
         kinds = tuple(kind for kind, is_kept in zip(self.kinds, collectives.tolist(), strict=True) if is_kept)

@@ -44,7 +44,7 @@ def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:
 
 
 def _steps(run: Job[JobPlace], matched: Skew) -> Ints:
-    """In which step of the first rank each collective began."""
+    """The step of the first rank in which each collective began."""
     place = next(each for each in run.places if each.rank == matched.ranks[0])
     begun = place.recorded_collectives.start_ns[matched.rows[0]]
     steps: Ints = np.searchsorted(place.steps.even_bounds, begun, side="right")

@@ -42,7 +42,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return self.came.kinds
 
     def of(self, collectives: Mask) -> Skew:
-        """The same of these collectives alone."""
+        """The skew of these collectives alone; `collectives` has one bool each."""
         kept = collectives[self.came.collective]
         return Skew(self.ranks, self.came.of(collectives), self.began_ns[kept], self.took_ns[kept])
 
@@ -55,7 +55,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return rank in self._numbers
 
     def number(self, rank: int) -> int:
-        """Its place in `ranks`."""
+        """The place of this rank in `ranks`."""
         return self._numbers[rank]
 
     @cached_property

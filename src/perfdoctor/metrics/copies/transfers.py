@@ -116,7 +116,7 @@ def sharing_ns(place: Place) -> Nanoseconds:
 
 
 def steps_with(place: Place, rows: Mask) -> int:
-    """In how many of the steps used did one of these copies begin?"""
+    """The number of steps used in which one of these copies began."""
     bounds = place.steps.used_bounds
     return int((np.histogram(place.copies.start_ns[rows], bins=bounds)[0] > 0).sum()) if bounds.size > 1 else 0
 

@@ -80,7 +80,7 @@ def threads_per_process(run: Run) -> float:
 
 
 def torch_threads(run: Run) -> float:
-    """With how many threads torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
+    """The threads with which torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
     known = _processes(run).floats("torch_threads")
     return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
 

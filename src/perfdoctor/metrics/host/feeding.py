@@ -41,7 +41,7 @@ def loader(run: Run) -> str:
 
 
 def unhidden_share(run: Run) -> float:
-    """In which share of the steps would faster work on the device shorten the step, and not only lengthen the wait?
+    """The share of the steps that faster work on the device would shorten, and not only lengthen their wait (0-1).
 
     A loader that runs beside the training delivers at its own pace: time won before a wait is waited at that wait. Only
     steps after the last wait gain. With a loader in the training's own process, or none that is waited for, all do.

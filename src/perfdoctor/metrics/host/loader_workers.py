@@ -41,7 +41,7 @@ class Batch(Struct, frozen=True):
 
 
 class Cores(Struct, frozen=True):
-    """For one training process, means over the steps. NaN: not known.
+    """The cores of one training process, means over the steps; NaN where not known.
 
     `count`: that it may use; `idle`: of these, used by nobody; `own`: used by itself; `computing`: threads with which
     torch computes an op, 1 where a GPU does.

@@ -87,7 +87,7 @@ def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:
 
 @once_per_place
 def launching(place: Place) -> Intervals:
-    """From when the window's first work was launched to when the first work behind it was, or its own last."""
+    """The time from the launch of the window's first work to that of the first work behind it, or of its own last."""
     work = place.work
     rows = np.flatnonzero(launches(place).known & (work.start_ns >= place.window.starts[0]))
     if not rows.size:

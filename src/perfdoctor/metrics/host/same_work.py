@@ -79,7 +79,7 @@ def compared(late: Place, others: Sequence[Place]) -> HostComparison | None:
 
 
 def _by_name(place: Place) -> tuple[Floats, Floats]:
-    """By name of `_SIGNALS`: how many rows a step began while work was launched, and how long they took together.
+    """For each name in `_SIGNALS` the rows a step that began while work was launched, and their ns together.
 
     A row's time is its own, without that of rows inside it, which count themselves.
     """

@@ -39,7 +39,7 @@ class SampledLine(Struct, frozen=True):
         return place_of(self.name)
 
     def text(self, timeline: Timeline) -> tuple[str, ...]:
-        """Its statement when it was recorded; empty where it was not kept."""
+        """The line's statement when it was recorded; empty where it was not kept."""
         return tuple(timeline.code.get(self.name.rpartition("): ")[0] + ")", ()))
 
 

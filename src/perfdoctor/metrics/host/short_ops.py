@@ -90,7 +90,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> Hos
 
 
 class Dispatch(Struct, frozen=True):
-    """Of the window, outside of loops: ops that compute next to nothing, also those of the optimizer.
+    """Ops of the window that compute next to nothing, outside of loops, also those of the optimizer.
 
     `count` ops, also those inside others; `own_ns` is their time, `between_ns` the short stretches of Python between
     ops, and `all_own_ns` the time of all ops, also in loops.

@@ -34,7 +34,7 @@ class Syncs(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """All of that idle."""
+        """The idle behind all of these calls."""
         return int(self.idle_ns.sum())
 
     def of(self, rows: Mask) -> Syncs:
@@ -54,7 +54,7 @@ class Syncs(Struct, frozen=True):
         return sorted(((*key, n, ns) for key, (n, ns) in found.items()), key=lambda row: (-row[4], row[:3]))
 
     def longest(self, place: Place) -> list[Moment]:
-        """Of the calls of a place the one behind which the device was idle longest, with that idle."""
+        """The call of a place behind which the device was idle longest, with that idle, as a list of one."""
         if not self.idle_ns.any():
             return []
         at = int(np.argmax(self.idle_ns))

@@ -107,7 +107,7 @@ def _may_be_batched(place: Place) -> Mask:
 
 
 def _add_other_products(number: Ints, opening: Ints, found: Ints, together: Mask, between: Ints) -> None:
-    """Each product has two gradients: of those in front of the softmax's, and of those behind it, the second one.
+    """Number the other gradient of each product: the one in front of the softmax's pair, and the one behind it.
 
     `opening`: the first row of each segment; `found`: the segments of gradients; `together`: does a segment begin with
     a batched product, and the next one as well?; `between`: how many kernels each segment has behind its product.

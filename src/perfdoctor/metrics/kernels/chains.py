@@ -111,7 +111,7 @@ def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
 
 @once_per_place
 def passes(place: Place) -> Floats:
-    """The number of tensors over which each of `place.kernels` passes, by its op's shapes, else its name, its kind.
+    """The number of tensors over which each of `place.kernels` passes, by its op's shapes, its name or its kind.
 
     PyTorch's element-wise kernels name how many they take. One that is smaller than the result counts as much less.
     """

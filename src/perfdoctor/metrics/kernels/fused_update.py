@@ -86,7 +86,7 @@ def launches(tensors: float, numbers: float) -> float:
 
 
 class FusedUpdate(Struct, frozen=True):
-    """In ns for the window; `launches` a step."""
+    """What a fused update takes in the window, and its launches a step."""
 
     ns: float
     launches: float

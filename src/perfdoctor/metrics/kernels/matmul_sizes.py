@@ -120,5 +120,5 @@ def sizes(op: str, shapes: str) -> tuple[int, ...]:
 
 
 def padded(size: int, piece: int) -> int:
-    """The next multiple."""
+    """The next multiple of `piece`."""
     return -(-size // piece) * piece

@@ -58,7 +58,7 @@ class Rates(Struct, frozen=True):
     peak_bytes_per_second: float
 
     def near(self, at_least: float, at_most: float, at_least_bytes: float) -> Mask:
-        """Kernels at the limit; what is faster than the memory read from a cache."""
+        """One bool a kernel: is it at the limit of the memory? What is faster than `at_most` read from a cache."""
         rows: Mask = self.moved_bytes >= at_least_bytes
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 

@@ -34,7 +34,7 @@ class SameKernels(Struct, frozen=True):
 
 
 def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None:
-    """None with fewer than two ranks, with different GPUs, or where no kernel is run equally often by all.
+    """The places' time in the same kernels; None with fewer than two, with different GPUs, or without such kernels.
 
     Shorter kernels than `min_kernel_ns` are launch and clock noise: they are the same work, but not timed.
     """

@@ -75,7 +75,7 @@ class SampledGpu(Struct, frozen=True):
         return every
 
     def spans(self) -> tuple[Ints, Ints]:
-        """From each sample to the next, in ns; no further than a few usual distances."""
+        """The begin of each sample and of the next one, in ns; no further apart than a few usual distances."""
         start = self.samples.start_ns
         if start.size < 2:
             return start, start
@@ -85,7 +85,7 @@ class SampledGpu(Struct, frozen=True):
 
 
 def gpus(timeline: Timeline) -> list[SampledGpu]:
-    """Each GPU that was sampled, once a file."""
+    """The GPUs that were sampled, each once a file."""
     frame = timeline["device_samples"]
     found = []
     for name in dict.fromkeys(frame.name):

@@ -22,7 +22,7 @@ class Team(Struct, frozen=True):
     extra_ns: int
 
     def work_ns(self, slower_at_most: float) -> int:
-        """`extra_ns` without what the kernels that other devices run, too, take longer here: a slower device.
+        """The extra ns without those that the same kernels take longer here than on the others: a slower device.
 
         A kernel that takes longer by more than this share has more to do: clocks do not differ so much.
         """

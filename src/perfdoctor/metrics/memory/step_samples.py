@@ -66,7 +66,7 @@ def steps_of(timeline: Timeline, replay: SnapshotReplay) -> Ints:
 
 
 def _lows(positions: Ints, used: Ints) -> Ints:
-    """Where memory was lowest between two highs, each at least half as high as the largest fall."""
+    """The positions at which memory was lowest between two highs, each at least half as high as the largest fall."""
     largest_fall = int((np.maximum.accumulate(used) - used).max(initial=0))
     # Where memory mostly rises, as in a forward pass that gathers layer by layer, small falls are no ends of steps.
     if not largest_fall or largest_fall < _LEAST_FALL_SHARE * int(used.max() - used.min()):

@@ -23,7 +23,7 @@ Counted = tuple[int, int, "int | None", int]
 
 
 class _Signature(Struct, frozen=True):
-    """Where an op's inputs stand.
+    """The places of an op's inputs.
 
     `query`: the first of query, key and value. `causal`: whether there is a causal mask. `sequences`: an input that is
     a tensor only where sequences of several lengths are packed. `windows`: two that are -1 unless there is a window.

@@ -214,7 +214,7 @@ def _seconds(place: Place, reached: ReachedRates, rate: float) -> tuple[Floats, 
 
 
 def _filled(size: ProductSizes, sms: int) -> Floats:
-    """At which share of their rate the SMs compute such a product, in the tile with which they are fastest."""
+    """The share of their rate at which the SMs compute each product, in the tile with which they are fastest."""
     if not sms:
         return np.ones(len(size.flop))
     best = np.zeros(len(size.flop))

@@ -64,7 +64,7 @@ def module_costs(run: Run, peak_flop_per_second: float | None) -> tuple[ModuleCo
 
 
 def _parents(paths: Sequence[str]) -> list[int]:
-    """For each path the place of the module that it is inside of, the longest other path that it begins with."""
+    """For each path the place of the longest other path that it begins with, the module around; UNKNOWN for none."""
     places = {path: at for at, path in enumerate(paths)}
     found = []
     for path in paths:

@@ -89,7 +89,7 @@ def op_work(place: Place) -> OpWork:
 
 
 def known_share(place: Place, work: OpWork) -> float:
-    """Of the time of kernels that multiply matrices (without a GPU: of ops), the share of which FLOP are known."""
+    """The share of the time of matmul kernels (without a GPU: of ops) of which FLOP are known (0-1)."""
     if place.device is None:
         return float(work.ops.duration_ns[work.known].sum() / max(work.ops.duration_ns[work.counts].sum(), 1))
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
@@ -118,7 +118,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
-    """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
+    """The type of each op, by its kernel where the op does not say it, or whether fp32 ran as TF32."""
     types_of_kernels = place.kernels.name.mapped(kernel_names.data_type)
     of_kernel = np.array(types_of_kernels.values or [""])[types_of_kernels.codes]
     of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if of_kernel.size else "")

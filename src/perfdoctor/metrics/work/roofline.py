@@ -128,7 +128,7 @@ def _row(
     sizes: str,
     unknown_ns: int = 0,
 ) -> RooflineRow:
-    """These ops together; a sum in which one is not known is not known."""
+    """One row for these ops together; a sum in which one is not known is not known."""
     ns, flop = float(work.ns[members].sum()), float(work.needed_flop[members].sum())
     moved = float(work.moved_bytes[members].sum())
     data_type = str(work.data_types[members[0]])
