@@ -6,8 +6,8 @@ import pytest
 from builders import draw, only_place
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.report.words import wording
 from perfdoctor.views.build import views
 from perfdoctor.vocabulary.basis import ITERATION

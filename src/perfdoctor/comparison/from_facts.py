@@ -76,7 +76,7 @@ def _scale(unrecorded_ns: int | None, steps_ns: Floats) -> float:
 
 
 def _basis(row: Mapping[str, Any]) -> Basis:
-    """As `metrics.accounting.basis` has it."""
+    """As `metrics.program` has it."""
     if not row["steps"]:
         return RECORDING
     if (row["part"] or "").startswith("range "):

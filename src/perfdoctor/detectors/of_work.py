@@ -15,8 +15,7 @@ import numpy as np
 from perfdoctor.detectors.affected import Affected, affected, affected_in_job
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.finding_rows import largest, work_of
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import JobPlace, Place

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.accounting.real_time import real_time
-from perfdoctor.metrics.communication.missing_ranks import ranks_missing
+from perfdoctor.metrics.accounting.real_time import MOST_SHARE, real_time, stack_cost
+from perfdoctor.metrics.communication.nodes import ranks_missing
 from perfdoctor.metrics.host.cpu_use import others_had_the_cores
-from perfdoctor.metrics.host.stack_cost import MOST_SHARE, stack_cost
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.signals import SIGNALS

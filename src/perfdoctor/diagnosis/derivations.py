@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.metrics.accounting.basis import basis_of
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.metrics.work.device_peaks import RateOrigin, origin
 from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Derivation, DerivedInput

@@ -17,18 +17,15 @@ from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
-from perfdoctor.metrics.framework import framework
-from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
-from perfdoctor.metrics.kernels.kernel_table import kernel_table
-from perfdoctor.metrics.kind_of_work import kind_of_work
+from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
 from perfdoctor.metrics.memory.peak import memory_uses
+from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.metrics.work.modules import module_costs
@@ -168,7 +165,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "steps": step_stats(run.job),
         "time": tuple(split(place) for place in run.job.places),
         "recording": tuple(split_of_all(place) for place in run.places),
-        "kernels": kernel_table(run),
+        "kernels": kernel_rows(run.places, TABLE_ROWS),
         "memory": memory_uses(run.timeline),
         "efficiency": use,
         "modules": module_costs(run, use.peak_flop_per_second if use else None),

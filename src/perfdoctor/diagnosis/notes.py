@@ -7,16 +7,13 @@ from pathlib import PurePath
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import MeasuredRate, compared
-from perfdoctor.metrics.accounting.basis import basis_of, noun_of
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
-from perfdoctor.metrics.accounting.real_time import real_time
-from perfdoctor.metrics.framework import may_be_torch
-from perfdoctor.metrics.host.loader import unhidden_share
+from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
+from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
-from perfdoctor.metrics.host.stack_cost import FRAME_NS, MOST_SHARE, stack_cost
+from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.work.device_peaks import measured, peaks
-from perfdoctor.metrics.work.phases import phases
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome

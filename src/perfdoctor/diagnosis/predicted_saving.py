@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
-from perfdoctor.metrics.host.loader import unhidden_share
+from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

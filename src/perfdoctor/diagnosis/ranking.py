@@ -13,10 +13,9 @@ from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import basis_of, facts
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
 from perfdoctor.records.savings import CASES, Range, Saving

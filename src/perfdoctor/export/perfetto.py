@@ -25,7 +25,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, slices_of
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
-from perfdoctor.metrics.accounting.basis import noun_of
+from perfdoctor.metrics.program import noun_of
 from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals

@@ -1,4 +1,4 @@
-"""Which kernels, copies or collectives is a finding about? For each place one bool a row, as a replay asks for them."""
+"""Which kernels, copies or collectives is a finding about: all of them for a replay, and the largest as evidence?"""
 
 from __future__ import annotations
 
@@ -9,18 +9,29 @@ import numpy as np
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Rows
+
+#: How many kernels a table of a finding names.
+_TABLE_ROWS = 5
 
 
 def work_of(run: Run, rows: Callable[[Place], Mask]) -> Mapping[tuple[int, int], Mask]:
-    """By (rank, device), these rows of the place's frame."""
+    """By (rank, device) these rows of the place's frame, one bool each, as a replay asks for them."""
     return {place.rank_and_device: rows(place) for place in run.places}
 
 
 def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask | None = None) -> Mask:
     """Rows of `place.kernels` and, behind them, of `place.copies`, as `fused` asks for them; none where not given."""
-    both = (
-        np.zeros(len(frame), dtype=bool) if rows is None else rows
-        for rows, frame in ((kernels, place.kernels), (copies, place.copies))
-    )
-    together: Mask = np.concatenate(tuple(both))
-    return together
+    frames = ((kernels, place.kernels), (copies, place.copies))
+    both = (np.zeros(len(frame), dtype=bool) if rows is None else rows for rows, frame in frames)
+    return np.concatenate(tuple(both))
+
+
+def largest(place: Place, rows: Mask, label: str) -> Rows:
+    """The names among these rows of `place.kernels` that took most time, with count and time a step."""
+    names, ns = place.kernels.name, place.kernel_ns
+    total = np.bincount(names.codes[rows], weights=ns[rows], minlength=len(names.values))
+    count = np.bincount(names.codes[rows], minlength=len(names.values))
+    top = [code for code in np.argsort(-total, kind="stable").tolist()[:_TABLE_ROWS] if total[code]]
+    table = tuple((names.values[c], count[c] / place.units, int(total[c] / place.units)) for c in top)
+    return Rows(label, ("kernel", "count", "time"), ("text", "count", "ns"), table)

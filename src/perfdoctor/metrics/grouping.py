@@ -18,7 +18,7 @@ _LARGEST = (1 << _VALUE_BITS) - 1
 
 
 class GroupSpread(Struct, frozen=True):
-    """Of whole numbers: how many, their sum, and the middle, least and most of them. NaN where a group is empty."""
+    """Count, sum, median, least and most of each group's whole numbers; NaN where a group is empty."""
 
     count: Ints
     total: Floats
@@ -38,7 +38,8 @@ class GroupSpread(Struct, frozen=True):
 
 
 def spread(group: Ints, values: Ints, groups: int) -> GroupSpread:
-    """`values`: not negative. Group and value are sorted as one number, which is much faster than as two."""
+    """How `values`, which are not negative, spread in each of `groups` groups."""
+    # Group and value are sorted as one number, which is much faster than as two.
     packed = np.sort((group.astype(np.int64) << _VALUE_BITS) | np.minimum(values, _LARGEST))
     edges = np.searchsorted(packed, np.arange(groups + 1, dtype=np.int64) << _VALUE_BITS)
     first, last = edges[:-1], edges[1:] - 1
@@ -62,14 +63,14 @@ def sums(group: Ints, values: npt.NDArray[np.generic], groups: int) -> Floats:
 
 
 def ratio(part: npt.NDArray[np.generic], whole: npt.NDArray[np.generic]) -> Floats:
-    """NaN where the whole is 0."""
+    """`part` over `whole`; NaN where the whole is 0."""
     top, bottom = part.astype(np.float64), whole.astype(np.float64)
     known = bottom != 0
     return np.where(known, top / np.where(known, bottom, 1), np.nan)
 
 
 def combined(*columns: Whole) -> tuple[Ints, Ints]:
-    """Rows that agree in all columns are one group: the group of each row, and a row of each group."""
+    """The group of each row, where rows that agree in all columns are one, and a row of each group."""
     keys = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
         values, numbers = numbered(column)

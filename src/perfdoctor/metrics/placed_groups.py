@@ -33,30 +33,28 @@ class PlacedGroups(Struct, frozen=True, dict=True):
         used = np.flatnonzero(np.bincount(self.group, minlength=self.size))
         return used[np.lexsort((used, -total[used]))]
 
-    def sums(self, quantity: npt.NDArray[np.generic], rows: Mask | None = None) -> Floats:
-        """Over all places; `rows`: of these only."""
-        group = self.group if rows is None else self.group[rows]
-        return grouping.sums(group, quantity if rows is None else quantity[rows], self.size)[self.order]
+    def sums(self, quantity: npt.NDArray[np.generic]) -> Floats:
+        """The sum of the quantity over all places, by group."""
+        return grouping.sums(self.group, quantity, self.size)[self.order]
 
     def by_place(self, quantity: npt.NDArray[np.generic]) -> Floats:
-        """A row a place, a column a group."""
+        """The sum of the quantity: a row a place, a column a group."""
         shape = (len(self.places), self.size)
         cells = grouping.sums(self.place * self.size + self.group, quantity, shape[0] * shape[1])
         return cells.reshape(shape)[:, self.order]
 
     def per_step(self, quantity: npt.NDArray[np.generic]) -> Floats:
-        """Of an average place: those without any row count, too."""
+        """The quantity a step of an average place, by group; places without any row count, too."""
         return per_step(self.by_place(quantity), self.places)
 
     def runs(self) -> Ints:
-        """One for each row, to be counted."""
+        """The quantity that counts rows: 1 for each."""
         return np.ones(self.group.size, np.int64)
 
     def spread(self, values: Ints, rows: Mask | None = None) -> GroupSpread:
-        """`values`: not negative; `rows`: of these only."""
-        if rows is None:
-            return grouping.spread(self.group, values, self.size).take(self.order)
-        return grouping.spread(self.group[rows], values[rows], self.size).take(self.order)
+        """How these values, which are not negative, spread in each group; with `rows`, of these only."""
+        kept = slice(None) if rows is None else rows
+        return grouping.spread(self.group[kept], values[kept], self.size).take(self.order)
 
 
 def below_each_other(frames: Sequence[Frame], columns: Sequence[str]) -> Frame:

@@ -14,7 +14,7 @@ from perfdoctor.detectors import detector
 from perfdoctor.diagnosis.engine import check_sentence, examine, missing
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.own_rules import replayed

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
 from perfdoctor.metrics.communication.lateness import own_lateness_ns
-from perfdoctor.metrics.communication.like_groups import slow_groups
+from perfdoctor.metrics.communication.link_baseline import slow_groups
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.model.place import JobPlace

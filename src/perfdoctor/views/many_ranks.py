@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.communication.nodes import first_ranks
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
 from perfdoctor.records.views import Heat

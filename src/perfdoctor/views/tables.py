@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.basis import basis_of
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.views import Table, TableColumn, Unit

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.real_time import (
+    FRAME_NS,
     LEAST_EVENT_NS_WITH_DEVICE,
     MOST_EVENT_NS,
     MOST_EVENT_NS_WITH_DEVICE,
@@ -16,6 +17,7 @@ from perfdoctor.metrics.accounting.real_time import (
     hidden_cost_ns,
     real_step_ns,
     real_time,
+    stack_cost,
 )
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -171,3 +173,32 @@ def test_a_host_that_is_ahead_loses_what_its_rows_cost_where_the_step_does_not_s
     cost_ns = hidden_cost_ns(ahead, starts, ends).sum()
     assert inside * LEAST_EVENT_NS_WITH_DEVICE <= cost_ns <= (inside + 6) * LEAST_EVENT_NS_WITH_DEVICE
     assert hidden_cost_ns(behind, behind.window.starts, behind.window.ends).sum() == 0
+
+
+# --- Python stacks ---
+
+
+def with_stacks(frames: str, unit_us: float = 1) -> Timeline:
+    """Steps of 2,000 units, of which the device is idle for 1,600 while the host runs the user's code."""
+    host = ["l" + " " * 1999, "f" * 2000, " " * 400 + frames]
+    legend = {"a": ("functions", "<built-in function len>"), "b": ("functions", "torch/x.py(1): y")}
+    return draw(kernels="#" * 400 + " " * 1600, host=host, legend=legend, repeat=6, unit_us=unit_us)
+
+
+def test_each_frame_costs_the_same() -> None:
+    count, share = stack_cost(prepare(with_stacks("ab" * 600)))
+    assert count == pytest.approx(1201 * 5, abs=2)
+    assert share == pytest.approx(count * FRAME_NS / (5 * 2_000_000))
+
+
+def test_without_stacks_nothing_is_lost() -> None:
+    assert stack_cost(prepare(draw(kernels="#", host=["l"], repeat=6))) == (0, 0.0)
+
+
+def test_many_frames_are_noted_and_doubted() -> None:
+    rules = [load_rules()["host-work"]]
+    many, few = diagnose(with_stacks("ab" * 600), rules), diagnose(with_stacks("ab" * 600, unit_us=10), rules)
+    assert any("Python frames were recorded" in note for note in many.notes)
+    assert not any("Python frames were recorded" in note for note in few.notes)
+    assert [each.findings[0].confidence for each in (many, few)] == ["medium", "high"]
+    assert many.findings[0].confidence_because.endswith("the profiler recorded Python stacks, which slows the host.")

@@ -7,8 +7,7 @@ from builders import draw
 from collective_builders import MIB, described
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.half_width import saved_ns
-from perfdoctor.metrics.communication.hideable import DEFAULT_BUCKET_BYTES, hideable, purposes
+from perfdoctor.metrics.communication.hideable import DEFAULT_BUCKET_BYTES, hideable, purposes, saved_ns
 
 UNIT_NS = 100_000
 TWO_THIRDS = 2 / 3

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from builders import draw, findings, only_finding
+from builders import draw, draw_steps, findings, only_finding
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.lateness import between_collectives, excess_ns, made_late_by
+from perfdoctor.metrics.communication.lateness import (
+    between_collectives,
+    excess_ns,
+    made_late_by,
+    pushed_back_ns,
+    won_ns,
+)
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, sooner_ns, spare_ns
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import merge
 
 UNIT = 10_000  # 10 µs: pauses between calls are short enough to count as launching
@@ -97,3 +105,80 @@ def test_a_late_rank_is_only_blamed_for_what_the_others_could_win():
 
 def test_one_rank_waits_for_nobody():
     assert paced_waiting_ns(prepare(rank(0, "#" * 20, " " * 20 + "=" * 20)), "launch_bound") == 0
+
+
+QUEUED_NS = 20
+
+
+def pushed(collectives, waits, compute_until):
+    starts, ends = np.array(collectives).T
+    exposed = Intervals.of(starts, ends) - Intervals.single(0, compute_until)
+    return pushed_back_ns(starts, ends, Intervals.of(*np.array(waits).T), exposed, QUEUED_NS)
+
+
+@pytest.mark.parametrize(
+    ("collectives", "waits", "compute_until", "goes"),
+    [
+        # The wait is hidden, but what it pushes is not; the last was asked for when compute was over, and stays.
+        ([(1000, 1800), (1800, 2100), (2100, 2400)], [(1000, 1500)], 2000, 100),
+        # The last one begins when compute is over: its transfer stays, however long the wait before it was.
+        ([(1000, 2000), (2000, 2300)], [(1000, 1700)], 2000, 0),
+        # A wait that nothing hides goes wholly.
+        ([(1000, 1800)], [(1000, 1500)], 1000, 500),
+        # A pause between them: the second was not queued behind the first.
+        ([(1000, 1800), (1900, 2200)], [(1000, 1500)], 1900, 0),
+        # Waits in two of them push together: the second would be over 10 ns after compute.
+        ([(1000, 1800), (1810, 2500)], [(1000, 1500), (1810, 2200)], 2100, 390),
+        # Two at the same time are one chain.
+        ([(1000, 1800), (1100, 2000)], [(1000, 1500)], 1700, 300),
+    ],
+)
+def test_what_a_wait_pushes_out_of_compute_goes_with_it(collectives, waits, compute_until, goes):
+    assert pushed(collectives, waits, compute_until) == goes
+
+
+MS = 1_000_000
+
+
+def run_of(*busy: int):
+    """Ranks that compute for so many of 20 ms, and stand in a collective for the rest of the step."""
+    return prepare(
+        merge([
+            draw_steps(
+                kernels="#" * ms + " " * (20 - ms),
+                nccl=" " * ms + "=" * (20 - ms),
+                rank=rank,
+                device=rank,
+            )
+            for rank, ms in enumerate(busy)
+        ])
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("less", "won"),
+    [
+        ({2: 5.0}, 5.0),  # less than the others wait: what it has less to do
+        ({2: 12.0}, 8.0),  # more: the rank that waits least, 18 - 10
+        ({1: 5.0}, 0.0),  # nobody waits for it
+        ({1: 5.0, 2: 5.0}, 5.0),
+        ({0: 1.0, 1: 4.0, 2: 12.0}, 11.0),  # rank 0 waits for 10 and does 1 less; rank 1 for 8 and 4
+    ],
+)
+def test_it_is_the_least_of_waiting_and_own_loss(less, won):
+    found = won_ns(run_of(8, 10, 18), {(rank, rank): ms * MS for rank, ms in less.items()})
+    assert found == pytest.approx(won * MS, rel=1e-6)
+
+
+def test_ranks_that_are_not_known_to_wait_win_each_for_itself():
+    alone = prepare(
+        merge([draw(kernels="### ", repeat=6, rank=rank, launched_us_before=50) for rank in range(4)])
+    )  # fmt: skip
+    assert won_ns(alone, {(1, 0): 8.0}) == 2.0
+
+
+def test_collectives_outside_the_windows_are_matched_as_well_where_that_is_asked_for():
+    run = run_of(8, 10, 18)
+    recorded = len(run.places[0].recorded_collectives)
+    assert skew(run, everywhere=True).rows.shape == (3, recorded)
+    assert skew(run).rows.shape[1] < recorded

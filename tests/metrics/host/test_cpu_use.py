@@ -10,7 +10,6 @@ from machine_builders import beside
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host import cpu_use
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.vocabulary.signals import CPU_NUMBERS
 
 MS = 1_000_000
@@ -43,16 +42,6 @@ def test_idle_cores_are_a_mean_over_time_of_the_samples_in_the_window():
     assert cpu_use.idle_cores(found) == pytest.approx((1 * 100 + 2 * 300 + 2 * 100) / 500)
 
 
-def test_within_given_times_only_samples_count_that_lie_mostly_inside():
-    found = run([(n, n + 10, {"idle_cores": n // 10 % 2}) for n in range(0, 900, 10)])
-    odd = Intervals.of(
-        [BASE_NS + n * MS for n in range(10, 900, 20)], [BASE_NS + (n + 6) * MS for n in range(10, 900, 20)]
-    )
-    assert cpu_use.idle_cores(found, odd) == 1
-    short = Intervals.of([BASE_NS + 10 * MS], [BASE_NS + 14 * MS])
-    assert math.isnan(cpu_use.idle_cores(found, short))
-
-
 def test_others_are_neither_the_program_nor_the_recorder():
     found = run([(0, 900, {"busy_cores": 3.5, "program_cores": 2.0, "recorder_cores": 0.25})])
     assert cpu_use.other_cores(found) == 1.25
@@ -62,12 +51,10 @@ def test_others_are_neither_the_program_nor_the_recorder():
 def test_steps_shorter_than_a_sample_are_described_by_those_that_meet_them():
     found = run([(-900, 5000, {"idle_cores": 1.5})], unit_us=10)
     assert cpu_use.idle_cores(found) == 1.5
-    assert cpu_use.is_sampled(found)
 
 
 def test_samples_that_are_not_on_the_recordings_clock_say_nothing_of_its_steps():
     found = run([(0, 900, {"idle_cores": 1.5})], on_clock=False)
-    assert not cpu_use.is_sampled(found)
     assert math.isnan(cpu_use.idle_cores(found))
 
 
@@ -90,7 +77,7 @@ def test_processes_count_exactly():
 def test_what_was_not_recorded_is_unknown_and_no_zero():
     found = run()
     numbers = (cpu_use.cores_allowed, cpu_use.idle_cores, cpu_use.other_cores, cpu_use.program_cores,
-               cpu_use.steal_cores, cpu_use.throttled_share, cpu_use.runnable_threads, cpu_use.waiting_threads,
+               cpu_use.steal_cores, cpu_use.throttled_share, cpu_use.waiting_threads,
                cpu_use.threads_per_process, cpu_use.torch_threads, cpu_use.involuntary_switches_per_second,
                cpu_use.waiting_share, cpu_use.cores_used)  # fmt: skip
     assert all(math.isnan(number(found)) for number in numbers)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import ELEMENTWISE, GEMM, SGEMM, only_place, timeline
 
-from perfdoctor.metrics.host.cast_cost import cast_cost_ns
-from perfdoctor.metrics.work.autocast import autocast
+from perfdoctor.metrics.work.autocast import autocast, cast_cost_ns
 from perfdoctor.metrics.work.half_precision import ReachedRates, half_ns
 from perfdoctor.model.timeline import Device
 

@@ -9,7 +9,7 @@ from measured_builders import H100, matmuls, measurement, with_rates
 from msgspec.structs import replace
 
 from perfdoctor.metrics.work.device_peaks import attained, measured, peaks
-from perfdoctor.metrics.work.half_speedup import half_speedup
+from perfdoctor.metrics.work.half_precision import half_speedup
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.timeline import Device, UserValues
 

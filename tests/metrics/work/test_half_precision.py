@@ -77,7 +77,6 @@ def test_without_shapes_a_kernels_own_time_says_its_flop():
     found = sizes(place, REACHED)
     assert found.flop.tolist() == pytest.approx([flop])
     assert found.results.tolist() == [1_080 * 128 * 64]
-    assert not found.by_shapes.any()
     tiles = 1_080 * 128 * 64 / 128**2
     computing = flop / (312e12 * 0.7) * 5 / (tiles / 108)
     assert half(place) == pytest.approx(START_NS + computing * 1e9)

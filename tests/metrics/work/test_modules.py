@@ -52,7 +52,7 @@ def test_work_counts_for_the_innermost_module_around_its_launch_forward_and_back
         modules=modules, kernels=[work for _, work in pairs], calls=[call for call, _ in pairs] + [comm[0]],
         collectives=[comm[1]],
     ))  # fmt: skip
-    found = by_path(module_costs(run))
+    found = by_path(module_costs(run, None))
     own = {path: (cost.own_forward_ns / US, cost.own_backward_ns / US) for path, cost in found.items()}
     assert own == {"Net": (10, 0), "Net.a": (20, 17), "Net.b": (30, 21), "": (10, 0)}
     assert (found["Net"].forward_ns, found["Net"].backward_ns) == (60 * US, 38 * US)
@@ -68,7 +68,7 @@ def test_on_a_run_without_a_gpu_the_time_of_ops_and_the_pauses_between_them_are_
         host=["XXXXXXXXXXXXXXXXXXXX  ", " YYYYYYYYYY           ", "  ZZZ                 ", "oooo ooo oo   ooo o o "],
         legend=LEGEND, repeat=6, unit_us=1000,
     )  # fmt: skip
-    found = by_path(module_costs(prepare(drawn)))
+    found = by_path(module_costs(prepare(drawn), None))
     own = {path: cost.own_ns / 1e6 for path, cost in found.items()}
     assert own == {"Net": 5, "Net.a": 6, "Net.a.fc": 2, "": 1}
     assert found["Net"].ns == 13e6
@@ -100,7 +100,7 @@ def test_own_times_and_what_is_outside_sum_to_all_work(modules, works):
         name: frame.with_columns(rank=frame["rank"] + 1) if len(frame) else frame for name, frame in one.frames.items()
     })  # fmt: skip
     run = prepare(merge([one, other]))
-    costs = module_costs(run)
+    costs = module_costs(run, None)
     whole = [sum(end - start for start, end in zip(p.work.start_ns, p.work.end_ns, strict=True)) for p in run.places]
     assert math.fsum(cost.own_ns for cost in costs) == pytest.approx(sum(whole) / 2, abs=1e-6)
     idle = [place.idle.total_ns for place in run.places]

@@ -18,7 +18,7 @@ from tables import one_of_each
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.real_time import MOST_IDLE_OF_DEVICE_PACED
-from perfdoctor.metrics.host.loader import loader
+from perfdoctor.metrics.host.feeding import loader
 from perfdoctor.model.run import Run
 from perfdoctor.readers.open import read
 from perfdoctor.records.findings import Finding

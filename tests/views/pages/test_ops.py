@@ -12,8 +12,7 @@ from recorded import of_recordings, recording
 from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.host.costs import range_costs
-from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.host.costs import host_window, range_costs
 from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.timeline import merge
 from perfdoctor.views.pages import ops

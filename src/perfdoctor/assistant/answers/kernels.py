@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from perfdoctor.assistant.bounded import Answer, name, page
-from perfdoctor.metrics.kernels.kernel_table import kernel_rows
+from perfdoctor.metrics.kernels.costs import kernel_rows
 from perfdoctor.report.words import wording
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns
-from perfdoctor.metrics.communication.taken_share import taken
+from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns, taken
 from perfdoctor.metrics.copies.transfers import stood_ns
 from perfdoctor.metrics.machine.several_devices import Team, is_data_parallel, teams
 from perfdoctor.metrics.units import ms, percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.saved_shares import at_most
-from perfdoctor.metrics.communication.nearest_nic import detours
+from perfdoctor.metrics.communication.topology import detours
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows

@@ -17,14 +17,12 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
-from perfdoctor.metrics.communication.half_width import saved_ns
-from perfdoctor.metrics.communication.hideable import beyond_backward_ns, hideable
+from perfdoctor.metrics.communication.hideable import Taken, beyond_backward_ns, hideable, saved_ns, taken
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
-from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
+from perfdoctor.metrics.communication.nodes import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
-from perfdoctor.metrics.communication.taken_share import Taken, taken
-from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
+from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run

@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.communication.collectives import is_full_precision, sizes_can_be_judged, transfer_share
-from perfdoctor.metrics.communication.half_width import conversions_ns
+from perfdoctor.metrics.communication.hideable import conversions_ns
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

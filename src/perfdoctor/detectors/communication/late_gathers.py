@@ -9,8 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import transfer_share
-from perfdoctor.metrics.communication.hideable import hideable
-from perfdoctor.metrics.communication.taken_share import taken
+from perfdoctor.metrics.communication.hideable import hideable, taken
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, sizes_can_be_judged, transfer_share
-from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns
-from perfdoctor.metrics.communication.taken_share import taken
+from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns, taken
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place

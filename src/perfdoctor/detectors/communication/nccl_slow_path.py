@@ -9,8 +9,7 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
-from perfdoctor.metrics.communication.nearest_nic import detours
-from perfdoctor.metrics.communication.topology import pairs
+from perfdoctor.metrics.communication.topology import detours, pairs
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
@@ -84,7 +83,7 @@ def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath 
 
     Where the NIC is behind the processor NCCL never uses GPUDirect: distant-nic reports that.
     """
-    through_memory = log.pairs_without("NET/", "GDRDMA") - log.pairs("NET/Socket")
+    through_memory = log.pairs("NET/", without="GDRDMA") - log.pairs("NET/Socket")
     if log.machines < at["min_machines"] or through_memory <= 0:
         return None
     if detours(run.timeline) and 0 not in log.amounts("gpudirect"):

@@ -11,15 +11,20 @@ from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
-from perfdoctor.metrics.communication.lateness import beyond_chance_ns, excess_ns, explained_share, own_lateness_ns
+from perfdoctor.metrics.communication.lateness import (
+    beyond_chance_ns,
+    excess_ns,
+    explained_share,
+    own_lateness_ns,
+    pushed_back_ns,
+)
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
-from perfdoctor.metrics.communication.pushed_back import pushed_back_ns
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
+from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints

@@ -9,8 +9,7 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
-from perfdoctor.metrics.communication.like_groups import slow_groups
-from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
+from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring, slow_groups
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.finding_rows import work_of

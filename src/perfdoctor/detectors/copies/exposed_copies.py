@@ -9,8 +9,7 @@ import numpy as np
 from perfdoctor.detectors.affected import MOST_OF_IT, affected
 from perfdoctor.detectors.of_work import hideable_ns
 from perfdoctor.detectors.saved_shares import half_certain
-from perfdoctor.metrics.copies.element_types import halvable
-from perfdoctor.metrics.copies.transfers import before_work_begins, copies_of, host_memory
+from perfdoctor.metrics.copies.transfers import before_work_begins, copies_of, halvable, host_memory
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import half_certain
-from perfdoctor.metrics.copies.pinned import pinned_rate
+from perfdoctor.metrics.copies.costs import pinned_rate
 from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, rates, sizes
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.metrics.units import ms, us

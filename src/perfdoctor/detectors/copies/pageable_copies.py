@@ -10,7 +10,7 @@ from msgspec import Struct
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.copies.pinned import PinnedRate, pinned_rate
+from perfdoctor.metrics.copies.costs import PinnedRate, pinned_rate
 from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals

@@ -8,9 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import at_most
-from perfdoctor.metrics.communication.lateness import excess_ns
+from perfdoctor.metrics.communication.lateness import excess_ns, won_ns
 from perfdoctor.metrics.communication.skew import skew
-from perfdoctor.metrics.communication.step_together import won_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, free_clock_mhz, gpus, lost_ns, of_places, table

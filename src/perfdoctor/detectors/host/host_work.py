@@ -11,7 +11,7 @@ from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, innermost_with_most, launched_next
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
-from perfdoctor.metrics.host.between_ops import between_ops
+from perfdoctor.metrics.host.short_ops import between_ops
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

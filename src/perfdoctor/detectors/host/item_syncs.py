@@ -10,7 +10,7 @@ from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
-from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within, within
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -27,7 +27,7 @@ def _reading(place: Place) -> Syncs:
     if not len(found.calls) or not len(found.ops):
         return found.of(np.zeros(len(found.calls), dtype=bool))
     reads = found.ops.name.matches(torch_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
-    return found.of(reads & ~within(around_update(place), found.calls.start_ns))
+    return found.of(reads & ~around_update(place).covers(found.calls.start_ns))
 
 
 @once_per_place

@@ -8,7 +8,7 @@ from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
-from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within, within
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -20,7 +20,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 def _updating(place: Place) -> Syncs:
     """The blocking calls made around the update."""
     found = syncs(place)
-    return found.of(within(around_update(place), found.calls.start_ns))
+    return found.of(around_update(place).covers(found.calls.start_ns))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

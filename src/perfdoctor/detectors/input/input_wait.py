@@ -12,8 +12,8 @@ from perfdoctor.detectors.saved_shares import at_most, half_certain, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.host import cpu_use, feeding
+from perfdoctor.metrics.host.feeding import loader
 from perfdoctor.metrics.host.item_fetch import ItemFetch, item_fetch
-from perfdoctor.metrics.host.loader import loader
 from perfdoctor.metrics.host.loader_workers import Prospect
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place

@@ -8,9 +8,8 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
-from perfdoctor.metrics.kernels.attention import attention_pieces
-from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
-from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, saved_shares
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -22,12 +21,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     @once_per_place
     def chains(place: Place) -> Chains:
-        others = attention_pieces(place, at["max_kernels_between_products"])[0]  # unfused-attention owns these
+        others = attentions(place, at["max_kernels_between_products"]).between  # unfused-attention owns these
         return elementwise_chains(place, at["min_kernels_in_chain"], at["memory_bound_kernel_ns"], others)
 
     def saved_ns(place: Place, case: str) -> float:
         """Ns of the window in passes over memory that one kernel a chain would not make."""
-        rows = in_chains(chains(place))
+        rows = chains(place).links > 0
         summed = int(place.kernel_ns[rows].sum())
         if not summed:
             return 0.0
@@ -37,7 +36,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     saving = saving_in_cases(run, saved_ns)
     if not saving.likely or saving.likely < at["min_share_of_step"] * run.step_ns:
         return
-    found = of_kernels(run, lambda place: in_chains(chains(place)))
+    found = of_kernels(run, lambda place: chains(place).links > 0)
     if found is None:
         return
     of_worst = chains(found.worst)

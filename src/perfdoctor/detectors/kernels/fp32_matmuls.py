@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.finding_rows import largest, work_of
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
-from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.autocast import Autocast, autocast
 from perfdoctor.metrics.work.device_peaks import peaks

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import NO_SAVING
+from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.memory_bandwidth import Rates, rates
 from perfdoctor.metrics.kernels.profiles import measured
-from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place

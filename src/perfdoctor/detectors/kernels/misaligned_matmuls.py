@@ -9,10 +9,10 @@ import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
-from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats

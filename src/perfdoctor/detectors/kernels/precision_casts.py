@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.metrics.kernels.casts import fused_casts
+from perfdoctor.metrics.kernels.chains import fused_casts
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place

@@ -14,8 +14,8 @@ from perfdoctor.detectors.saved_shares import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.op_loops import beyond_dispatch_ns, op_loops
 from perfdoctor.metrics.host.short_ops import short_ops
+from perfdoctor.metrics.kernels.chains import merged_runs_ns
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.runs import merged_runs_ns
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.intervals import Intervals

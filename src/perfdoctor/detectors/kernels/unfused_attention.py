@@ -11,8 +11,8 @@ from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.attention import AttentionPieces, attentions, sizes
-from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place

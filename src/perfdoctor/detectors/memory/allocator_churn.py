@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.saved_shares import Shares
-from perfdoctor.metrics.memory.driver_requests import requests
+from perfdoctor.metrics.memory.growth import requests
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 

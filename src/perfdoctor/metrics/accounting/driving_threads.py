@@ -35,7 +35,8 @@ _DRIVING_SHARE = 0.01
 def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     """What the driving threads of one rank did, for all its devices."""
     threads, marks = driving_threads(timeline, rank), host_marks(timeline, rank)
-    rows = {signal: _of_threads(timeline[signal].of(rank=rank), threads) for signal in ON_HOST}
+    rows = {signal: timeline[signal].of(rank=rank) for signal in ON_HOST}
+    rows = {signal: frame.take(np.isin(frame["thread"], threads)) for signal, frame in rows.items()}
     calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
     overheads = timeline["overheads"].of(rank=rank)
     overheads = overheads.take(np.isin(overheads["thread"], [UNKNOWN, *threads]))
@@ -87,12 +88,8 @@ def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
     return tuple(sorted(driving))
 
 
-def _of_threads(frame: Frame, threads: tuple[int, ...]) -> Frame:
-    return frame.take(np.isin(frame["thread"], threads)) if len(frame) else frame
-
-
 def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:
-    """When any of the rows, by signal, ran whose name proves the cause."""
+    """When a row ran whose name proves the cause; `rows` by signal."""
     named = (rows[signal].named(pattern) for pattern, signals in proof.names.items() for signal in signals)
     return Intervals.union(frame.intervals for frame in named)
 

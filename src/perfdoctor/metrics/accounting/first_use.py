@@ -38,15 +38,21 @@ def first_uses(timeline: Timeline, rank: int) -> Intervals:
     These are a kernel's first launch if it is far longer than usual, any launch that takes longer than launches can,
     and the first call of another name that does, unless it waits for the device, copies or allocates.
     """
-    launches = _launches(timeline, rank)
-    if not launches.size:
+    calls, kernels, call = timeline.calls, timeline.kernels, launching_calls(timeline, "kernels")
+    own = np.flatnonzero((kernels["rank"] == rank) & (call != UNKNOWN))
+    if not own.size:
         return Intervals.empty()
-    calls, first = timeline.calls, _first_of_each_kernel(timeline, rank)
+    launches = distinct(call[own])
+    own = own[np.argsort(call[own], kind="stable")]
+    _, at_first = combined(kernels["process"][own], kernels.name.codes[own])
+    first = distinct(call[own[at_first]])  # the calls that launched each kernel for the first time in its process
     took_ns = calls.duration_ns
     usual_ns = _usual_ns(took_ns, launches, first)
     loading = first[took_ns[first] >= max(_LEAST_NS, _TIMES_THE_USUAL * usual_ns)]
     surely = launches[took_ns[launches] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
-    others = _first_of_each_call(timeline, rank)
+    # The first call of a name in its process, among calls that have nothing to wait for.
+    others = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
+    others = others[combined(calls["process"][others], calls.name.codes[others])[1]]
     others = others[took_ns[others] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
     rows = np.concatenate((loading, surely, others))
     return Intervals.of(calls.start_ns[rows], calls.end_ns[rows])
@@ -60,30 +66,6 @@ def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
     if again.size:
         return float(np.median(took_ns[again]))
     return min(float(np.median(took_ns[launches])), _MOST_USUAL_NS)
-
-
-def _launches(timeline: Timeline, rank: int) -> Ints:
-    """The rows of the calls that launched this rank's kernels."""
-    own = timeline.kernels["rank"] == rank
-    calls = launching_calls(timeline, "kernels")[own]
-    return distinct(calls[calls != UNKNOWN])
-
-
-def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
-    """The row of each process's first call of a name, among calls that have nothing to wait for."""
-    calls = timeline.calls
-    rows = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
-    _, first = combined(calls["process"][rows], calls.name.codes[rows])
-    return rows[first]
-
-
-def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
-    """The rows of the calls that launched each kernel for the first time in its process."""
-    kernels, calls = timeline.kernels, launching_calls(timeline, "kernels")
-    own = np.flatnonzero((kernels["rank"] == rank) & (calls != UNKNOWN))
-    own = own[np.argsort(calls[own], kind="stable")]
-    _, first = combined(kernels["process"][own], kernels.name.codes[own])
-    return distinct(calls[own[first]])
 
 
 def first_ops(ops: Frame) -> Intervals:

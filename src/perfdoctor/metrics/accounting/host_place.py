@@ -18,7 +18,7 @@ from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place, once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import HostActivity, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
@@ -38,21 +38,10 @@ class HostPlace(Place, frozen=True):
     Its `work` is what no call launched: the collectives, and the ends of its steps, which take no time.
     """
 
-    @cached_property
-    def _threads(self) -> tuple[int, ...]:
-        return driving_threads(self.timeline, self.rank)
-
     def rows(self, signal: str) -> Frame:
         """The rows of the training thread in the whole recording."""
         frame = self.timeline[signal].of(rank=self.rank)
-        return frame.take(np.isin(frame["thread"], self._threads))
-
-    @cached_property
-    def _ops(self) -> Intervals:
-        ops = self.rows("ops")
-        if len(ops):
-            return ops.intervals & self.window
-        return self.host.visible & self.window
+        return frame.take(np.isin(frame["thread"], driving_threads(self.timeline, self.rank)))
 
     @once_per_place
     def recorded(self, signal: str) -> Frame:
@@ -71,14 +60,12 @@ class HostPlace(Place, frozen=True):
     @once_per_place
     def in_window(self, signal: str) -> Mask:
         rows = self.recorded(signal)
-        touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
-        return touches
+        return self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
 
     @cached_property
     def communication(self) -> Intervals:
         """When collectives ran, or were on the way between the training thread and the library's (`handed_over`)."""
-        rows = self.collectives
-        sending = rows.intervals | self.handed_over
+        sending = self.collectives.intervals | self.handed_over
         return (sending & self.window) | self.own_communication
 
     @cached_property
@@ -112,7 +99,9 @@ class HostPlace(Place, frozen=True):
 
     @cached_property
     def compute(self) -> Intervals:
-        return self._ops - Intervals.union(self.host.explicit.values()) - self.own_communication
+        ops = self.rows("ops")
+        working = (ops.intervals if len(ops) else self.host.visible) & self.window
+        return working - Intervals.union(self.host.explicit.values()) - self.own_communication
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:
@@ -149,38 +138,36 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
 def launches_gpu_work(run: Run) -> bool:
     """Did a run without a recorded GPU, whose training threads stand in for it, launch work on one all the same?"""
     calls, ops = run.timeline.calls, run.timeline.ops
-    if not host_places(run):
-        return False
-    return bool(calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any())
+    launches = calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any()
+    return bool(host_places(run) and launches)
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:
     """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
-    if not len(timeline.ops.of(rank=rank)) and marks is None:
+    ops = timeline.ops.of(rank=rank)
+    if not len(ops) and marks is None:
         return None
-    host: HostActivity = host_activity(timeline, rank)
-    steps = host_steps(marks)
+    host, steps = host_activity(timeline, rank), host_steps(marks)
     if steps.used:
         window = Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
+    elif not len(ops):
+        return None
     else:
-        ops = timeline.ops.of(rank=rank)
-        if not len(ops):
-            return None
         window = Intervals.single(int(ops.start_ns[0]), int(ops.end_ns.max()))
     return HostPlace(timeline, rank, None, window, steps, _work(timeline, rank, steps), host)
 
 
-def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Intervals | None) -> HostPlace:
+def narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
     """The place with another window and other steps; `asked`: when the host asked for them, if a range is analysed."""
-    work = _work(place.timeline, place.rank, steps)
-    return replace(place, window=window, steps=steps, work=work, asked=asked)
+    if isinstance(place, HostPlace):
+        place = replace(place, work=_work(place.timeline, place.rank, steps))
+    return replace(place, window=window, steps=steps, asked=asked)
 
 
 @once_per_timeline
 def _transport(timeline: Timeline, rank: int) -> Frame:
     """The collectives that the library's threads send, each until the training thread had its result."""
-    ranges = timeline.ranges.of(rank=rank)
-    sent = ranges.named(nccl_names.HOST_TRANSPORT)
+    sent = timeline.ranges.of(rank=rank).named(nccl_names.HOST_TRANSPORT)
     return sent.with_columns(end_ns=_over_ns(sent, _standing_still(timeline, rank)))
 
 
@@ -206,11 +193,11 @@ def _over_ns(sent: Frame, still: Intervals) -> Ints:
     went_on = still.ends[np.maximum(pause, 0)]
     waited = went_on - np.maximum(still.starts[np.maximum(pause, 0)], sent.start_ns)
     late = sent.end_ns - went_on
-    over: Ints = np.where((pause >= 0) & (late <= np.minimum(waited, WITHOUT_CORE_NS)), went_on, sent.end_ns)
-    return over
+    return np.where((pause >= 0) & (late <= np.minimum(waited, WITHOUT_CORE_NS)), went_on, sent.end_ns)
 
 
 def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:
+    """The collectives of a rank, and the ends of its steps as work that takes no time."""
     rows, edges = _transport(timeline, rank), steps.even_bounds[1:]
     start = np.concatenate((rows.start_ns, edges))
     order = np.argsort(start, kind="stable")

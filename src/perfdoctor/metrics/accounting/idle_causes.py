@@ -25,6 +25,7 @@ from msgspec import Struct, field
 from perfdoctor.metrics.accounting.queued import (
     LONGEST_LAUNCH_NS,
     before_first_call,
+    blocking_copies,
     blocking_rows,
     graphs_in_flight,
     launch_latency_ns,
@@ -147,6 +148,10 @@ class _Stretches(Struct, frozen=True):
     was_launching: Mask
     call: Nanoseconds
 
+    def when(self, chosen: Mask) -> Intervals:
+        """The time of these stretches."""
+        return _pieces(self.start, self.end, chosen)
+
 
 def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
     row = np.minimum(np.searchsorted(work.start_ns, idle.ends, side="left"), max(len(work) - 1, 0))
@@ -170,11 +175,10 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
 
 
 def _open_at(calls: Frame, rows: Nanoseconds, moments: Nanoseconds) -> Mask:
-    """Did these calls go on at these moments?"""
+    """One bool a row of calls: had it begun, and not ended, at its moment?"""
     if not len(calls):
         return np.zeros(rows.size, dtype=bool)
-    found: Mask = (calls.start_ns[rows] <= moments) & (calls.end_ns[rows] > moments)
-    return found
+    return (calls.start_ns[rows] <= moments) & (calls.end_ns[rows] > moments)
 
 
 def _first_of_its_launch(work: DeviceWork, calls: Frame) -> Mask:
@@ -194,14 +198,18 @@ def _first_of_its_launch(work: DeviceWork, calls: Frame) -> Mask:
 def idle_causes(
     idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity, model_on_its_way: Intervals
 ) -> dict[str, Intervals]:
-    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES."""
+    """The instants of `idle` by cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES.
+
+    `model_on_its_way`: when the model was copied to the device, which comes once.
+    """
     causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
     if not idle or not len(work):
         return {**causes, "unknown": idle}
     stretches = _stretches(idle, work, calls)
     patience = 3 * max(launch_latency_ns(work, calls), 1_000)
     waited = stretches.end - stretches.launched_at
-    by_blocking = _launched_by_blocking(stretches, work)
+    # Was the work that ended the stretch a copy that the host waits for (`.item()`, `.cpu()`)?
+    by_blocking = np.isin(stretches.call, blocking_copies(work)) & stretches.was_launched
     late = stretches.nothing_follows | (stretches.was_launched & (stretches.launched_at > stretches.start))
     # Work is queued once its launch has returned: what that takes itself, to load a kernel for one, is the host's.
     in_launch = stretches.was_launching & ~late & ~by_blocking & (waited > patience)
@@ -213,21 +221,21 @@ def idle_causes(
     returned = np.maximum(stretches.launched_at + patience, stretches.returned_at)
     to_blame = np.where(stretches.nothing_follows, stretches.end, np.minimum(stretches.end, returned))
     host_late = _pieces(stretches.start, to_blame, late)
-    in_queue = _pieces(stretches.start, stretches.end, queued) | _pieces(to_blame, stretches.end, late)
-    causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
+    in_queue = stretches.when(queued) | _pieces(to_blame, stretches.end, late)
+    causes["queue_latency"] = _pieces(in_queue.starts, in_queue.ends, in_queue.durations_ns < _LONGEST_QUEUE_LATENCY_NS)
     if host.graph_nodes_recorded:
         causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
     # At the recording's edge, what ran before is not in it, nor what the queue waited for: that shows nothing.
-    causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
-    causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
+    causes["queue_latency"] |= stretches.when(stretches.queued_before_recording)
+    without_call = stretches.when(~stretches.was_launched & ~queued & ~stretches.nothing_follows)
+    causes["unknown"] = without_call | (in_queue - causes["queue_latency"])
 
     blocking = calls.take(blocking_rows(host, work))
     blocking_copy = prompt & by_blocking
-    causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
-    evidence = _evidence(
-        stretches, host, blocking, late, _pieces(stretches.start, to_blame, in_launch), model_on_its_way
-    )
-    at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
+    causes["host_sync"] = stretches.when(blocking_copy)
+    stood_in_launch = _pieces(stretches.start, to_blame, in_launch)
+    evidence = _evidence(stretches, host, blocking, late, stood_in_launch, model_on_its_way)
+    at_once = stretches.when(prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
     for cause, pieces in shared_out(host_late, evidence).items():
         causes[cause] |= pieces
@@ -235,15 +243,6 @@ def idle_causes(
     causes["unknown"] = _claim(causes, "input_wait", causes["unknown"] & host.explicit["input_wait"], causes["unknown"])
     causes["unknown"] = _claim(causes, "profiler", causes["unknown"] & host.profiler, causes["unknown"])
     return causes
-
-
-def idle_without_call(stretches: _Stretches, queued: Mask) -> Intervals:
-    return _pieces(stretches.start, stretches.end, ~stretches.was_launched & ~queued & ~stretches.nothing_follows)
-
-
-def _shorter(pieces: Intervals, limit_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-    keep = pieces.durations_ns < limit_ns
-    return pieces.starts[keep], pieces.ends[keep]
 
 
 def _pieces(starts: Nanoseconds, ends: Nanoseconds, mask: Mask) -> Intervals:
@@ -264,10 +263,10 @@ def _evidence(
         host=host,
         once=host.once | model,
         blocked=blocking.intervals,
-        refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
+        refill=stretches.when(_begun_under_sync(stretches, blocking) & late),
         # Calls alone do not distinguish launching from other code between two calls.
         launching=host.launching if host.in_view else in_launch,
-        before_batch=_pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps,
+        before_batch=stretches.when(stretches.ends_with_batch) & host.between_steps,
         working=lambda rest: _working(host, rest),
     )
 
@@ -290,9 +289,3 @@ def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:
     starts, reach = blocking.start_ns[order], np.maximum.accumulate(blocking.end_ns[order])
     last = np.searchsorted(starts, stretches.start, side="left") - 1
     return (last >= 0) & (reach[np.maximum(last, 0)] + _CLOCK_SLACK_NS >= stretches.start)
-
-
-def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> Mask:
-    """Is the work that ended the stretch a copy that the host waits for (`.item()`, `.cpu()`)?"""
-    blocking_copies = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
-    return np.isin(stretches.call, blocking_copies) & stretches.was_launched

@@ -39,27 +39,22 @@ def longest(run: Run, moments: Iterable[Moment]) -> Iterator[Span]:
 
 def longest_idle(run: Run, cause: str) -> Iterator[Span]:
     """The longest stretch that was idle for this cause (one of IDLE_CAUSES) on any place."""
-    return longest(
-        run, (moment for place in run.places for moment in longest_piece(place.rank, place.idle_causes[cause]))
-    )
+    pieces = (longest_piece(place.rank, place.idle_causes[cause]) for place in run.places)
+    return longest(run, (moment for found in pieces for moment in found))
 
 
 def longest_exposed(run: Run, signal: Signal, rows: Callable[[Place], Mask]) -> Iterator[Span]:
     """The copy or collective that is exposed longest; `rows` gives one bool a row of the place's frame."""
-    found = [each for place in run.places if (each := _longest_exposed(place, signal, rows(place)))]
-    return longest(run, [max(found, key=lambda each: each[0])[1]] if found else [])
-
-
-def _longest_exposed(place: Place, signal: Signal, rows: Mask) -> tuple[int, Moment] | None:
-    """How long the longest of these rows is exposed, in ns, and when it ran; None if none is."""
-    frame, exposed = place.collectives, place.exposed_communication
-    if signal == "copies":
-        frame, exposed = place.copies, place.exposed_copies
-    exposed_ns = np.where(rows, exposed.overlap_ns(frame.start_ns, frame.end_ns), 0)
-    if not exposed_ns.any():
-        return None
-    at = int(np.argmax(exposed_ns))
-    return int(exposed_ns[at]), (place.rank, int(frame.start_ns[at]), int(frame.end_ns[at]))
+    most_ns, moments = 0, list[Moment]()
+    for place in run.places:
+        frame, exposed = place.collectives, place.exposed_communication
+        if signal == "copies":
+            frame, exposed = place.copies, place.exposed_copies
+        exposed_ns = np.where(rows(place), exposed.overlap_ns(frame.start_ns, frame.end_ns), 0)
+        if exposed_ns.max(initial=0) > most_ns:
+            at = int(np.argmax(exposed_ns))
+            most_ns, moments = int(exposed_ns[at]), [(place.rank, int(frame.start_ns[at]), int(frame.end_ns[at]))]
+    return longest(run, moments)
 
 
 def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
@@ -71,7 +66,7 @@ def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
 
 
 def analysed_span(run: Run) -> tuple[int, int] | None:
-    """From the first to the last event of the windows of all places, in ns of the recording; None without a place.
+    """The first and the last moment of all places' windows, in ns of the recording; None without a place.
 
     The first is the zero of all times given as "since the first event of the window".
     """

@@ -86,14 +86,17 @@ def outliers(place: Place, reach: float, least_share: float) -> Outliers:
     part = max(grown, key=lambda name: grown[name])
     usual = _median(durations[~long])
     shortest, longest = np.quantile(durations[~long], _TENTHS).tolist()
+    gaps = np.diff(rows)
+    period = int(gaps[0]) if gaps.size > 1 and gaps[0] > 1 and (gaps == gaps[0]).all() else 0
     return Outliers(
         rows, durations, round(usual), (durations[long] - usual).astype(np.int64),
         int(np.maximum(durations[long] - longest, 0).sum()), int((durations[long] - shortest).sum()),
-        part, round(max(grown[part], 0.0)), _period(rows),
+        part, round(max(grown[part], 0.0)), period,
     )  # fmt: skip
 
 
 def _beyond_fence(durations: Ints, reach: float, least_share: float) -> Mask:
+    """One bool a step: is it longer than both limits of `outliers`?"""
     if not durations.size:
         return np.zeros(0, dtype=bool)
     # Of values that are there: up to a quarter of the steps may be long without moving them.
@@ -113,12 +116,6 @@ def least_of_rate(count: int) -> float:
     """
     deviation = 1 / (_CUBE * math.sqrt(count))
     return max(1 - deviation * deviation - _TENTH_OF_NORMAL * deviation, 0.0) ** _CUBE
-
-
-def _period(rows: Ints) -> int:
-    """The distance between the rows if there are three or more, all equally far apart; else 0."""
-    gaps = np.diff(rows)
-    return int(gaps[0]) if gaps.size > 1 and gaps[0] > 1 and (gaps == gaps[0]).all() else 0
 
 
 def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
@@ -177,14 +174,8 @@ def step_rows(place: Place, reach: float, least_share: float) -> StepRows | None
     parts = step_parts(place)
     long = outliers(place, reach, least_share).rows
     names = np.full(bounds.size - 1, "", dtype=object)
-    names[long] = _grown(parts, long)
+    if long.size:
+        counted = [part for part in parts if part in OWNERS]
+        growth = [parts[part][long] - np.median(np.delete(parts[part], long)) for part in counted]
+        names[long] = [counted[row] for row in np.argmax(growth, axis=0).tolist()]
     return StepRows(bounds[:-1] - place.window.starts[0], np.diff(bounds), parts, tuple(names.tolist()))
-
-
-def _grown(parts: Mapping[str, Ints], long: Ints) -> list[str]:
-    """For each step in `long` (positions) the part that grew most beyond its median in the others."""
-    others = np.ones(own_durations(parts).size, dtype=bool)
-    others[long] = False
-    counted = [part for part in parts if part in OWNERS]
-    growth = np.stack([parts[part][long] - np.median(parts[part][others]) for part in counted])
-    return [counted[row] for row in growth.argmax(axis=0).tolist()] if long.size else []

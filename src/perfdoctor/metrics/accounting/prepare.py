@@ -62,6 +62,7 @@ def selection_notes(run: Run) -> Iterator[str]:
 
 
 def _window(steps: Steps, work: DeviceWork) -> Intervals:
+    """The time of the steps; without steps, from the first to the last event on the device."""
     if steps.used:
         return Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
     return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))

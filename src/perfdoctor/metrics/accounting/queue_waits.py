@@ -23,7 +23,7 @@ from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.host_rows import nested
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
@@ -74,7 +74,7 @@ def _ended_by(place: Place) -> tuple[Ints, Ints]:
 
 
 def unlaunched(place: Place) -> Intervals:
-    """Of the place's unknown idle what was ended by work whose launching call was not recorded."""
+    """The place's unknown idle that ended with work whose launching call was not recorded."""
     row, launch = _ended_by(place)
     unknown = (launch == UNKNOWN) & (row < len(place.work))
     return place.idle_causes["unknown"] & Intervals.of(place.idle.starts[unknown], place.idle.ends[unknown])
@@ -82,7 +82,7 @@ def unlaunched(place: Place) -> Intervals:
 
 @once_per_place
 def queue_waits(place: Place) -> QueueWaits:
-    """Of the place's unknown idle what lies behind the launch of the work that ended it."""
+    """The place's unknown idle behind the launch of the work that ended it."""
     calls, idle = place.timeline.calls, place.idle
     row, launch = _ended_by(place)
     known = launch != UNKNOWN
@@ -97,7 +97,7 @@ def queue_waits(place: Place) -> QueueWaits:
 
 
 def _recorded_waits(place: Place) -> _Waits | None:
-    """As a tool recorded them, by stream; None where none did."""
+    """The waits for events that a tool recorded, by stream; None where none did."""
     calls, waits = place.timeline.calls, place.timeline["stream_waits"].of(rank=place.rank, device=place.device or 0)
     if "stream_waits" not in place.timeline.recorded:
         return None
@@ -109,7 +109,7 @@ def _recorded_waits(place: Place) -> _Waits | None:
 
 
 def _waits_by_order(place: Place) -> _Waits:
-    """The calls that make a stream wait, by thread."""
+    """The calls that make a stream wait for an event, by the thread that made them."""
     calls, launch = place.timeline.calls, place.work.launch
     call = np.flatnonzero(calls.name.matches(cuda_names.STREAM_WAIT) & (calls["rank"] == place.rank))
     thread = np.append(calls["thread"], UNKNOWN)
@@ -150,8 +150,8 @@ def by_stream(place: Place) -> list[tuple[int, str, str, int, int, int]]:
 
 def _meanwhile(place: Place, pieces: Intervals) -> Ints:
     """For each piece the driving threads' call that takes at least half of it, UNKNOWN where there is none."""
-    calls = place.timeline.calls
-    own = np.flatnonzero(_of_drivers(place, calls))
+    calls, drivers = place.timeline.calls, launching_threads(place.timeline, place.rank)
+    own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], drivers))
     starts, ends = calls.start_ns[own], calls.end_ns[own]
     found = np.full(len(pieces), UNKNOWN)
     firsts = np.searchsorted(np.maximum.accumulate(ends), pieces.starts, side="right").tolist()
@@ -163,13 +163,8 @@ def _meanwhile(place: Place, pieces: Intervals) -> Ints:
     return found
 
 
-def _of_drivers(place: Place, calls: Frame) -> Mask:
-    own: Mask = (calls["rank"] == place.rank) & np.isin(calls["thread"], launching_threads(place.timeline, place.rank))
-    return own
-
-
 def stood(place: Place, call: int) -> Stood:
-    """What is known of a row of `timeline.calls`."""
+    """What is known of the call in this row of `timeline.calls`."""
     calls = place.timeline.calls.take(np.array([call]))
     ops, lines = nested(host_rows(place, ("ops",))), own_functions(place.timeline, place.rank)
     at = calls.start_ns, calls["process"], calls["thread"]

@@ -67,8 +67,7 @@ def graphs_in_flight(work: DeviceWork, calls: Frame) -> Intervals:
 
 def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:
     """The rows of `timeline.calls` in which the host waits for the device: by name, and copies to pageable memory."""
-    rows: Ints = np.union1d(host.blocking, blocking_copies(work))
-    return rows
+    return np.union1d(host.blocking, blocking_copies(work))
 
 
 def blocking_copies(work: DeviceWork) -> Ints:

@@ -20,18 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.host import cpu_use
-from perfdoctor.metrics.host.stack_cost import FRAME_NS
 from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Ints
+from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.real_time import RealTime
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
@@ -54,6 +52,11 @@ SHORTEST_OP_NS = 700
 _CLOSE_NS = 10_000
 #: A part of the step in which a floor is looked for; the rounding of smaller ones would decide for all.
 _NOTABLE_PART = 0.1
+#: What torch.profiler takes with `with_stack=True` for a call of a Python function or of one built in: 200 to 520 ns
+#: more than without it (PyTorch 2.13, three loops of 200,000 calls each), 340 ns in the middle.
+FRAME_NS = 340
+#: From this share of the time on, what the host seems to take says little of what it takes without a profiler.
+MOST_SHARE = 0.1
 #: Rows of the host, and what one costs compared with an op.
 _WEIGHTS = {"ops": 1.0, "ranges": 1.0, "calls": 1.0, "functions": FRAME_NS / OP_NS}
 
@@ -62,7 +65,6 @@ _QUARTILES = (0.25, 0.75)
 #: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
-Floats = npt.NDArray[np.float64]
 Part = Callable[[Place], Intervals]
 
 
@@ -103,23 +105,32 @@ def real_step_ns(run: Run) -> int:
 
 
 def real_share(rule: Rule, finding: Finding, run: Run) -> float:
-    """The share of what this finding is about that is also there without a recorder."""
+    """The share of the finding's time that is also there without a recorder (0-1)."""
     known, model = real_time(run), _model(run)
     if model is None or known is None or not known.is_notable:
         return 1.0
-    part = _part_of(rule)
     if finding.thread_time and run.places[0].device is None:
-        return _share(run, _time_of(finding))
-    if part is None:
-        return model.pace
-    if rule.action == "fused":  # fewer kernels: their launches go with them
-        return _share_of_parts(run, (part, "launch_bound"))
-    return _share_of_parts(run, (part,))
+
+        def part(place: Place) -> Intervals:
+            starts, ends = finding.thread_time.get(place.rank, ((), ()))
+            return Intervals.of(starts, ends) & place.window
+
+        recorded_ns, unrecorded_ns = _recorded_ns(run, part), _without_rows_ns(run, part)
+    else:
+        of_rule = (name for name, part in PARTS.items() if rule.id in part.rules)
+        name = SHRINKS[rule.action] if rule.action else next(of_rule, None)
+        if name is None:
+            return model.pace
+        # With fewer kernels their launches go as well.
+        names = (name, "launch_bound") if rule.action == "fused" else (name,)
+        recorded_ns = sum(_recorded_ns(run, _part(each)) for each in names)
+        unrecorded_ns = sum(_unrecorded_ns(run, each) for each in names)
+    return unrecorded_ns / recorded_ns if recorded_ns else 1.0
 
 
 def most_real_share(rule: Rule, finding: Finding, run: Run) -> float:
-    """The same at most. What a row costs is inferred: where rows are close, the machine may have been slower instead,
-    which makes all time of the training thread longer alike.
+    """The most that `real_share` may be. What a row costs is inferred: where rows are close, the machine may have been
+    slower instead, which makes all time of the training thread longer alike.
     """
     share, model = real_share(rule, finding, run), _model(run)
     if model is None or share == 1 or run.places[0].device is not None:
@@ -158,7 +169,9 @@ def _model(run: Run) -> _Model | None:
     has_device = run.places[0].device is not None
     most_ns = min(MOST_EVENT_NS_WITH_DEVICE if has_device else MOST_EVENT_NS, _most_by_ops_ns(run))
     explained_ns = min(longer_ns, rows * most_ns) if on_the_way else 0.0
-    sleeping_ns = min(_sleeping_ns(run), unrecorded_ns)
+    # The thread that trains slept for so long of a step while it ran no op.
+    asleep_share = np.nan_to_num(cpu_use.sleeping_share(run))
+    sleeping_ns = min(asleep_share * run.step_ns, _idle_ns(run), unrecorded_ns)
     unchanged_ns = (
         without_flushes_ns - run.mean(lambda place: _stretchable(place).total_ns) if has_device else sleeping_ns
     )
@@ -175,43 +188,25 @@ def _model(run: Run) -> _Model | None:
 
 
 def _most_by_ops_ns(run: Run) -> float:
-    """What a row may cost at most, so that each op of the training thread is left the time of the shortest op there is;
-    infinite where a device computes.
+    """The most ns that a row may cost so that each op of the training thread keeps the time of the shortest op there
+    is; infinite where a device computes.
     """
     places = [place for place in run.places if place.device is None]
     parts = [_part(name) for name in PARTS if PARTS[name].waits_for != "profiler"]
-    limits = [_most_in_part_ns(place, part(place)) for place in places for part in (*parts, _one_behind_the_other)]
-    return min(limits, default=np.inf)
-
-
-def _most_in_part_ns(place: Place, when: Intervals) -> float:
-    rows = _events(place, when)
-    if not rows or when.total_ns < _NOTABLE_PART * place.window.total_ns:
-        return np.inf
-    starts = _outermost_ops(place)
-    inside = int(when.overlap_ns(starts, starts + 1).sum())
-    return max(when.total_ns - inside * SHORTEST_OP_NS, 0) / rows
-
-
-@once_per_place
-def _one_behind_the_other(place: Place) -> Intervals:
-    """Ops that begin shortly behind one another, with the Python between them: calling them is all that happens."""
-    starts = _outermost_ops(place)
-    close = np.diff(starts) < _CLOSE_NS
-    return Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
-
-
-@once_per_place
-def _outermost_ops(place: Place) -> Ints:
-    """When the driving threads' ops began that no other op called, in ns."""
-    ops = outermost(place.timeline["ops"].of(rank=place.rank))
-    return np.sort(ops.start_ns[np.isin(ops["thread"], driving_threads(place.timeline, place.rank))])
-
-
-def _sleeping_ns(run: Run) -> float:
-    """For how long of a step the thread that trains slept while it ran no op, in ns; 0 where that is not known."""
-    share = cpu_use.sleeping_share(run)
-    return 0.0 if np.isnan(share) else min(share * run.step_ns, _idle_ns(run))
+    limits = [np.inf]
+    for place in places:
+        # When the driving threads' ops began that no other op called.
+        ops = outermost(place.timeline["ops"].of(rank=place.rank))
+        starts = np.sort(ops.start_ns[np.isin(ops["thread"], driving_threads(place.timeline, place.rank))])
+        # Ops that begin shortly behind one another, with the Python between them: calling them is all that happens.
+        close = np.diff(starts) < _CLOSE_NS
+        one_behind_the_other = Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
+        for when in (*(part(place) for part in parts), one_behind_the_other):
+            rows = _events(place, when)
+            if rows and when.total_ns >= _NOTABLE_PART * place.window.total_ns:
+                inside = int(when.overlap_ns(starts, starts + 1).sum())
+                limits.append(max(when.total_ns - inside * SHORTEST_OP_NS, 0) / rows)
+    return min(limits)
 
 
 def _idle_ns(run: Run) -> float:
@@ -242,7 +237,7 @@ def _stretchable_idle(place: Place) -> Intervals:
 
 
 def _events(place: Place, when: Intervals) -> float:
-    """How many rows of the driving threads cost time in there; each counts half at its start, and half at its end."""
+    """How many rows of the driving threads cost time in `when`; a row counts half at its start and half at its end."""
     points, before = _edges(place)
     return float((before[np.searchsorted(points, when.ends)] - before[np.searchsorted(points, when.starts)]).sum())
 
@@ -253,11 +248,9 @@ def _edges(place: Place) -> tuple[Ints, Floats]:
 
     Half of an edge lies inside of the row, and half outside.
     """
-    threads = driving_threads(place.timeline, place.rank)
     moments, weights = [], []
     for signal, weight in _WEIGHTS.items():
-        rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(np.isin(rows["thread"], threads))
+        rows = _driving_rows(place, signal)
         for edge in (rows.start_ns - 1, rows.start_ns, rows.end_ns - 1, rows.end_ns):
             moments.append(edge)
             weights.append(np.full(edge.size, weight / 4))
@@ -267,13 +260,6 @@ def _edges(place: Place) -> tuple[Ints, Floats]:
 
 
 # --- parts of the step -----------------------------------------------------------------------------------------------
-
-
-def _part_of(rule: Rule) -> str | None:
-    """What gets shorter with its fix; None where no part is its own."""
-    if rule.action:
-        return SHRINKS[rule.action]
-    return next((name for name, part in PARTS.items() if rule.id in part.rules), None)
 
 
 def _part(name: str) -> Part:
@@ -286,36 +272,18 @@ def _part(name: str) -> Part:
     }[name]
 
 
-def _time_of(finding: Finding) -> Part:
-    """The training thread's time that the finding is about."""
-
-    def part(place: Place) -> Intervals:
-        starts, ends = finding.thread_time.get(place.rank, ((), ()))
-        return Intervals.of(starts, ends) & place.window
-
-    return part
-
-
-def _share_of_parts(run: Run, parts: tuple[str, ...]) -> float:
-    recorded_ns = sum(_recorded_ns(run, _part(part)) for part in parts)
-    return sum(_unrecorded_ns(run, part) for part in parts) / recorded_ns if recorded_ns else 1.0
-
-
-def _share(run: Run, part: Part) -> float:
-    recorded_ns = _recorded_ns(run, part)
-    return _without_rows_ns(run, part) / recorded_ns if recorded_ns else 1.0
-
-
 def _recorded_ns(run: Run, part: Part) -> float:
+    """How long this part of a step was in the recording, in ns."""
     return run.average([part(place).total_ns / place.units for place in run.places])
 
 
 def _unrecorded_ns(run: Run, name: str) -> float:
-    """A part of the step without a recorder; there the profiler has nothing to flush."""
+    """How long this part of a step is without a recorder, in ns; the profiler then has nothing to flush."""
     return 0.0 if PARTS[name].waits_for == "profiler" else _without_rows_ns(run, _part(name))
 
 
 def _without_rows_ns(run: Run, part: Part) -> float:
+    """How long this part of a step is without the cost of recorded rows and at the machine's own pace, in ns."""
     model = _model(run)
     assert model is not None
     left = []
@@ -327,3 +295,24 @@ def _without_rows_ns(run: Run, part: Part) -> float:
         awake_ns = max(longer.total_ns - cost_ns - sleeping_ns, 0.0)
         left.append((when.total_ns - longer.total_ns + sleeping_ns + awake_ns * model.pace) / place.units)
     return float(np.mean(left))
+
+
+@once_per_run
+def stack_cost(run: Run) -> tuple[int, float]:
+    """Python frames recorded on the driving threads, and the share of the window that recording them took (0-1).
+
+    These are of the place with the largest share; (0, 0.0) without stacks.
+    """
+
+    def of_place(place: Place) -> tuple[int, float]:
+        frames = _driving_rows(place, "functions")
+        count = int(np.count_nonzero(place.window.overlap_ns(frames.start_ns, frames.start_ns + 1)))
+        return count, count * FRAME_NS / max(place.window_ns, 1)
+
+    return max(map(of_place, run.places), key=lambda each: each[1], default=(0, 0.0))
+
+
+def _driving_rows(place: Place, signal: str) -> Frame:
+    """The rows of the threads that drive this place, in the whole recording."""
+    rows = place.timeline[signal].of(rank=place.rank)
+    return rows.take(np.isin(rows["thread"], driving_threads(place.timeline, place.rank)))

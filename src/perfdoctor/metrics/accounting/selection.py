@@ -13,6 +13,7 @@ thread's own time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
+from perfdoctor.metrics.accounting.host_place import narrowed_to
 from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
@@ -60,6 +61,7 @@ def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) 
 
 
 def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
+    """The places in these steps of their steady state, of which the first is 1. Raises UsageError where some lack."""
     first, last = steps
     asked = f"--steps {first}..{last}"
     used = min((place.steps.used for place in places), default=0)
@@ -73,22 +75,14 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
             f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
             do=f"Choose among 1..{used}: the first of them is 1.",
         )
-    return [_chosen(place, first, last) for place in places]
-
-
-def _chosen(place: Place, first: int, last: int) -> Place:
-    steps = place.steps
-    begin, end = steps.first + first - 1, steps.first + last
-    chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
-    window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
-    return narrowed_to(place, window, chosen)
-
-
-def narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
-    """The same place with another window."""
-    if isinstance(place, HostPlace):
-        return with_steps(place, window, steps, asked)
-    return replace(place, window=window, steps=steps, asked=asked)
+    chosen = []
+    for place in places:
+        steady = place.steps
+        begin, end = steady.first + first - 1, steady.first + last
+        window = Intervals.single(int(steady.bounds[begin]), int(steady.bounds[end]))
+        own = replace(steady, first=begin, last=end, steady=(steady.first, steady.last))
+        chosen.append(narrowed_to(place, window, own))
+    return chosen
 
 
 # --- a range ---------------------------------------------------------------------------------------------------------
@@ -128,12 +122,13 @@ def different(names: Iterable[str]) -> set[str]:
 
 
 def _by_time(ranges: Frame, names: Iterable[str]) -> list[str]:
+    """These names as a line of text may hold them, those of ranges that ran longest first."""
     codes, values = ranges.name.codes, ranges.name.values
-    total: dict[str, float] = {}
+    total: Counter[str] = Counter()
     wanted = set(names)
     for name, ns in zip(values, np.bincount(codes, weights=ranges.duration_ns, minlength=len(values)), strict=True):
         if name in wanted:
-            total[_shown(without_numbers(name))] = total.get(_shown(without_numbers(name)), 0.0) + float(ns)
+            total[_shown(without_numbers(name))] += int(ns)
     return sorted(total, key=lambda name: (-total[name], name))
 
 
@@ -156,10 +151,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         return None
     execution = None if place.device is None else _launching(place, rows)
     rows, execution = _steady(place, rows, execution)
-    if execution is None:
-        window, begin = rows.intervals, rows.start_ns
-    else:
-        window, begin = _on_device(place, rows, execution)
+    window, begin = (rows.intervals, rows.start_ns) if execution is None else _on_device(place, rows, execution)
     if not window:
         return None
     # Work of the next execution may begin on another stream before the last of this one has ended: there it is cut.
@@ -168,9 +160,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
     bounds, length = bounds[np.append(length > 0, True)], length[length > 0]
     first = 0 if place.steps.used else warm_up(length)
     bounds, length = bounds[first:], length[first:]
-    steps = Steps(
-        "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
-    )  # fmt: skip
+    steps = Steps("user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady)
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
     return narrowed_to(place, window & kept, steps, rows.intervals)
 

@@ -13,7 +13,6 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import NO_STEPS
-from perfdoctor.model.timeline import Frame
 from perfdoctor.records.time_split import JobTime, MeanTime, TimeSplit
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, MATMUL_FAMILIES, OP_PHASES
 from perfdoctor.vocabulary.names import kernels as kernel_names
@@ -38,32 +37,26 @@ def split(place: Place) -> TimeSplit:
         copy_ns=place.copying.total_ns,
         kernel_count=len(place.kernels) + (0 if place.device is None else len(place.collectives)),
         idle_causes_ns={cause: pieces.total_ns for cause, pieces in place.idle_causes.items()},
-        compute_by_family_ns=_by_family(place),
+        # Kernels that overlap each count in full.
+        compute_by_family_ns={
+            family: int(place.kernel_ns[place.kernel_rows(family)].sum()) for family in KERNEL_FAMILIES
+        },
         matmul_ns_by_math_path=_by_math_path(place),
         compute_by_phase_ns=compute_by_phase(place),
     )
-    _self_check(result)
+    parts_ns = result.compute_ns + result.exposed_communication_ns + result.exposed_copy_ns + result.idle_ns
+    assert parts_ns == result.window_ns, "the parts of a window must sum to it"
+    assert sum(result.idle_causes_ns.values()) == result.idle_ns, "the causes of idle must sum to it"
     return result
 
 
 def split_of_all(place: Place) -> TimeSplit:
-    """The same from its first to its last event on the device."""
+    """The accounting of one place from its first to its last event on the device."""
     whole = whole_recording(place)
     found = split(whole)
     if whole is not place:
         whole.kept.clear()  # some of it refers to the place, which would stay with all that was worked out of it
     return found
-
-
-def _self_check(result: TimeSplit) -> None:
-    parts = result.compute_ns + result.exposed_communication_ns + result.exposed_copy_ns + result.idle_ns
-    assert parts == result.window_ns, "the parts of a window must sum to it"
-    assert sum(result.idle_causes_ns.values()) == result.idle_ns, "the causes of idle must sum to it"
-
-
-def _by_family(place: Place) -> dict[str, int]:
-    """Kernel time by family, in ns; kernels that overlap each count in full."""
-    return {family: int(place.kernel_ns[place.kernel_rows(family)].sum()) for family in KERNEL_FAMILIES}
 
 
 def _by_math_path(place: Place) -> dict[str, int]:
@@ -73,7 +66,7 @@ def _by_math_path(place: Place) -> dict[str, int]:
 
 
 def whole_recording(place: Place) -> Place:
-    """The same place, from its first to its last event on the device instead of its steady steps."""
+    """The place from its first to its last event on the device instead of its steady steps."""
     if place.device is None or not len(place.work):
         return place
     window = Intervals.single(int(place.work.start_ns[0]), int(place.work.end_ns.max()))
@@ -87,22 +80,13 @@ def compute_by_phase(place: Place) -> dict[str, int]:
     if not isinstance(place, HostPlace):
         return {}
     ops, ranges = place.rows("ops"), place.rows("ranges")
-    backward = place.compute & (
-        _covered(ops.named(torch_names.AUTOGRAD_NODE)) | _covered(ranges.named(torch_names.BACKWARD))
-    )
-    updating = _covered(ranges.named(torch_names.OPTIMIZER_RANGE)) | _covered(ops.named(torch_names.OPTIMIZER_RANGE))
+    nodes, passes = ops.named(torch_names.AUTOGRAD_NODE), ranges.named(torch_names.BACKWARD)
+    backward = place.compute & (nodes.intervals | passes.intervals)
+    updates = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in (ranges, ops)]
+    updating = Intervals.union(rows.intervals for rows in updates)
     optimizer = (place.compute - backward) & updating
     other_ns = place.compute.total_ns - backward.total_ns - optimizer.total_ns
     return dict(zip(OP_PHASES, (other_ns, backward.total_ns, optimizer.total_ns), strict=True))
-
-
-def _covered(rows: Frame) -> Intervals:
-    return rows.intervals
-
-
-def _parts(units: int, of: TimeSplit) -> list[float]:
-    whole = (of.window_ns, of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns)
-    return [part / units for part in whole]
 
 
 def _mean(parts: Floats, ranks: Ints) -> MeanTime:
@@ -110,12 +94,16 @@ def _mean(parts: Floats, ranks: Ints) -> MeanTime:
 
 
 def job_time(run: Run) -> JobTime | None:
-    """None where every rank was read in full: then each has its own split."""
+    """A mean step of the job and of each node; None where every rank was read in full and has its own split."""
     if run.summaries is None:
         return None
-    places = run.job.places
-    parts = np.array([_parts(place.units, split(place)) for place in places])
+    places, rows = run.job.places, []
+    for place in places:
+        own = split(place)
+        ns = (own.window_ns, own.compute_ns, own.exposed_communication_ns, own.exposed_copy_ns, own.idle_ns)
+        rows.append([each / place.units for each in ns])
+    parts = np.array(rows)
     ranks = np.array([place.rank for place in places])
     first = first_ranks(places)
     nodes = [] if first is None else [np.flatnonzero(first == node) for node in np.unique(first).tolist()]
-    return JobTime(_mean(parts, ranks), tuple(_mean(parts[own], ranks[own]) for own in nodes))
+    return JobTime(_mean(parts, ranks), tuple(_mean(parts[node], ranks[node]) for node in nodes))

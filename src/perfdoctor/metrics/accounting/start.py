@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, host_rows_within
 from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
+from perfdoctor.metrics.accounting.host_place import narrowed_to
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
-from perfdoctor.metrics.accounting.selection import narrowed_to
 from perfdoctor.metrics.copies.transfers import before_work_begins, between_early_copies, exposed
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import NO_STEPS
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import Frame
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -36,29 +36,16 @@ class Once(Struct, frozen=True):
     pieces: Callable[[Place], Intervals]
 
 
-def _captured(place: Place) -> Intervals:
-    return captures(host_rows(place, ("calls",)))
+def _calls(place: Place) -> Frame:
+    return host_rows(place, ("calls",))
 
 
-def _initialised(place: Place) -> Intervals:
-    return initialisation(host_rows(place, ("calls",)))
+def _os_calls(place: Place) -> Frame:
+    return host_rows(place, ("os_calls",))
 
 
 def _named(pattern: re.Pattern[str]) -> Callable[[Place], Intervals]:
-    def pieces(place: Place) -> Intervals:
-        rows = host_rows(place, ("ranges", "functions"))
-        rows = rows.named(pattern)
-        return rows.intervals & place.window
-
-    return pieces
-
-
-def _by_children(place: Place) -> Intervals:
-    return compilations(host_rows(place, ("os_calls",)), host_rows(place, ("calls",)))
-
-
-def _awaited(place: Place) -> Intervals:
-    return awaited_children(host_rows(place, ("os_calls",)), host_rows(place, ("calls",)))
+    return lambda place: host_rows(place, ("ranges", "functions")).named(pattern).intervals & place.window
 
 
 def _model(place: Place) -> Intervals:
@@ -75,11 +62,13 @@ def _compilation(part: Callable[[Place], Intervals]) -> Callable[[Place], Interv
 
 #: What is done once wherever it occurs. An instant belongs to the first kind that claims it.
 ALWAYS_ONCE: Mapping[str, Once] = {
-    "context": Once("CUDA is initialised", _compilation(_initialised)),
-    "capture": Once("graphs are captured", _compilation(_captured)),
+    "context": Once("CUDA is initialised", _compilation(lambda place: initialisation(_calls(place)))),
+    "capture": Once("graphs are captured", _compilation(lambda place: captures(_calls(place)))),
     "compiling": Once(
         "code is compiled or tuned",
-        _compilation(lambda place: _named(torch_names.COMPILATION)(place) | _by_children(place)),
+        _compilation(
+            lambda place: _named(torch_names.COMPILATION)(place) | compilations(_os_calls(place), _calls(place))
+        ),
     ),
     "model": Once("weights and data are copied to the GPU before the work begins", _model),
     "loading": Once("kernels and their modules are loaded", _cause("compilation")),
@@ -94,7 +83,10 @@ _BEFORE_STEPS: Mapping[str, Once] = {
     "files": Once("files are read or written", _cause("storage")),
     "batch": Once("the first batch is awaited", _cause("input_wait")),
     "ranks": Once("other ranks are awaited", _cause("peer_wait")),
-    "children": Once("other processes are started and awaited", lambda place: _awaited(place) & place.idle),
+    "children": Once(
+        "other processes are started and awaited",
+        lambda place: awaited_children(_os_calls(place), _calls(place)) & place.idle,
+    ),
 }
 #: What else passes there; of warm-up steps, it is what comes in each step.
 _REST: Mapping[str, Once] = {
@@ -131,10 +123,7 @@ def once_kinds(place: Place) -> Mapping[str, Intervals]:
 
 def united(kinds: Mapping[str, Intervals]) -> Intervals:
     """When any of them took place."""
-    found = Intervals.empty()
-    for pieces in kinds.values():
-        found = found | pieces
-    return found
+    return Intervals.union(kinds.values())
 
 
 def what(kind: str) -> str:
@@ -156,17 +145,12 @@ def before_first_step(run: Run) -> Run | None:
     """
     if not run.whole_steps or run.selection.steps is not None:
         return None
-    places = [_before(place) for place in run.places]
-    if not all(places):
-        return None
-    return Run(run.timeline, tuple(place for place in places if place is not None), run.selection)
-
-
-def _before(place: Place) -> Place | None:
-    begin, end = _first_event_ns(place.timeline, place.rank), int(place.window.starts[0])
-    return narrowed_to(place, Intervals.single(begin, end), NO_STEPS) if begin < end else None
-
-
-def _first_event_ns(timeline: Timeline, rank: int) -> int:
-    frames = (timeline[signal].of(rank=rank) for signal in (*ON_HOST, "kernels", "copies", "collectives"))
-    return min(int(frame.start_ns.min()) for frame in frames if len(frame))
+    places = []
+    for place in run.places:
+        signals = (*ON_HOST, "kernels", "copies", "collectives")
+        frames = (place.timeline[signal].of(rank=place.rank) for signal in signals)
+        begin, end = min(int(rows.start_ns.min()) for rows in frames if len(rows)), int(place.window.starts[0])
+        if begin >= end:
+            return None
+        places.append(narrowed_to(place, Intervals.single(begin, end), NO_STEPS))
+    return Run(run.timeline, tuple(places), run.selection)

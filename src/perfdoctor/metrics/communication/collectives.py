@@ -62,10 +62,7 @@ def exposed_rows_ns(place: JobPlace, rows: Mask) -> int:
 
 @kept_in_summaries
 def proven_messages(place: Place) -> Mask:
-    """One bool a row of `place.collectives`: surely from one rank to another.
-
-    The kernel's name alone might as well be an all-to-all's.
-    """
+    """One bool a row of `place.collectives`: is it surely a send or receive, and not an all-to-all with such a name?"""
     frame = place.collectives
     called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
     rows: Mask = frame.text("kind").equals("send_recv") & ((frame["group_size"] != UNKNOWN) | called)
@@ -73,9 +70,9 @@ def proven_messages(place: Place) -> Mask:
 
 
 def transfer_share(run: Job[JobPlace], kind: str = "") -> float:
-    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting is unknown.
+    """The share of the time in collectives that is transfer (0-1), by the ranks recorded; 1 where waiting is unknown.
 
-    For one `kind` only its own count, those with uneven loads among them.
+    With a `kind` only its collectives count, those with uneven loads among them.
     """
     matched = skew(run.job, with_uneven=bool(kind))
     if matched is None:
@@ -96,27 +93,20 @@ def won_by_all_ns(run: Job[JobPlace]) -> float:
     if matched is None:
         return np.inf
     won, unmatched = 0.0, 0.0
-    places = _places(run.job, matched)
-    for number in range(len(places)):
-        place, own = places[number], matched.rows_of(number)
-        frame = place.recorded_collectives
-        waited, last = waited_for(place), matched.last_rows_of(number)
-        others = np.flatnonzero(~_is_of_same_kind(frame, own))
+    for number, place in enumerate(_places(run.job, matched)):
+        frame, waited, last = place.recorded_collectives, waited_for(place), matched.last_rows_of(number)
+        # At a window's edge collectives of a matched kind and group may be left unmatched.
+        kind, group = frame.text("kind"), frame.text("group")
+        of_kind = kind.codes.astype(np.int64) * len(group.values) + group.codes
+        others = ~np.isin(of_kind, of_kind[matched.rows_of(number)])
         won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
         unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
     # For broadcasts, sends and uneven loads the last rank is unknown: what the ranks wait for them on the mean.
     return won + unmatched / len(matched.ranks)
 
 
-def _is_of_same_kind(frame: Frame, rows: Ints) -> Mask:
-    """One bool a row: is it of the kind and group of one of `rows`? At a window's edge such may be left unmatched."""
-    keys = frame.text("kind").codes.astype(np.int64) * len(frame.text("group").values) + frame.text("group").codes
-    same: Mask = np.isin(keys, keys[rows])
-    return same
-
-
 def _places(run: Job[JobPlace], matched: Skew) -> list[JobPlace]:
-    """Those of `matched.ranks`: of a process with several devices the one that its collectives run on."""
+    """The places of `matched.ranks`: of a process with several devices the one on which its collectives run."""
     of_rank = {place.rank: place for place in run.places if len(place.collectives)}
     return [of_rank[rank] for rank in matched.ranks]
 
@@ -141,7 +131,7 @@ PASSES_OF_ALL_REDUCE = 2
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """What one link carries of each byte of the message (nccl-tests, doc/PERFORMANCE.md)."""
+    """The bytes that one link carries for each byte of the message (nccl-tests, doc/PERFORMANCE.md)."""
     if ranks < 2:
         return 0.0
     if kind == "all_reduce":
@@ -172,7 +162,7 @@ class Bandwidth(Struct, frozen=True):
 
 @once_per_job
 def bandwidths(run: Job[JobPlace], min_bytes: float) -> list[Bandwidth]:
-    """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
+    """Bandwidths of messages of at least `min_bytes` whose whole group was recorded, the most exposed first."""
     matched = skew(run.job)
     if matched is None:
         return []
@@ -189,7 +179,7 @@ def bandwidths(run: Job[JobPlace], min_bytes: float) -> list[Bandwidth]:
 
 
 def _alike(matched: Skew, collectives: Ints) -> list[tuple[str, tuple[int, ...], Ints]]:
-    """These collectives by kind and members."""
+    """Kind, members and numbers of these collectives, grouped by kind and members."""
     found: dict[tuple[tuple[int, ...], str], list[int]] = {}
     for number in collectives.tolist():
         found.setdefault((tuple(matched.members_of(number).tolist()), matched.kinds[number]), []).append(number)
@@ -227,12 +217,12 @@ def matched_bytes(run: Job[JobPlace], kind: str) -> Loads | None:
 
 
 def _bandwidth(kind: str, places: Sequence[JobPlace], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
+    """The bandwidth of like collectives; `rows`: a line a place, a column a collective."""
     algorithm = float(np.median(sizes / (transfer_ns / 1e9)))
     exposed = []
     for place, own in zip(places, rows, strict=True):
-        frame = place.recorded_collectives.take(own)
-        pieces = frame.intervals & place.exposed_communication
-        exposed.append(pieces.total_ns / place.units)
+        running = place.recorded_collectives.take(own).intervals
+        exposed.append((running & place.exposed_communication).total_ns / place.units)
     return Bandwidth(
         kind=kind,
         ranks=len(places),
@@ -259,7 +249,7 @@ def in_one_node(places: Sequence[JobPlace]) -> bool:
 
 
 def bandwidth_table(measured: Sequence[Bandwidth]) -> Rows:
-    """The first six, the most exposed first."""
+    """The first six bandwidths as a table."""
     return Rows(
         "Large messages once all ranks had come",
         ("kind", "ranks", "message", "bus bandwidth"),

@@ -6,6 +6,8 @@ rank of the group was recorded. Elsewhere the quickest run shows what the links 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from msgspec import Struct
 
@@ -20,7 +22,7 @@ from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
@@ -66,19 +68,9 @@ class _CollectiveRows(Struct, frozen=True):
 
     places: tuple[Place, ...]
     place: Ints
-    kind: Text
-    data_type: Text
-    group: Text
-    ranks: Ints
-    sizes: Ints
-    start_ns: Ints
-    end_ns: Ints
+    frame: Frame
     shortest_ns: Ints
     is_whole: Mask
-
-    @property
-    def took_ns(self) -> Ints:
-        return self.end_ns - self.start_ns
 
     @property
     def is_matched(self) -> Mask:
@@ -87,33 +79,39 @@ class _CollectiveRows(Struct, frozen=True):
 
 
 def collective_costs(run: Run) -> CollectiveCosts | None:
-    """None where no collective ran in a window."""
+    """The costs of all collectives that ran in a window, by group; None where none did."""
     rows = _rows(run)
     if rows is None:
         return None
-    inside, exposed = (_overlap(rows, which) for which in ("window", "exposed_communication"))
-    kinds = (text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group))
-    group, first = grouping.combined(*kinds, rows.ranks, rows.sizes)
+    inside = _overlap(rows, lambda place: place.window)
+    exposed = _overlap(rows, lambda place: place.exposed_communication)
+    texts = [rows.frame.text(name) for name in ("kind", "data_type", "group")]
+    ranks, sizes = rows.frame["group_size"], rows.frame["bytes"]
+    group, first = grouping.combined(*(text.codes.astype(np.int64) for text in texts), ranks, sizes)
     groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
     of = first[groups.order]
-    took = groups.spread(rows.took_ns)
+    took = groups.spread(rows.frame.duration_ns)
     transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
-    known, factor = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of], _bus_factors(rows, of)
+    waited = groups.per_step(np.where(rows.is_matched, rows.frame.duration_ns - rows.shortest_ns, 0))
+    known = np.where(sizes == UNKNOWN, np.nan, sizes)[of]
+    kinds, data_types, names = (tuple(text.take(of)) for text in texts)
+    sized = zip(kinds, ranks[of].tolist(), strict=True)
+    factor = np.array([bus_factor(kind, count) if count != UNKNOWN else np.nan for kind, count in sized])
     algorithm = grouping.ratio(known * 1e9, transfer)
     bounds = [_bound(run, rows, row) for row in of.tolist()]
     return CollectiveCosts(
-        kinds=tuple(rows.kind[row] for row in of.tolist()),
-        data_types=tuple(rows.data_type[row] for row in of.tolist()),
-        groups=tuple(rows.group[row] for row in of.tolist()),
-        ranks=rows.ranks[of],
-        sizes=rows.sizes[of],
+        kinds=kinds,
+        data_types=data_types,
+        groups=names,
+        ranks=ranks[of],
+        sizes=sizes[of],
         took=took,
         ns=groups.sums(inside),
         count_per_step=groups.per_step(groups.runs()),
         ns_per_step=groups.per_step(inside),
         exposed_ns=groups.per_step(exposed),
         hidden_ns=groups.per_step(inside - exposed),
-        waiting_ns=_waiting(rows, groups),
+        waiting_ns=np.where(groups.sums(rows.is_matched) > 0, waited, np.nan),
         transfer_ns=transfer,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=algorithm * factor,
@@ -121,18 +119,6 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         bound=np.array([speed for speed, _ in bounds]),
         bound_sources=tuple(source for _, source in bounds),
     )
-
-
-def _waiting(rows: _CollectiveRows, groups: PlacedGroups) -> Floats:
-    """In it before the last rank came, ns a step; NaN where no row could be matched."""
-    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
-    return np.where(groups.sums(rows.is_matched) > 0, waited, np.nan)
-
-
-def _bus_factors(rows: _CollectiveRows, of: Ints) -> Floats:
-    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is unknown."""
-    sizes = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
-    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sizes])
 
 
 def _rows(run: Run) -> _CollectiveRows | None:
@@ -144,17 +130,10 @@ def _rows(run: Run) -> _CollectiveRows | None:
         return None
     shortest, whole = _matched(run)
     frames = [place.recorded_collectives.take(mask) for place, mask in zip(places, touching, strict=True)]
-    below = below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns"))
     return _CollectiveRows(
         places=places,
         place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
-        kind=below.text("kind"),
-        data_type=below.text("data_type"),
-        group=below.text("group"),
-        ranks=below["group_size"],
-        sizes=below["bytes"],
-        start_ns=below.start_ns,
-        end_ns=below.end_ns,
+        frame=below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns")),
         shortest_ns=np.concatenate([each[mask] for each, mask in zip(shortest, touching, strict=True)]),
         is_whole=np.concatenate([each[mask] for each, mask in zip(whole, touching, strict=True)]),
     )
@@ -177,18 +156,19 @@ def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
     return shortest, whole
 
 
-def _overlap(rows: _CollectiveRows, which: str) -> Ints:
-    """How long each row lay in its place's window, or in its exposed communication, in ns."""
+def _overlap(rows: _CollectiveRows, pieces_of: Callable[[Place], Intervals]) -> Ints:
+    """How long each row lay in these pieces of its place, in ns."""
     found = np.zeros(rows.place.size, dtype=np.int64)
     for number, place in enumerate(rows.places):
         own = rows.place == number
-        pieces: Intervals = getattr(place, which)
-        found[own] = pieces.overlap_ns(rows.start_ns[own], rows.end_ns[own])
+        found[own] = pieces_of(place).overlap_ns(rows.frame.start_ns[own], rows.frame.end_ns[own])
     return found
 
 
 def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
-    kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
+    """The bus bandwidth in bytes/s that bounds this row, and its source; (NaN, "") where it is not known."""
+    frame = rows.frame
+    kind, ranks, size = frame.text("kind")[row], int(frame["group_size"][row]), int(frame["bytes"][row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""
     own = [place for place in rows.places if len(place.recorded_collectives)]
@@ -199,11 +179,7 @@ def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
         return measured.bus_bytes_per_second, measured.source
     if kind not in ON_RINGS or not one_machine:
         return np.nan, ""
-    return _links_of(run, own, ranks)
-
-
-def _links_of(run: Run, own: list[Place], ranks: int) -> tuple[float, str]:
-    """What joins the GPUs of one machine: by its topology where that is known, else by the board's table."""
+    # What joins the GPUs of one machine: by its topology where that is known, else by the board's table.
     gpu, links, (chosen, _) = own[0].info.name, pairs(run.timeline), of_job(run)
     if links and chosen:
         speed = nvlinks(links, chosen, ranks) * nvlink_bytes_per_second(gpu)

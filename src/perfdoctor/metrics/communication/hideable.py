@@ -1,4 +1,4 @@
-"""How much of exposed communication could run beside compute that does not need its result?
+"""How much of exposed communication could run beside compute that does not need its result, or be sent in 16 bits?
 
 ```
 gradients             beside the backward pass: each is ready when its layer's backward pass is over; the last bucket
@@ -8,24 +8,33 @@ sums inside layers    beside nothing: the next kernel needs them (tensor paralle
 others                beside compute that no collective runs beside
 ```
 
-What runs beside compute takes SMs and memory bandwidth from it: see `taken_share`.
+What runs beside compute takes SMs and memory bandwidth from it: see `taken`.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
-from perfdoctor.metrics.frameworks import facts
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.communication.collectives import (
+    bus_factor,
+    exposed_rows_ns,
+    is_full_precision,
+    transfer_share,
+    waited_for,
+)
+from perfdoctor.metrics.program import facts
+from perfdoctor.metrics.work.device_peaks import attained, peaks
 from perfdoctor.model.host_rows import when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Facts of training that gathers its parameters layer by layer.
@@ -60,7 +69,7 @@ class Hideable(Struct, frozen=True):
 
 
 def purposes(run: Run, place: Place) -> Purposes:
-    """By kind, and by what the recording names."""
+    """What each collective carries, by its kind and by what the recording names."""
     known, kind = facts(run), place.collectives.text("kind")
     sums, gathers = kind.equals("all_reduce"), kind.equals("all_gather")
     in_layers = np.zeros(len(place.collectives), dtype=bool)
@@ -73,7 +82,10 @@ def purposes(run: Run, place: Place) -> Purposes:
 
 
 def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
-    """`backward_share`: of compute, where it was not recorded which of it is the backward pass."""
+    """Exposed transfer of the window that compute could hide.
+
+    `backward_share`: the backward pass's share of compute where it was not recorded (0-1).
+    """
     rows, waited, transfer = purposes(run, place), waited_for(place), transfer_share(run)
     free = place.compute - place.communication
     gradients = _running(place, rows.gradients) & waited
@@ -123,9 +135,10 @@ def beyond_backward_ns(run: Run, place: Place, backward_share: float) -> float:
 
 
 def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
-    """How long the last bucket of each step is on its way, in ns of the window: a message as now, at most half of all.
+    """How long the last bucket of each step is on its way, in ns of the window.
 
-    Or one of DDP's default size, where that is less: at the rate recorded, else at that of the GPU's links.
+    It is a message as now, at most half of all, or one of DDP's default size where that takes less: at the rate
+    recorded, else at that of the GPU's links.
     """
     frame = place.collectives
     messages = max(np.count_nonzero(rows) / place.units, PIECES)
@@ -134,16 +147,12 @@ def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
         default_ns = whole_ns * DEFAULT_BUCKET_BYTES * place.units / float(size.sum())
     else:
         factor = bus_factor("all_reduce", ranks) if ranks > 1 else 1.0
-        default_ns = place.units * factor * DEFAULT_BUCKET_BYTES / (_link(place) or np.nan) * 1e9
+        # All links to other GPUs of the board, one way; else the link to the host; 0 where neither is known.
+        link, known = link_of(place.info.name), peaks(place)
+        host_link = known.host_link_bytes_per_second if known else 0.0
+        bytes_per_second = link.peak_bytes_per_second if link is not None else host_link
+        default_ns = place.units * factor * DEFAULT_BUCKET_BYTES / (bytes_per_second or np.nan) * 1e9
     return float(np.fmin(whole_ns / messages, default_ns))
-
-
-def _link(place: Place) -> float:
-    """All links to other GPUs of the board, one way, in bytes/s; else the link to the host; 0: neither is known."""
-    link, known = link_of(place.info.name), peaks(place)
-    if link is not None:
-        return link.peak_bytes_per_second
-    return known.host_link_bytes_per_second if known else 0.0
 
 
 def _running(place: Place, rows: Mask) -> Intervals:
@@ -151,15 +160,15 @@ def _running(place: Place, rows: Mask) -> Intervals:
 
 
 def _behind_layer_before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
-    """How much of these all-gathers fits beside compute between the one before and themselves, but for one a step."""
+    """Exposed ns of these all-gathers that fit beside compute between the one before and themselves, but for one a
+    step.
+    """
     count = int(np.count_nonzero(rows))
-    if count <= place.units:
-        return 0.0
-    return _before(place, rows, exposed, free) * float(count - place.units) / count
+    return _before(place, rows, exposed, free) * float(count - place.units) / count if count > place.units else 0.0
 
 
 def _before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
-    """How much of these collectives' exposed time is no longer than the compute since the one before, all in all."""
+    """Exposed ns of these collectives that are no longer than the compute since the one before, summed."""
     start, end = place.collectives.start_ns[rows], place.collectives.end_ns[rows]
     if start.size < 2:
         return 0.0
@@ -169,9 +178,9 @@ def _before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> fl
 
 
 def backward_ns(place: Place, unknown_share: float, *, besides: Mask | None = None) -> float:
-    """Compute of the window's backward passes that no collective runs beside, but for these rows, in ns.
+    """Compute of the window's backward passes that no collective runs beside, but for the rows `besides`, in ns.
 
-    `unknown_share` of all such compute, where it was not recorded what belongs to them.
+    Where it was not recorded what belongs to them, it is `unknown_share` of all such compute.
     """
     others = place.communication if besides is None else _running(place, ~besides)
     free = place.compute - others
@@ -182,3 +191,89 @@ def backward_ns(place: Place, unknown_share: float, *, besides: Mask | None = No
         inside = launches_of(place, "kernels").within(passes)
         backward = free & Intervals.of(place.kernels.start_ns[inside], place.kernels.end_ns[inside])
     return backward.total_ns if backward else free.total_ns * unknown_share
+
+
+#: The share of compute's time that is lost beside communication where the recording does not show it.
+#: In trainings on A100, H100, MI210 and MI250 compute takes 18.9 % longer beside communication on the mean (Lee et al.,
+#: Characterizing Compute-Communication Overlap in GPU-Accelerated Distributed Deep Learning, 2025, arXiv 2507.03114).
+_USUAL = 1 - 1 / 1.189
+
+
+class Taken(Struct, frozen=True):
+    """Of the time in which communication runs beside compute, the likely share in which compute gets nothing done.
+
+    At the least nothing, where compute leaves SMs free. `source`: the recording, or a table of published trainings.
+    """
+
+    likely: float
+    source: Literal["recording", "table"] = "recording"
+
+    def won(self, hidden_ns: float) -> float:
+        """The ns that are likely won by hiding `hidden_ns` of communication."""
+        return hidden_ns * (1 - self.likely)
+
+
+def taken(run: Run) -> Taken:
+    """The share of a GPU that collectives take from compute beside them, a mean over all places; 0 without a GPU.
+
+    NCCL and RCCL run one block of threads for each channel, and a block keeps its SM for as long as the collective
+    lasts (NCCL_MIN_CTAS, NCCL_MAX_CTAS in NCCL's documentation). Compute beside it has the other SMs: of the time
+    beside, blocks ÷ SMs is lost. Memory and power are shared as well.
+    """
+    shares = [_sm_share(place) for place in run.places if place.device is not None]
+    if not shares:
+        return Taken(0.0)
+    known = [share for share in shares if not np.isnan(share)]
+    return Taken(float(np.mean([*known, *[_USUAL] * (len(shares) - len(known))])), "recording" if known else "table")
+
+
+def _sm_share(place: Place) -> float:
+    """Blocks of collectives over SMs, weighted by their time; NaN where the recording lacks one of them."""
+    frame, sms = place.collectives, place.info.sm_count
+    known = frame["blocks"] > 0
+    if not sms or not known.any():
+        return float("nan")
+    shares = np.minimum(frame["blocks"][known] / sms, 1.0)
+    return float(np.average(shares, weights=np.maximum(frame.duration_ns[known], 1)))
+
+
+# --- sent in 16 bits ---
+
+
+#: Half of the bytes take half of the time.
+_HALF = 0.5
+#: Memory traffic of converting, dividing and converting back, for each byte of a 32-bit gradient: 4 + 2, 2 + 2 and
+#: 2 + 4 bytes for 4 (torch.distributed.algorithms.ddp_comm_hooks.default_hooks, bf16_compress_hook).
+_TRAFFIC = 4.0
+#: They pack gradients into messages of another type anyway.
+_PACKS_ANYWAY = frozenset({"fsdp", "deepspeed", "megatron"})
+
+
+def saved_ns(run: Run, place: Place) -> tuple[float, float]:
+    """How much transfer that compute waits for 16-bit gradients and parameters save, in ns of the window: likely and
+    at most.
+
+    In 16 bits instead of 32 it takes half as long. Likely is that of what is known to have 32 bits, less the
+    conversions; at most, what is of unknown type has, too.
+    """
+    rows, transfer = purposes(run, place), transfer_share(run)
+    carried, wide = rows.gradients | rows.parameters, is_full_precision(place.collectives)
+    likely_ns = _HALF * transfer * exposed_rows_ns(place, carried & wide)
+    most_ns = _HALF * transfer * exposed_rows_ns(place, carried & ~_is_narrow(place))
+    return max(likely_ns - conversions_ns(run, place, rows.gradients & wide), 0.0), max(most_ns, likely_ns)
+
+
+def conversions_ns(run: Run, place: Place, gradients: Mask) -> float:
+    """Device time in ns to convert the elements of these rows and back; 0 where sizes or memory are unknown."""
+    memory = attained(place)
+    if facts(run) & _PACKS_ANYWAY or place.device is None or memory is None or not memory.memory_bytes_per_second:
+        return 0.0
+    size = float(np.maximum(place.collectives["bytes"][gradients], 0).sum())
+    return _TRAFFIC * size / memory.memory_bytes_per_second * 1e9
+
+
+def _is_narrow(place: Place) -> Mask:
+    """One bool a row: is it known to have 16 bits or fewer? By the recorded type, else by the kernel's name."""
+    types, by_name = place.collectives.text("data_type"), place.collectives.name.mapped(nccl_names.data_type)
+    narrow: Mask = types.matches(nccl_names.HALF_PRECISION)
+    return narrow | (types.equals("") & by_name.matches(nccl_names.HALF_PRECISION))

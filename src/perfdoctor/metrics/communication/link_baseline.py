@@ -1,29 +1,21 @@
-"""What do the links give when nothing else runs: measured, planned by NCCL, or by what joins the GPUs?"""
+"""What do the links give when nothing else runs, as measured or planned by NCCL, and which groups get far less?"""
 
 from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, bus_factor
+from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, Bandwidth, bandwidths, bus_factor
+from perfdoctor.model.place import JobPlace
+from perfdoctor.model.run import Job
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.vocabulary.kinds import ON_RINGS
 
 #: Within this factor two messages are of one size: bandwidth changes little from one row of nccl-tests to the next.
 _SAME_SIZE = 2.0
 _SELFTEST = "perfdoctor selftest"
 #: The best first: what the user measured, what perfdoctor did, and durations that hold waiting.
 _SOURCES = ("nccl-tests", _SELFTEST, "flight recorder")
-
-
-def ring_all_reduce_ns(message_bytes: float, ranks: int, bytes_per_second: float) -> float:
-    """How long a ring takes for an all-reduce, in ns: every link carries 2 (n - 1) / n of the message.
-
-    Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009; the same
-    factor as in nccl-tests, doc/PERFORMANCE.md. Latency is left out: it is small for large messages.
-    """
-    if ranks < 2:
-        return 0.0
-    return 2 * (ranks - 1) / ranks * message_bytes / bytes_per_second * 1e9
 
 
 class Baseline(Struct, frozen=True):
@@ -91,3 +83,35 @@ def best_bus_bandwidth(timeline: Timeline, source: str) -> float:
     tests = timeline["link_tests"]
     speeds = tests.floats("bus_bytes_per_second")[tests.text("source").equals(source)]
     return float(speeds.max()) if speeds.size else 0.0
+
+
+class SlowGroup(Struct, frozen=True):
+    """One group's messages, the median bus bandwidth of all such groups in bytes/s, and the number of the others."""
+
+    own: Bandwidth
+    usual_bytes_per_second: float
+    others: int
+
+    @property
+    def longer_ns(self) -> float:
+        """How much longer a step its transfers take than they would at the usual speed."""
+        return self.own.transfer_ns * (1 - self.own.bus_bytes_per_second / self.usual_bytes_per_second)
+
+
+def slow_groups(run: Job[JobPlace], min_bytes: float, fewest_others: float, least_share: float) -> list[SlowGroup]:
+    """The groups far slower than others at the same messages, of `min_bytes` and more; the one that loses most first.
+
+    Such a group reaches less than `least_share` of the median of all, with at least `fewest_others` beside it.
+    """
+    alike: dict[tuple[str, int, int, bool], list[Bandwidth]] = {}
+    for each in bandwidths(run, min_bytes):
+        if each.kind in ON_RINGS:
+            alike.setdefault((each.kind, each.ranks, each.message_bytes, each.one_node), []).append(each)
+    found: list[SlowGroup] = []
+    for groups in alike.values():
+        others = len(groups) - 1
+        if others < fewest_others:
+            continue
+        usual = float(np.median([each.bus_bytes_per_second for each in groups]))
+        found += [SlowGroup(each, usual, others) for each in groups if each.bus_bytes_per_second < least_share * usual]
+    return sorted(found, key=lambda group: -group.longer_ns)

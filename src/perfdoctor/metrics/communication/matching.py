@@ -41,7 +41,7 @@ class Arrivals(Struct, frozen=True):
     kinds: tuple[str, ...]
 
     def of(self, collectives: Mask) -> Arrivals:
-        """The same of these collectives alone."""
+        """The arrivals at these collectives alone; `collectives` has one bool each."""
         kept = collectives[self.collective]
         number = np.cumsum(collectives) - 1
         kinds = tuple(kind for kind, is_kept in zip(self.kinds, collectives.tolist(), strict=True) if is_kept)
@@ -49,15 +49,13 @@ class Arrivals(Struct, frozen=True):
 
 
 def arrivals(places: Sequence[JobPlace], *, everywhere: bool) -> Arrivals:
-    """Those of collectives that most of their ranks have in their window; `everywhere`: of all that can be matched."""
+    """Arrivals at the collectives that most of their ranks have in their window; `everywhere`: at all that match."""
     found: dict[tuple[str, str, int], dict[int, _Own]] = {}
     for number, place in enumerate(places):
         for key, own in _collectives(place).items():
             found.setdefault(key, {})[number] = own
-    numbers: list[Ints] = []
-    of_place: list[Ints] = []
-    rows: list[Ints] = []
-    kinds: list[str] = []
+    nothing = np.empty(0, np.int64)
+    numbers, of_place, rows, kinds = [nothing], [nothing], [nothing], list[str]()
     for (kind, group, size), own_of in found.items():
         if 0 < size < len(own_of) or len(own_of) < (len(places) if not group else 2):
             continue  # several groups under one name; a group without a name has to be that of all ranks
@@ -67,9 +65,6 @@ def arrivals(places: Sequence[JobPlace], *, everywhere: bool) -> Arrivals:
         of_place.append(np.tile(np.array(list(own_of), np.int64), count))
         rows.append(matched.T.ravel())
         kinds.extend([kind] * count)
-    if not kinds:
-        nothing = np.empty(0, np.int64)
-        return Arrivals(nothing, nothing, nothing, ())
     return Arrivals(np.concatenate(numbers), np.concatenate(of_place), np.concatenate(rows), tuple(kinds))
 
 
@@ -118,9 +113,9 @@ def _aligned(ranks: Sequence[_Own]) -> list[_Own]:
     """The collectives that all ranks recorded, equally many of each; [] where their rhythms do not agree."""
     reference = min(ranks, key=lambda own: own.rows.size)
     offsets = [_offset(own.end_ns, reference.end_ns) for own in ranks]
-    if any(offset is None for offset in offsets):
+    shifts = [offset for offset in offsets if offset is not None]
+    if len(shifts) < len(ranks):
         return []
-    shifts = [offset or 0 for offset in offsets]
     first = max(-shift for shift in shifts)
     last = min(own.rows.size - shift for own, shift in zip(ranks, shifts, strict=True))
     return [own.take(np.arange(first + shift, last + shift)) for own, shift in zip(ranks, shifts, strict=True)]
@@ -147,7 +142,7 @@ def _offset(ends: Ints, reference: Ints) -> int | None:
 
 @once_per_place
 def _collectives(place: JobPlace) -> dict[tuple[str, str, int], _Own]:
-    """The recording's rows by kind, group and its size (or UNKNOWN), in order; do they touch the window?"""
+    """The place's recorded collectives by kind, group and group size (or UNKNOWN), each in order."""
     frame = place.recorded_collectives
     kinds, groups = frame.text("kind"), frame.text("group")
     inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job, Run
@@ -34,7 +34,8 @@ def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:
     each = matched.shortest_ns
     if not each.size:
         return 0
-    units, place = run.places[0].units, _of_step(run, matched)
+    units, step = run.places[0].units, _steps(run, matched)
+    place = np.arange(step.size) - np.searchsorted(step, step, side="left")  # its number among those of its step
     undisturbed = np.array([np.quantile(each[place == number], quick) for number in np.unique(place)])
     price = float(np.quantile(undisturbed, quick))
     unrest = max(each.sum() / units - undisturbed.sum(), 0)
@@ -42,15 +43,8 @@ def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:
     return max(int(each.sum() / units - merged), 0)
 
 
-def _of_step(run: Job[JobPlace], matched: Skew) -> Ints:
-    """Each collective's number among those of its step."""
-    step = _steps(run, matched)
-    first = np.searchsorted(step, step, side="left")
-    return np.arange(step.size, dtype=np.int64) - first
-
-
 def _steps(run: Job[JobPlace], matched: Skew) -> Ints:
-    """In which step of the first rank each collective began."""
+    """The step of the first rank in which each collective began."""
     place = next(each for each in run.places if each.rank == matched.ranks[0])
     begun = place.recorded_collectives.start_ns[matched.rows[0]]
     steps: Ints = np.searchsorted(place.steps.even_bounds, begun, side="right")
@@ -60,13 +54,10 @@ def _steps(run: Job[JobPlace], matched: Skew) -> Ints:
 def asking_ns(run: Run, matched: Skew) -> int:
     """How long training threads start a step's messages, or wait while nothing is sent, for all but one; in ns."""
     per_step = matched.shortest_ns.size / run.places[0].units
-
-    def of_place(place: HostPlace) -> int:
-        sending = place.recorded_collectives
+    each = []
+    for place in host_places(run):
         asking = (place.own_communication | place.handed_over) & place.exposed_communication
-        return (asking - sending.intervals).total_ns
-
-    each = [of_place(place) / place.units for place in host_places(run)]
+        each.append((asking - place.recorded_collectives.intervals).total_ns / place.units)
     return int(float(np.mean(each)) * (1 - 1 / per_step)) if each and per_step > 1 else 0
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.model.timeline import Frame, Mask, Timeline
+from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.findings import Rows
 
 
@@ -29,8 +29,7 @@ class NcclLog(Struct, frozen=True):
 
     def values(self, name: str) -> list[str]:
         """The different values of a fact, the most frequent first."""
-        rows = self.rows(name)
-        counts: Counter[str] = Counter()
+        rows, counts = self.rows(name), Counter[str]()
         for value, count in zip(rows.text("value"), rows["count"].tolist(), strict=True):
             counts[value] += count
         return [value for value, _ in counts.most_common()]
@@ -53,21 +52,17 @@ class NcclLog(Struct, frozen=True):
         hosts = {int(host) for frame in (self.facts, self.ways) for host in frame["host"].tolist() if host >= 0}
         return max(int(max(spanned, default=0)), len(hosts))
 
-    def pairs(self, prefix: str) -> int:
-        """How many (ordered) pairs of members go this way."""
-        return len(self._pairs(self.ways.name.where(lambda name: name.startswith(prefix))))
+    def pairs(self, prefix: str, without: str | None = None) -> int:
+        """How many (ordered) pairs of members go this way, and not in the manner `without` (GDRDMA)."""
 
-    def pairs_without(self, prefix: str, part: str) -> int:
-        """How many go this way, and not in this manner (GDRDMA)."""
-        return len(self._pairs(self.ways.name.where(lambda name: name.startswith(prefix) and part not in name)))
+        def is_such(way: str) -> bool:
+            return way.startswith(prefix) and (without is None or without not in way)
 
-    def _pairs(self, rows: Mask) -> set[tuple[int, ...]]:
-        chosen = self.ways.take(rows)
+        chosen = self.ways.take(self.ways.name.where(is_such))
         columns = (chosen[column].tolist() for column in ("host", "process", "member", "peer"))
-        return set(zip(*columns, strict=True))
+        return len(set(zip(*columns, strict=True)))
 
     def table(self) -> Rows:
         """Which ways are taken, and by how many pairs."""
-        counts = Counter(self.ways.name)
-        rows = tuple((name, count) for name, count in counts.most_common(8))
+        rows = tuple(Counter(self.ways.name).most_common(8))
         return Rows("Ways that NCCL took", ("way", "pairs"), ("text", "count"), rows)

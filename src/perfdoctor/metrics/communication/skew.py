@@ -42,7 +42,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return self.came.kinds
 
     def of(self, collectives: Mask) -> Skew:
-        """The same of these collectives alone."""
+        """The skew of these collectives alone; `collectives` has one bool each."""
         kept = collectives[self.came.collective]
         return Skew(self.ranks, self.came.of(collectives), self.began_ns[kept], self.took_ns[kept])
 
@@ -55,7 +55,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return rank in self._numbers
 
     def number(self, rank: int) -> int:
-        """Its place in `ranks`."""
+        """The place of this rank in `ranks`."""
         return self._numbers[rank]
 
     @cached_property
@@ -65,11 +65,10 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
 
     def rows_of(self, rank: int) -> Ints:
         """Its rows of the place's `recorded_collectives`, by collective. `rank` is the place in `ranks`."""
-        rows: Ints = self.came.row[self._of_rank[rank]]
-        return rows
+        return self.came.row[self._of_rank[rank]]
 
     def last_rows_of(self, rank: int) -> Ints:
-        """Those at which it came last."""
+        """Its rows of `recorded_collectives` at which it came last. `rank` is the place in `ranks`."""
         own = self._of_rank[rank]
         rows: Ints = self.came.row[own[self.last[self.came.collective[own]] == rank]]
         return rows
@@ -103,7 +102,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def waited_ns(self) -> Matrix:
-        """As `waits_ns`; 0 where a rank takes no part."""
+        """`waits_ns` as a matrix; 0 where a rank takes no part."""
         return np.maximum(self.matrix(self.waits_ns), 0)
 
     # --- collectives ---
@@ -124,7 +123,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return np.diff(self._edges)
 
     def members_of(self, collective: int) -> Ints:
-        """Which ranks (their places in `ranks`) take part."""
+        """The ranks (their places in `ranks`) that take part in this collective."""
         return self.came.place[self._edges[collective] : self._edges[collective + 1]]
 
     def rows_at(self, collectives: Ints) -> Matrix:
@@ -133,8 +132,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
 
     def largest(self, values: Ints) -> Ints:
         """Per collective the largest of these, one an arrival."""
-        largest: Ints = np.maximum.reduceat(values, self._edges[:-1])
-        return largest
+        return np.maximum.reduceat(values, self._edges[:-1])
 
     def _nth_ns(self, nth: Ints | int) -> Ints:
         """Per collective the n-th shortest duration."""
@@ -202,6 +200,7 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         return self._standing(own, piece, waited - piece)
 
     def _standing(self, own: Ints, lasts_ns: Ints, later_ns: Ints | int = 0) -> Intervals:
+        """When a rank stood in these arrivals for so long, from `later_ns` behind their begin on."""
         begun = self.began_ns[own] + later_ns
         return Intervals.of(begun, begun + lasts_ns)
 
@@ -222,11 +221,6 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         Weighed so, ranks that come together but for some ns do not count as late by turns.
         """
         return np.array([self._later_ns(own, self.late_by_ns) for own in self._last_of_rank])
-
-    @property
-    def caused_by_late_rank_ns(self) -> int:
-        """As `caused_alone_ns`, of the late rank."""
-        return self.caused_alone_ns(self.late_rank)
 
     def caused_alone_ns(self, rank: int) -> int:
         """How much earlier collectives would start if this rank came when the others do, and no other sooner.
@@ -254,11 +248,6 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
     def others(self) -> Mask:
         """One bool a rank: all but the late one, which does not wait."""
         return np.array([rank != self.late_rank for rank in self.ranks])
-
-    @property
-    def cost_of_late_rank_ns(self) -> int:
-        """How much earlier collectives would start if the last rank came when the middle one does."""
-        return int(self.caused_ns.sum())
 
 
 def _not_twice(begun: Ints, ended: Ints) -> Ints:
@@ -297,8 +286,7 @@ def _are_even(places: Sequence[JobPlace], came: Arrivals) -> Mask:
     sizes = column(places, came, "bytes")
     first = np.searchsorted(came.collective, np.arange(len(came.kinds)))
     smallest = np.minimum.reduceat(np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes), first)
-    even: Mask = np.maximum.reduceat(sizes, first) <= _EVEN * smallest
-    return even
+    return np.maximum.reduceat(sizes, first) <= _EVEN * smallest
 
 
 def _ended_together(places: Sequence[JobPlace], came: Arrivals, start: Ints, end: Ints) -> Ints:

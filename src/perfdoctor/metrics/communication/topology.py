@@ -1,4 +1,4 @@
-"""Which GPUs of a machine are neighbours, and could a job have better ones?
+"""Which GPUs and NICs of a machine are neighbours, and could a job have better ones?
 
 NCCL moves data around rings. A ring is as fast as its slowest link, so GPUs are well chosen if a ring through all of
 them crosses NVLinks alone, though some pairs of them may have none (a hybrid cube mesh has such rings through 2, 4 or
@@ -7,15 +7,18 @@ them crosses NVLinks alone, though some pairs of them may have none (a hybrid cu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import comb
 
+from msgspec import Struct
+
 from perfdoctor.metrics.communication.collectives import in_one_node
-from perfdoctor.model.place import Place
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 Pairs = Mapping[tuple[str, str], str]
 
@@ -36,9 +39,8 @@ def pairs(timeline: Timeline) -> dict[tuple[str, str], str]:
 
 
 def gpus(links: Pairs) -> list[int]:
-    """The numbers of the GPUs in the table."""
-    found = {int(number.group(1)) for pair in links for device in pair if (number := _GPU.match(device))}
-    return sorted(found)
+    """The numbers of the GPUs in the table, ascending."""
+    return sorted({int(number.group(1)) for pair in links for device in pair if (number := _GPU.match(device))})
 
 
 def is_nvlink(links: Pairs, one: int, other: int) -> bool:
@@ -73,9 +75,9 @@ def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
 
 
 def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
-    """As many GPUs with a ring of NVLinks, if the chosen ones have none; () where there are none either.
+    """As many GPUs with a ring of NVLinks where the chosen ones have none, keeping as many of these as possible.
 
-    The choice that keeps most of the GPUs that the job has now.
+    () where the chosen ones have a ring, or no others do.
     """
     every = gpus(links)
     if len(chosen) < 2 or comb(len(every), len(chosen)) > _MOST_CHOICES or has_ring(links, chosen):
@@ -94,9 +96,53 @@ def of_job(run: Run) -> tuple[list[int], bool]:
     devices = devices.take(devices.floats("amount") >= 0)
     if len(devices) and len(set(devices["host"].tolist())) == 1:
         return sorted({int(number) for number in devices.floats("amount")}), True
+    own = {place.device for place in run.places if place.device is not None}
     places = [place for place in run.places if place.device is not None]
-    return (_devices(places) if len(places) > 1 and in_one_node(places) else []), False
+    return (sorted(own) if len(places) > 1 and in_one_node(places) else []), False
 
 
-def _devices(places: Iterable[Place]) -> list[int]:
-    return sorted({place.device for place in places if place.device is not None})
+#: From near to far (legend of `nvidia-smi topo -m`). Up to PXB data stay off the processor, and GPUDirect is used.
+NEAR = ("PIX", "PXB")
+_FAR = ("PHB", "NODE", "SYS")
+
+
+class Detour(Struct, frozen=True):
+    """A GPU that sends through a NIC behind the processor, and the one beside it that it could take."""
+
+    gpu: int
+    nic: str
+    link: str
+    nearer: str
+    nearer_link: str
+
+
+def detours(timeline: Timeline) -> list[Detour]:
+    """The detours, one a GPU and NIC; none where log or topology lacks them.
+
+    NCCL's log numbers its devices ("NET/IB : Using [0]mlx5_0:1/IB …", "via NET/IB/0"), and `nvidia-smi topo -m` shows
+    how far each of them is from each GPU. A virtual device (several ports as one) has a number that the log gives no
+    name for: it is left out. The topology is of one machine: the others of the job are taken to be built alike.
+    """
+    links, log = pairs(timeline), NcclLog.of(timeline)
+    found, ways, of_host = set(), log.ways, {}
+    for host in set(ways["host"].tolist()):  # NCCL's number → the NIC's name on this machine
+        rows = log.rows("nic").of(host=host)
+        of_host[host] = dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
+    for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
+        number, names = nccl_names.ADAPTER.match(way), of_host[host]
+        nic = names.get(int(number.group(1)), "") if number else ""
+        link = _link(links, gpu, nic)
+        if nic and link in _FAR:
+            nearest = min(((_link(links, gpu, other), other) for other in names.values()), key=_distance)
+            if nearest[0] in NEAR:
+                found.add((gpu, nic, link, nearest[1], nearest[0]))
+    return [Detour(*each) for each in sorted(found)]
+
+
+def _link(links: Pairs, gpu: int, nic: str) -> str:
+    return links.get((f"GPU{gpu}", nic), "")
+
+
+def _distance(each: tuple[str, str]) -> tuple[int, str]:
+    order = (*NEAR, *_FAR)
+    return (order.index(each[0]) if each[0] in order else len(order), each[1])

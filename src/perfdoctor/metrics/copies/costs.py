@@ -1,24 +1,25 @@
-"""What did copies cost, by direction, host memory and size: how often, how fast, and what could their link do?"""
+"""What did copies cost, by direction, host memory and size: how often, how fast, and how fast could they be?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.hardware.links import link_of, pcie_bytes_per_second
+from perfdoctor.hardware.links import PCIE_PAYLOAD_SHARE, link_of, pcie_bytes_per_second
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.copies.transfers import asked_by
+from perfdoctor.metrics.copies.transfers import asked_by, copies_of, host_memory, sharing_ns, sizes
 from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 
 #: Where one class of sizes ends and the next begins, in bytes: below the first latency is all, above the last the link.
 SIZE_EDGES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
@@ -54,7 +55,7 @@ class CopyCosts(Struct, frozen=True):
 
 
 def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
-    """By direction, host memory and size class; or, `by_op`, by direction, host memory and the op that asked.
+    """Costs of copies by direction, host memory and size class, or instead of the last by the op that asked (`by_op`).
 
     None where no copy ran in a window.
     """
@@ -70,10 +71,10 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
     rates = (known / np.maximum(took, 1) * 1e9).astype(np.int64)
     of = first[groups.order]
     return CopyCosts(
-        directions=tuple(direction[row] for row in of.tolist()),
-        host_memories=tuple(memory[row] for row in of.tolist()),
+        directions=tuple(direction.take(of)),
+        host_memories=tuple(memory.take(of)),
         size_classes=size_class[of],
-        ops=tuple(copies.op[row] for row in of.tolist()),
+        ops=tuple(copies.op.take(of)),
         sizes=groups.spread(size, sized),
         took=groups.spread(took),
         ns=groups.sums(copies.inside_ns),
@@ -120,17 +121,16 @@ def _copies(run: Run, *, by_op: bool) -> _Copies | None:
 def links_of_places(run: Run) -> Mapping[tuple[int, int], float]:
     """What the link between each place's GPU and the host gives at most, one way, in bytes/s; 0: unknown."""
     sampled = of_places(run, _AT_WORK)
-    return {place.rank_and_device: _link(place, sampled.get(place.rank_and_device)) for place in run.places}
-
-
-def _link(place: Place, sampled: SampledGpu | None) -> float:
-    known = peaks(place)
-    links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
-    return min((link for link in links if link), default=0.0)
+    found = {}
+    for place in run.places:
+        known, gpu = peaks(place), sampled.get(place.rank_and_device)
+        links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(gpu) if gpu else 0.0)
+        found[place.rank_and_device] = min((link for link in links if link), default=0.0)
+    return found
 
 
 def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
-    """Of each group the fastest of its places; NaN where none is known."""
+    """The bound of each group's fastest place in bytes/s; NaN where none is known."""
     links, direction = links_of_places(run), copies.frame.text("direction")
     bounds = [[_bound(place, name, links[place.rank_and_device]) for name in direction.values] for place in run.places]
     each = np.array(bounds)[copies.place, direction.codes]
@@ -141,7 +141,10 @@ def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
 
 
 def _bound(place: Place, direction: str, host_link: float) -> float:
-    """In bytes/s, one way. On the device a copy reads and writes all of it, a memset only writes."""
+    """The most bytes/s that copies in this direction can reach; NaN where it is unknown.
+
+    On the device a copy reads and writes all of it, a memset only writes.
+    """
     if direction in ("h2d", "d2h"):
         return host_link or np.nan
     if direction == "p2p":
@@ -152,11 +155,66 @@ def _bound(place: Place, direction: str, host_link: float) -> float:
     return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
 
 
-def _sampled_link(sampled: SampledGpu | None) -> float:
-    """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it is unknown."""
-    if sampled is None:
-        return 0.0
-    generation, width = (
-        np.nan_to_num(sampled.floats(name)).max(initial=0) for name in ("pcie_generation", "pcie_width")
-    )
-    return pcie_bytes_per_second(float(generation), float(width))
+def _sampled_link(gpu: SampledGpu) -> float:
+    """Bytes/s of the best link that was sampled, as links rest in a lower generation while nothing crosses them."""
+    columns = (gpu.floats(name) for name in ("pcie_generation", "pcie_width"))
+    generation, width = (float(np.nan_to_num(column).max(initial=0)) for column in columns)
+    return pcie_bytes_per_second(generation, width)
+
+
+# --- pinned ---
+
+
+#: A copy of at least half of the size is comparable: latency differs by little.
+_COMPARABLE = 0.5
+#: Of smaller copies those count whose bytes take longer than their latency of 5 to 10 µs, on any link up to PCIe 5;
+_LEAST_BYTES = 512 << 10
+#: latency is what those take that carry next to nothing.
+_LATENCY_BYTES = 64 << 10
+#: While another copy crosses the link, a copy gets half of it: sharing for a tenth of its time slows it by a twentieth.
+_SHARED = 0.1
+
+
+class PinnedRate(Struct, frozen=True):
+    """Bytes/s of a pinned copy; 0: unknown. `measured`: by the selftest; `link`: what it gives at most."""
+
+    bytes_per_second: float
+    source: Literal["recording", "measured", "link", ""]
+
+    def ns(self, size: float) -> float:
+        """The ns that a copy of `size` bytes takes."""
+        return size / self.bytes_per_second * 1e9
+
+
+def pinned_rate(run: Run, place: Place, direction: str, size: float) -> PinnedRate:
+    """The rate of pinned copies of `size` bytes in a direction, `h2d` or `d2h`.
+
+    The best that is known counts: pinned copies in the recording, then those that were measured on the machine, then
+    what its link gives less PCIe's protocol.
+    """
+    if recorded := _recorded(place, direction, size):
+        return PinnedRate(recorded, "recording")
+    rates = measured(place)
+    if rates and "host_link" not in place.timeline.user_values.peaks and (one := rates.one(f"{direction}_pinned")):
+        return PinnedRate(one, "measured")
+    link = links_of_places(run)[place.rank_and_device]
+    return PinnedRate(PCIE_PAYLOAD_SHARE * link, "link") if link else PinnedRate(0.0, "")
+
+
+def _recorded(place: Place, direction: str, size: float) -> float:
+    """The usual rate of comparable pinned copies in the recording, in bytes/s; 0 without any.
+
+    Of smaller ones the latency is taken off, which the quickest copy shows: time = latency + bytes / rate.
+    """
+    pinned = copies_of(place, direction) & host_memory(place, "pinned") & (sizes(place) > 0)
+    alone = pinned & (sharing_ns(place) <= _SHARED * place.copies.duration_ns)
+    if (large := alone & (sizes(place) >= _COMPARABLE * size)).any():
+        return _usual(place, large, 0)
+    smaller, quickest = alone & (sizes(place) >= _LEAST_BYTES), pinned & (sizes(place) <= _LATENCY_BYTES)
+    latency_ns = int(place.copies.duration_ns[quickest].min()) if quickest.any() else 0
+    return _usual(place, smaller, latency_ns) if smaller.any() else 0.0
+
+
+def _usual(place: Place, rows: Mask, latency_ns: int) -> float:
+    took_ns: Floats = np.maximum(place.copies.duration_ns[rows] - latency_ns, 1).astype(np.float64)
+    return float(np.median(sizes(place)[rows] / took_ns)) * 1e9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from perfdoctor.metrics.work.device_peaks import measured
@@ -41,8 +43,7 @@ def before_work_begins(place: Place) -> Mask:
         return np.zeros(len(place.copies), dtype=bool)
     ran_ns = np.cumsum(kernels.duration_ns)
     begins = int(kernels.start_ns[np.searchsorted(ran_ns, _WORK_BEGINS_AT * ran_ns[-1])])
-    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= begins)
-    return rows
+    return copies_of(place, "h2d") & (place.copies.end_ns <= begins)
 
 
 def between_early_copies(place: Place) -> Intervals:
@@ -64,8 +65,8 @@ def exposed_ns(place: Place, rows: Mask) -> int:
 
 
 def exposed(place: Place, rows: Mask) -> Intervals:
-    copies = place.copies
-    return Intervals.of(copies.start_ns[rows], copies.end_ns[rows]) & place.exposed_copies
+    """When these rows of `place.copies` ran with no kernel and no collective beside them."""
+    return Intervals.of(place.copies.start_ns[rows], place.copies.end_ns[rows]) & place.exposed_copies
 
 
 def owner(place: Place, rows: Mask) -> str:
@@ -97,7 +98,7 @@ def measured_pinned(place: Place) -> float:
 
 
 def pinned_evidence(place: Place) -> tuple[Measure, ...]:
-    """The same as evidence; nothing where it was not measured."""
+    """The rate of `measured_pinned` as evidence; () where it was not measured."""
     rate = measured_pinned(place)
     return (Measure("pinned copies when this machine was measured", rate, "bytes_per_second"),) if rate else ()
 
@@ -115,7 +116,7 @@ def sharing_ns(place: Place) -> Nanoseconds:
 
 
 def steps_with(place: Place, rows: Mask) -> int:
-    """In how many of the steps used did one of these copies begin?"""
+    """The number of steps used in which one of these copies began."""
     bounds = place.steps.used_bounds
     return int((np.histogram(place.copies.start_ns[rows], bins=bounds)[0] > 0).sum()) if bounds.size > 1 else 0
 
@@ -132,7 +133,7 @@ def by_op(place: Place, rows: Mask, label: str) -> Rows:
     """These copies by the op that asked for them, exposed longest first, a step each."""
     copies, names = place.copies, asked_by(place)
     ns = place.exposed_copies.overlap_ns(copies.start_ns, copies.end_ns)
-    size = np.maximum(copies["bytes"], 0)
+    size = sizes(place)
     found = []
     for code in np.unique(names.codes[rows]).tolist():
         mine = rows & (names.codes == code)
@@ -145,20 +146,17 @@ def by_op(place: Place, rows: Mask, label: str) -> Rows:
 
 
 def bytes_of(place: Place, rows: Mask) -> int:
-    return int(np.maximum(place.copies["bytes"][rows], 0).sum())
+    """The bytes of these rows of `place.copies` together, without those of unknown size."""
+    return int(sizes(place)[rows].sum())
 
 
 def sizes(place: Place) -> Ints:
+    """Bytes of each row of `place.copies`; 0 where unknown."""
     return np.maximum(place.copies["bytes"], 0)
 
 
 def stood_ns(run: Run, place: Place) -> int:
-    """During its own copies to other GPUs, and while another device of its process made one, in ns of the window."""
-    return exposed_ns(place, copies_of(place, "p2p")) + _waiting_for(run, place).total_ns
-
-
-def _waiting_for(run: Run, place: Place) -> Intervals:
-    """When this device stood still while another one of its process copied to a GPU.
+    """Ns of the window in which this device stood still for its own copies to other GPUs, or for another device's.
 
     Such a copy is recorded on the device in whose stream it runs. The other one waits as well, and has no row of it.
     """
@@ -167,4 +165,35 @@ def _waiting_for(run: Run, place: Place) -> Intervals:
         if other.rank == place.rank and other.device != place.device:
             rows = copies_of(other, "p2p")
             copied = copied | Intervals.of(other.copies.start_ns[rows], other.copies.end_ns[rows])
-    return copied & place.idle
+    return exposed_ns(place, copies_of(place, "p2p")) + (copied & place.idle).total_ns
+
+
+#: Types of elements that could be half as wide: floats of 32 bits as bf16, those of 64 bits as fp32, integers of 64
+#: bits as int32 up to 2³¹; images of one byte, flags, 16-bit floats and 32-bit integers could not.
+_HALVES = frozenset({"float", "float32", "double", "float64", "long int", "long", "int64"})
+
+
+def halvable(place: Place) -> tuple[Mask, Mask]:
+    """For each row of `place.copies`: can its elements be half as wide? And is it known whether they can?
+
+    By the types of the op that asked for the copy (torch.profiler with record_shapes). Of `aten::copy_` the target's
+    comes first, and is what crosses the link: torch converts the source where it lies (ATen/native/cuda/Copy.cu).
+    """
+    op, types = launches_of(place, "copies").enclosing("ops"), place.timeline.ops.text("input_types")
+    if not len(types):
+        nothing: Mask = np.zeros(op.size, dtype=bool)
+        return nothing, nothing
+    first = types.mapped(_first_type).take(np.maximum(op, 0))
+    asked = op != UNKNOWN
+    can: Mask = asked & first.where(lambda name: name in _HALVES)
+    known: Mask = asked & ~first.equals("")
+    return can, known
+
+
+def _first_type(types: str) -> str:
+    """The type of an op's first input in small letters; "" where it is not recorded."""
+    try:
+        listed = json.loads(types)
+    except ValueError:
+        return ""
+    return str(listed[0]).casefold() if isinstance(listed, list) and listed else ""

@@ -15,15 +15,18 @@ from perfdoctor.model.host_rows import named, outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def targets_per_step(place: Place) -> float | None:
-    """The mean over the steps; None where it is not recorded, or ambiguous."""
+    """Targets of the loss in a step, the mean of all; None where that is not recorded, or ambiguous."""
     if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
-    at, losses = _when(place)
+    if place.device is None:
+        losses = outermost(place.timeline.ops.of(rank=place.rank).named(torch_names.CLASSIFICATION_LOSS))
+        at = losses.start_ns
+    else:
+        _, losses, at = first_kernels(place, named(place.timeline, "ops", torch_names.CLASSIFICATION_LOSS))
     bounds = place.steps.used_bounds
     inside = (at >= bounds[0]) & (at < bounds[-1])
     of_step = np.bincount(np.searchsorted(bounds, at[inside], side="right") - 1, minlength=place.steps.used)
@@ -41,19 +44,9 @@ def items_per_step(run: Run) -> float | None:
     return given or (float(np.mean(found)) if found and len(found) == len(run.places) else None)
 
 
-def _when(place: Place) -> tuple[Ints, Frame]:
-    """When each loss began on the device (on a run without a GPU: on its thread), and the ops."""
-    if place.device is None:
-        ops = place.timeline.ops.of(rank=place.rank)
-        losses = outermost(ops.named(torch_names.CLASSIFICATION_LOSS))
-        return losses.start_ns, losses
-    _, losses, first = first_kernels(place, named(place.timeline, "ops", torch_names.CLASSIFICATION_LOSS))
-    return first, losses
-
-
 @lru_cache(maxsize=65536)
 def targets(shapes: str) -> int:
-    """Of the loss's inputs ((items, classes), (items), …); 0 where they are not recorded."""
+    """Targets of a loss by the shapes of its inputs, ((items, classes), (items), …); 0 where they are not recorded."""
     try:
         first, second = json.loads(shapes)[:2]
         return int(second[0]) if len(first) == 2 and len(second) == 1 and first[0] == second[0] else 0

@@ -8,24 +8,22 @@ counts, on all devices of the process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step
-from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
-from perfdoctor.model.columns import Whole
 from perfdoctor.model.host_rows import Nested, nested, nested_rows
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import Launches, launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: These may run for the whole recording: of them counts what lies in the window.
@@ -68,21 +66,20 @@ class _Rank(Struct, frozen=True):
 
 
 def op_costs(run: Run) -> HostCosts | None:
-    """By name, input shapes and types. None where no op was recorded."""
-    return _costs(
-        run, "ops", ("name", "input_shapes", "input_types"), lambda rank: nested_rows(run.timeline, rank, "ops")
-    )
+    """Costs of ops by name, input shapes and types; None where no op was recorded."""
+    keys = ("name", "input_shapes", "input_types")
+    return _costs(run, "ops", keys, lambda rank: nested_rows(run.timeline, rank, "ops"))
 
 
 def line_costs(run: Run) -> HostCosts | None:
-    """By function of the user's own code, with the line on which it begins. None where stacks were not recorded."""
+    """Costs by function of the user's own code, with the line on which it begins; None without recorded stacks."""
     return _costs(run, "functions", ("name",), lambda rank: own_functions(run.timeline, rank))
 
 
 def range_costs(run: Run) -> HostCosts | None:
-    """By name, without the steps' own marks; # stands for a number that hardly ever comes again (`op_id = 17`).
+    """Costs of ranges by name, without the steps' own marks; None where no range was recorded.
 
-    None where no range was recorded.
+    In a name # stands for a number that hardly ever comes again (`op_id = 17`).
     """
     change = _without_running_numbers(run)
 
@@ -94,7 +91,7 @@ def range_costs(run: Run) -> HostCosts | None:
 
 
 def _without_running_numbers(run: Run) -> Callable[[str], str]:
-    """Changes names that come less than once a step and differ from another one like them by their numbers alone."""
+    """A function that puts # for the numbers of names that come less than once a step and differ by them alone."""
     names, steps = run.timeline.ranges.name, sum(rank.units for rank in _ranks(run))
     often = np.bincount(names.codes, minlength=len(names.values)).tolist()
     seldom = [name for name, times in zip(names.values, often, strict=True) if times < max(steps, 2)]
@@ -104,18 +101,21 @@ def _without_running_numbers(run: Run) -> Callable[[str], str]:
 
 
 def call_costs(run: Run) -> HostCosts | None:
-    """By name, of the CUDA or HIP runtime and driver. None where no call was recorded."""
+    """Costs of calls of the CUDA or HIP runtime and driver by name; None where no call was recorded."""
     return _costs(run, "calls", ("name",), lambda rank: nested_rows(run.timeline, rank, "calls"))
 
 
 def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int], Nested]) -> HostCosts | None:
+    """Costs of the rows that `rows_of` gives for each rank, by their texts in the columns `keys`."""
     if not len(run.timeline[signal]):
         return None
     ranks = list(_ranks(run))
     parts = [(rank, rows_of(rank.places[0].rank)) for rank in ranks]
     if not any(len(rows.rows) for _, rows in parts):
         return None
-    group, named = _groups([rows.rows for _, rows in parts], keys)
+    codes = [np.concatenate([rows.rows.text(key).codes for _, rows in parts]) for key in keys]
+    group, first = grouping.combined(*codes)
+    named = [code[first] for code in codes]
     edges = np.cumsum([0, *(len(rows.rows) for _, rows in parts)])
     measured = [
         _measured(rank, rows, group[begin:end], named[0].size, signal)
@@ -133,13 +133,6 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
         count[used].astype(np.int64),
         *(column[used] for column in per_step),
     )
-
-
-def _groups(frames: Sequence[Frame], keys: Sequence[str]) -> tuple[Ints, list[Whole]]:
-    """The group of each row of all frames, by the texts of these columns; and each column's code of each group."""
-    codes = [np.concatenate([rows.text(key).codes for rows in frames]) for key in keys]
-    group, first = grouping.combined(*codes)
-    return group, [code[first] for code in codes]
 
 
 def _ranks(run: Run) -> Iterator[_Rank]:
@@ -185,7 +178,7 @@ def _measured(
 
 
 def _around(launched: Launches, rows: Nested, signal: str) -> Ints:
-    """Inside which of these rows each work of a device was asked for."""
+    """For each work of a device the row inside which it was asked for, UNKNOWN for none."""
     if signal == "functions":
         return own_function(launched)
     if signal == "calls":
@@ -206,7 +199,7 @@ def _with_inner(rows: Nested, own: Floats) -> Floats:
 
 
 def _idle(rank: _Rank, rows: Nested, group: Ints, groups: int) -> Floats:
-    """Idle after blocking calls, by the innermost of these rows around the call."""
+    """Idle ns after blocking calls, by the group of the innermost row around the call."""
     idle: Floats = np.zeros(groups)
     for place in rank.places:
         found = syncs(place)
@@ -214,3 +207,28 @@ def _idle(rank: _Rank, rows: Nested, group: Ints, groups: int) -> Floats:
         known = line != UNKNOWN
         idle = idle + grouping.sums(group[line[known]], found.idle_ns[known], groups)
     return idle
+
+
+def host_window(place: Place) -> Intervals:
+    """When the host launched the work of this place's window: it may be several steps ahead of the device.
+
+    From the launch of the first work in the window to the launch of the first work behind it, on the stream that has
+    most work (batches are copied ahead on another one); the window itself where launches were not recorded. Of steps
+    that are held to the host's bounds (`Steps.on_host`), these.
+    """
+    if place.asked is not None:
+        return place.asked
+    if place.steps.used and place.steps.host_bounds is not None:
+        return Intervals.single(*place.steps.host_bounds[[0, -1]].tolist())
+    if place.device is None or not place.window or not len(place.work):
+        return place.window
+    work, launched = place.work, launches(place)
+    streams, counts = np.unique(work.stream, return_counts=True)
+    main = np.flatnonzero(launched.known & (work.stream == streams[counts.argmax()]))
+    edges = place.steps.even_bounds[[0, -1]] if place.steps.used else (place.window.starts[0], place.window.ends[-1])
+    first, behind = np.searchsorted(work.start_ns[main], edges).tolist()
+    if first >= behind:
+        return place.window
+    at_ns, call = launched.at_ns[main], launched.call[main]
+    end = at_ns[behind] if behind < main.size else place.timeline.calls.end_ns[call[first:]].max()
+    return Intervals.single(int(at_ns[first]), int(end)) or place.window

@@ -26,74 +26,62 @@ MOST_OF_IT = 0.5
 _UNKNOWN = float("nan")
 
 
-def is_sampled(run: Run) -> bool:
-    """Was the processor sampled while the analysed steps ran?"""
-    return len(_during(run, None)) > 0
-
-
 def cores_allowed(run: Run) -> float:
     """How many cores each training process may use: by its affinity and its control group's quota; NaN if unknown.
 
     The least of all processes, where they differ: 2.5 is a quota of two and a half.
     """
-    samples, processes = _during(run, None), run.job.timeline["cpu_processes"]
-    known = np.concatenate([processes.floats("allowed_cores"), samples.floats("allowed_cores")])
+    known = np.concatenate([_processes(run).floats("allowed_cores"), _samples(run).floats("allowed_cores")])
     return float(np.nanmin(known)) if not np.isnan(known).all() else _UNKNOWN
 
 
-def idle_cores(run: Run, within: Intervals | None = None) -> float:
-    """How many of the allowed cores nobody used, a mean over the analysed steps; or over `within` (ns, on the
-    timeline's clock), if so much of it was sampled that a sample lies mostly inside; NaN if unknown.
+def idle_cores(run: Run) -> float:
+    """How many of the allowed cores nobody used, a mean over the analysed steps; NaN if unknown.
 
     Not more than what a quota leaves to the program.
     """
-    samples = _during(run, within)
+    samples = _samples(run)
     left = samples.floats("allowed_cores") - samples.floats("program_cores")
-    return _mean(samples, np.fmin(samples.floats("idle_cores"), np.maximum(left, 0)), within)
+    return _mean(samples, np.fmin(samples.floats("idle_cores"), np.maximum(left, 0)))
 
 
-def other_cores(run: Run, within: Intervals | None = None) -> float:
+def other_cores(run: Run) -> float:
     """How many of the allowed cores processes used that are neither the recorded program's nor perfdoctor's, a mean
-    over the analysed steps or `within`; NaN if unknown. Time in which another virtual machine ran is `steal_cores`.
+    over the analysed steps; NaN if unknown. Time in which another virtual machine ran is `steal_cores`.
     """
-    samples = _during(run, within)
+    samples = _samples(run)
     own = samples.floats("program_cores") + samples.floats("recorder_cores")
-    return _mean(samples, np.maximum(samples.floats("busy_cores") - own, 0), within)
+    return _mean(samples, np.maximum(samples.floats("busy_cores") - own, 0))
 
 
-def program_cores(run: Run, within: Intervals | None = None) -> float:
-    """How many cores the recorded program used with all its processes, a mean over the analysed steps or `within`."""
-    return _of_samples(run, "program_cores", within)
+def program_cores(run: Run) -> float:
+    """How many cores the recorded program used with all its processes, a mean over the analysed steps."""
+    return _of_samples(run, "program_cores")
 
 
-def steal_cores(run: Run, within: Intervals | None = None) -> float:
+def steal_cores(run: Run) -> float:
     """How many of the allowed cores the machine below took for other virtual machines, a mean."""
-    return _of_samples(run, "steal_cores", within)
+    return _of_samples(run, "steal_cores")
 
 
-def throttled_share(run: Run, within: Intervals | None = None) -> float:
+def throttled_share(run: Run) -> float:
     """The share of the time in which a control group's quota held the program back (0-1)."""
-    return _of_samples(run, "throttled_share", within)
+    return _of_samples(run, "throttled_share")
 
 
-def runnable_threads(run: Run, within: Intervals | None = None) -> float:
-    """How many threads of the program ran or waited for a core, a mean over the analysed steps or `within`."""
-    return _of_samples(run, "program_runnable", within)
-
-
-def waiting_threads(run: Run, within: Intervals | None = None) -> float:
+def waiting_threads(run: Run) -> float:
     """How many threads of the program were ready to run and had no core, a mean over time (the kernel's run_delay)."""
-    return _of_samples(run, "waiting_threads", within)
+    return _of_samples(run, "waiting_threads")
 
 
 def threads_per_process(run: Run) -> float:
     """How many threads a training process had after its recorded steps, the mean of all; NaN if unknown."""
-    return _of_processes(run, "threads")
+    return _known_mean(_processes(run).floats("threads"))
 
 
 def torch_threads(run: Run) -> float:
-    """With how many threads torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
-    known = run.job.timeline["cpu_processes"].floats("torch_threads")
+    """The threads with which torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
+    known = _processes(run).floats("torch_threads")
     return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
 
 
@@ -103,7 +91,7 @@ def training_processes(run: Run) -> int:
     """
     processes = run.timeline.processes
     beside = (each for one in processes if one.diagnosed for each in processes if each != one and each.ran_beside(one))
-    return len(run.job.timeline["cpu_processes"]) + sum(each.ranks for each in beside)
+    return len(_processes(run)) + sum(each.ranks for each in beside)
 
 
 def involuntary_switches_per_second(run: Run) -> float:
@@ -115,7 +103,7 @@ def waiting_share(run: Run) -> float:
     """The share of the recorded steps in which the thread that trains was ready to run and had no core, the largest of
     all ranks (0-1); NaN if unknown. By this the steps are longer than on a free machine.
     """
-    processes = run.job.timeline["cpu_processes"]
+    processes = _processes(run)
     shares = processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1)
     return float(np.nanmax(shares)) if not np.isnan(shares).all() else _UNKNOWN
 
@@ -124,10 +112,10 @@ def sleeping_share(run: Run) -> float:
     """The share of the recorded steps in which the thread that trains neither ran nor waited for a core: it slept, or
     waited for a file, a lock, another process or a device; mean of all ranks (0-1), NaN if unknown.
     """
-    used = run.job.timeline["cpu_processes"]
+    used = _processes(run)
     known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
     shares = np.clip(1 - known / np.maximum(used.duration_ns, 1), 0, 1)
-    return float(np.nanmean(shares)) if not np.isnan(shares).all() else _UNKNOWN
+    return _known_mean(shares)
 
 
 def cores_used(run: Run) -> float:
@@ -158,12 +146,8 @@ class Crowding(Struct, frozen=True):
 @once_per_run
 def crowding(run: Run) -> Crowding | None:
     """Who took the cores that the thread that trains waited for; None where that was not recorded."""
-    steal = steal_cores(run)
     found = Crowding(
-        cores_allowed(run),
-        waiting_share(run),
-        program_cores(run) + waiting_threads(run),
-        other_cores(run) + (0.0 if np.isnan(steal) else steal),
+        cores_allowed(run), waiting_share(run), program_cores(run) + waiting_threads(run), _cores_of_others(run)
     )
     known = (found.cores, found.waiting_share, found.own_demand, found.others)
     return None if np.isnan(known).any() else found
@@ -177,70 +161,54 @@ def others_had_the_cores(run: Run) -> bool:
 
 def others_use_the_rest(run: Run) -> bool:
     """Would a core be idle if no other program used any? Then it is not the training that leaves none."""
-    steal = steal_cores(run)
-    others = other_cores(run) + (0.0 if np.isnan(steal) else steal)
-    return others_had_the_cores(run) or (idle_cores(run) < 1 <= idle_cores(run) + others)
+    return others_had_the_cores(run) or (idle_cores(run) < 1 <= idle_cores(run) + _cores_of_others(run))
+
+
+def _cores_of_others(run: Run) -> float:
+    """The cores that other programs used, and that other virtual machines took as far as that is known."""
+    return other_cores(run) + float(np.nan_to_num(steal_cores(run)))
 
 
 def contended_share(run: Run) -> float:
-    """The share of the steps in which it waited so; 0 where it did not, or nobody knows."""
+    """The share of the steps in which the training waited for cores of others (0-1); 0 also where that is unknown."""
     return float(np.nan_to_num(waiting_share(run))) if others_had_the_cores(run) else 0.0
 
 
-# --- samples ---
-
-
-def _of_samples(run: Run, column: str, within: Intervals | None) -> float:
-    samples = _during(run, within)
-    return _mean(samples, samples.floats(column), within)
-
-
-def _during(run: Run, within: Intervals | None) -> Frame:
-    """The samples of a time: those that lie mostly inside; of the analysed steps also, where none does, those that meet
-    them, as steps may be shorter than a sample.
-    """
-    if within is None:
-        return _of_window(run)
-    samples = run.timeline["cpu_samples"]
-    samples = samples.take(samples["is_on_clock"])
-    return samples.take(_share_inside(samples, within) >= _MOSTLY)
+# --- samples and processes ---
 
 
 @once_per_run
-def _of_window(run: Run) -> Frame:
-    samples, window = run.timeline["cpu_samples"], _window(run)
+def _samples(run: Run) -> Frame:
+    """The samples that lie mostly in the analysed steps; where none does, as steps may be shorter, those that meet
+    them.
+    """
+    samples, window = run.timeline["cpu_samples"], Intervals.union(place.window for place in run.places)
     samples = samples.take(samples["is_on_clock"])
-    inside = _share_inside(samples, window)
+    inside = window.overlap_ns(samples.start_ns, samples.end_ns) / np.maximum(samples.duration_ns, 1)
     return samples.take(inside >= _MOSTLY if (inside >= _MOSTLY).any() else inside > 0)
 
 
-def _window(run: Run) -> Intervals:
-    window = Intervals.empty()
-    for place in run.places:
-        window |= place.window
-    return window
+def _of_samples(run: Run, column: str) -> float:
+    samples = _samples(run)
+    return _mean(samples, samples.floats(column))
 
 
-def _share_inside(samples: Frame, within: Intervals) -> Floats:
-    return within.overlap_ns(samples.start_ns, samples.end_ns) / np.maximum(samples.duration_ns, 1)
+def _mean(samples: Frame, values: Floats) -> float:
+    """The mean over time of what is known; NaN where nothing is."""
+    known = ~np.isnan(values) & (samples.duration_ns > 0)
+    return float(np.average(values[known], weights=samples.duration_ns[known])) if known.any() else _UNKNOWN
 
 
-def _mean(samples: Frame, values: Floats, within: Intervals | None) -> float:
-    """The mean over time; of what lies in `within` alone."""
-    time = samples.duration_ns if within is None else within.overlap_ns(samples.start_ns, samples.end_ns)
-    known = ~np.isnan(values) & (time > 0)
-    return float(np.average(values[known], weights=time[known])) if known.any() else _UNKNOWN
+def _processes(run: Run) -> Frame:
+    """What each training process of the job counted itself, one row each."""
+    return run.job.timeline["cpu_processes"]
 
 
-# --- processes ---
-
-
-def _of_processes(run: Run, column: str) -> float:
-    values = run.job.timeline["cpu_processes"].floats(column)
+def _known_mean(values: Floats) -> float:
     return float(np.nanmean(values)) if not np.isnan(values).all() else _UNKNOWN
 
 
 def _rate(run: Run, column: str) -> float:
-    processes = run.job.timeline["cpu_processes"]
-    rates = processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS
-    return float(np.nanmean(rates)) if not np.isnan(rates).all() else _UNKNOWN
+    """A column of the processes per second of their recorded steps, the mean of all; NaN if unknown."""
+    processes = _processes(run)
+    return _known_mean(processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS)

@@ -1,4 +1,9 @@
-"""How is this training fed, and with what: the wait, the batch, the cores, and what workers would make of it?"""
+"""Which loader feeds the training, is it the limit, and what would workers make of it?
+
+A thread that pins batches is no loader of its own here, for nothing shows it at work: Nsight Systems knows its name
+(`pt_data_pin`) and has no event of it, since it copies from memory to memory without a call, and torch.profiler records
+no operators of threads that it was not started in.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,51 @@ from perfdoctor.hardware.worker_batch import TYPICAL, WorkerBatch, of_machine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Batch, Cores, Feeding, Prospect, with_workers
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats
 from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.vocabulary.names import loaders as loader_names
+
+_LOADERS = (("single-process", loader_names.SINGLE_PROCESS), ("workers", loader_names.WORKERS))
+#: Less than this is no wait worth the name: it disappears in the noise between two runs.
+_WAIT_SHARE = 0.03
+#: A loader that made the training wait only in the first two thirds of the steps was starting, and keeps up now.
+_STARTED_SHARE = 2 / 3
+
+
+def loader(run: Run) -> str:
+    """The loader: single-process, workers, other (the wait is marked, its loader unknown) or unmarked (inferred)."""
+    for name, pattern in _LOADERS:
+        for signal in ("ranges", "ops", "functions"):
+            if run.timeline[signal].name.matches(pattern).any():
+                return name
+    marked = any((place.host.explicit["input_wait"] & place.idle_causes["input_wait"]) for place in run.places)
+    return "other" if marked else "unmarked"
+
+
+def unhidden_share(run: Run) -> float:
+    """The share of the steps that faster work on the device would shorten, and not only lengthen their wait (0-1).
+
+    A loader that runs beside the training delivers at its own pace: time won before a wait is waited at that wait. Only
+    steps after the last wait gain. With a loader in the training's own process, or none that is waited for, all do.
+    """
+    if not run.per_step or loader(run) == "single-process":
+        return 1.0
+    if run.job.share(lambda place: place.idle_ns("input_wait")) < _WAIT_SHARE:
+        return 1.0
+    return run.average([_after_last_wait(place) for place in run.places])
+
+
+def _after_last_wait(place: Place) -> float:
+    """The share of the steps behind the last one that waited; 1 where only steps at the beginning did."""
+    bounds = place.steps.used_bounds
+    waits = place.idle_causes["input_wait"].overlap_ns(bounds[:-1], bounds[1:])
+    waited = np.flatnonzero(waits > _WAIT_SHARE * place.window_ns / place.units)
+    if not waited.size or waited[-1] < _STARTED_SHARE * (waits.size - 1):
+        return 1.0
+    return float(waits.size - 1 - waited[-1]) / waits.size
+
 
 #: Where the training thread had to wait for a core for longer than noise, torch's other threads had to as well, and it
 #: slept until they were done: then not all of its sleep was for files and networks.
@@ -44,14 +91,16 @@ def reported_loader(run: Run) -> ReportedLoader | None:
 
 
 def batch(run: Run) -> Batch:
-    """What the largest batch of that loader holds."""
+    """What the largest batch of the reported loader holds."""
     found = reported_loader(run)
     return Batch(found.tensors, found.bytes) if found else Batch()
 
 
 def cores(run: Run) -> Cores:
-    """Of one training process: its share of what all may use together, unless it is bound to fewer."""
-    sharing = _ranks_of_a_machine(run)
+    """The cores of one training process: its share of what all may use together, unless it is bound to fewer."""
+    # Ranks of several machines drive devices of the same numbers; without a GPU all are taken for one machine's.
+    devices = Counter(place.device for place in run.places if place.device is not None)
+    sharing = max(math.ceil(len(run.timeline.ranks) / max(devices.values(), default=1)), 1)
     threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
     of_all = _least(run.timeline["cpu_samples"].floats("allowed_cores"))
     bound = _least(run.job.timeline["cpu_processes"].floats("allowed_cores"))
@@ -64,15 +113,8 @@ def _least(values: Floats) -> float:
     return float(np.nanmin(values)) if not np.isnan(values).all() else math.nan
 
 
-def _ranks_of_a_machine(run: Run) -> int:
-    """Ranks of several machines drive devices of the same numbers; without a GPU all are taken for one machine's."""
-    devices = Counter(place.device for place in run.places if place.device is not None)
-    machines = max(devices.values(), default=1)
-    return max(math.ceil(len(run.timeline.ranks) / machines), 1)
-
-
 def _io_share(run: Run, wait_ns: float) -> float:
-    """In which share of its waits did the training thread use no core: it neither ran, nor waited for a core to run?"""
+    """The share of its waits in which the training thread used no core: it neither ran nor waited for one (0-1)."""
     if cpu_use.waiting_share(run) > _CORES_WERE_SHORT:
         return 0.0
     sleeping = cpu_use.sleeping_share(run)

@@ -68,9 +68,14 @@ class ItemFetch(Struct, frozen=True):
 
 @once_per_place
 def item_fetch(place: Place) -> ItemFetch | None:
-    """None where this process makes no batches, or where no items that are views of tensors were recorded."""
-    fetches = _whole(place, when_open(place.timeline, place.rank, loader_names.SINGLE_PROCESS, "ranges", "ops"))
-    rows = _inside(place, fetches)
+    """How the process collects its batches; None where it makes none, or no items that are views were recorded."""
+    fetches = when_open(place.timeline, place.rank, loader_names.SINGLE_PROCESS, "ranges", "ops")
+    whole = place.window.overlap_ns(fetches.starts, fetches.ends) == fetches.durations_ns
+    fetches = Intervals.of(fetches.starts[whole], fetches.ends[whole])
+    rows = place.timeline.ops.of(rank=place.rank)
+    inside = fetches.overlap_ns(rows.start_ns, rows.end_ns) == rows.duration_ns
+    # Some recordings have the fetch itself as an op.
+    rows = rows.take(inside & (rows.duration_ns > 0) & ~rows.name.matches(loader_names.SINGLE_PROCESS))
     outer = outermost(rows)
     collates = outer.name.matches(torch_names.COLLATES)
     of_items, collating = outer.take(~collates), outer.take(collates)
@@ -94,35 +99,22 @@ def item_fetch(place: Place) -> ItemFetch | None:
 
 
 def _usual_ns(rows: Frame, fetches: Intervals) -> float:
-    """What these rows take of the usual fetch."""
+    """The ns of the usual fetch that these rows take."""
     return _median_of_fetches(_fetch_of(rows.start_ns, fetches), rows.duration_ns, fetches)
 
 
 def _median_of_fetches(fetch: Ints, each_ns: Ints, fetches: Intervals) -> float:
+    """The median over all fetches of the sum of `each_ns`; `fetch` is the number of the fetch of each."""
     return float(np.median(np.bincount(fetch, weights=each_ns, minlength=len(fetches))))
 
 
 def _fetch_of(moments: Ints, fetches: Intervals) -> Ints:
     """The number of the fetch in which each moment lies."""
-    found: Ints = np.searchsorted(fetches.starts, moments, side="right") - 1
-    return found
-
-
-def _whole(place: Place, fetches: Intervals) -> Intervals:
-    """Those of which the window has all."""
-    whole = place.window.overlap_ns(fetches.starts, fetches.ends) == fetches.ends - fetches.starts
-    return Intervals.of(fetches.starts[whole], fetches.ends[whole])
-
-
-def _inside(place: Place, fetches: Intervals) -> Frame:
-    """The ops within; some recordings have the fetch itself as an op."""
-    rows = place.timeline.ops.of(rank=place.rank)
-    inside = fetches.overlap_ns(rows.start_ns, rows.end_ns) == rows.duration_ns
-    return rows.take(inside & (rows.duration_ns > 0) & ~rows.name.matches(loader_names.SINGLE_PROCESS))
+    return np.searchsorted(fetches.starts, moments, side="right") - 1
 
 
 def _python_ns(ops: Frame, fetches: Intervals) -> float:
-    """What the usual fetch spends on Python that is more than calling the next op: the dataset's own, which stays."""
+    """The ns of Python in the usual fetch beyond calling the next op: the dataset's own, which stays."""
     fetch = _fetch_of(ops.start_ns, fetches)
     of_item = ~ops.name.matches(torch_names.COLLATES)
     between = (fetch[1:] == fetch[:-1]) & of_item[1:] & of_item[:-1]
@@ -131,20 +123,19 @@ def _python_ns(ops: Frame, fetches: Intervals) -> float:
 
 
 def _views(ops: Frame, fetches: Intervals) -> dict[str, int]:
-    """Of the views that items are: how many of each name the usual fetch has."""
+    """How many views of each name, which items are, the usual fetch has; names of which it has none are left out."""
     views = ops.named(torch_names.VIEWS_ITEM)
-    fetch = _fetch_of(views.start_ns, fetches)
-    usual = {
-        str(views.name.values[code]): int(
-            np.median(np.bincount(fetch[views.name.codes == code], minlength=len(fetches)))
-        )
-        for code in np.unique(views.name.codes).tolist()
-    }
-    return {name: count for name, count in usual.items() if count}
+    fetch, usual = _fetch_of(views.start_ns, fetches), {}
+    for code in np.unique(views.name.codes).tolist():
+        each = np.bincount(fetch[views.name.codes == code], minlength=len(fetches))
+        if count := int(np.median(each)):
+            usual[views.name.values[code]] = count
+    return usual
 
 
 def _items(place: Place, views: list[int], tensors: int) -> int:
-    """The targets of the loss, where every item has equally many views; else one view a tensor. 0: not to be said.
+    """How many items a batch has: the targets of the loss, where every item has equally many views; else one view a
+    tensor. 0 where neither fits.
 
     Items of more views have equally many of each name: then it is the largest number that divides all.
     """

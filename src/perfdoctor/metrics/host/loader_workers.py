@@ -41,7 +41,7 @@ class Batch(Struct, frozen=True):
 
 
 class Cores(Struct, frozen=True):
-    """For one training process, means over the steps. NaN: not known.
+    """The cores of one training process, means over the steps; NaN where not known.
 
     `count`: that it may use; `idle`: of these, used by nobody; `own`: used by itself; `computing`: threads with which
     torch computes an op, 1 where a GPU does.
@@ -58,7 +58,7 @@ class Cores(Struct, frozen=True):
 
     @property
     def taken(self) -> float:
-        """By other processes: the workers that there are, and other programs."""
+        """Cores used by other processes: the workers that there are, and other programs."""
         both = self.count - self.idle - self.own
         return 0.0 if math.isnan(both) else max(both, 0.0)
 
@@ -110,7 +110,13 @@ def with_workers(feeding: Feeding, batch: Batch, cost: WorkerBatch, cores: Cores
     needed = max(math.ceil(work_ns / max(trains_ns, 1.0)), 1)
     if not cores.is_known:
         return Prospect(needed, max(trains_ns, work_ns / needed), receive_ns, crowded=False)
-    computes_ns = _computes_ns(feeding, cores, work_ns)
+    # For how long making and sending a batch uses a core: workers that there are, as long as others than the training
+    # used cores; without any, the wait in which the training used one.
+    computes_ns = work_ns
+    if not feeding.workers:
+        computes_ns -= feeding.io_share * feeding.wait_ns
+    elif not math.isnan(cores.count - cores.idle - cores.own):
+        computes_ns = min(cores.taken * feeding.step_ns, work_ns)
     of_a_core = max(computes_ns / max(work_ns, 1.0), _LEAST_OF_A_CORE)
     shared_ns = _shared_ns(feeding, cores, trains_ns, computes_ns, receive_ns + send_ns)
     most = min(needed, max(feeding.workers, math.floor(cores.count / of_a_core), 1))
@@ -125,18 +131,8 @@ def with_workers(feeding: Feeding, batch: Batch, cost: WorkerBatch, cores: Cores
     return apart
 
 
-def _computes_ns(feeding: Feeding, cores: Cores, work_ns: float) -> float:
-    """For how long making and sending a batch uses a core: workers that there are, as long as others than the training
-    used cores; without any, the wait in which the training used one.
-    """
-    if not feeding.workers:
-        return work_ns - feeding.io_share * feeding.wait_ns
-    used = cores.count - cores.idle - cores.own
-    return work_ns if math.isnan(used) else min(cores.taken * feeding.step_ns, work_ns)
-
-
 def _free(feeding: Feeding, cores: Cores) -> float:
-    """Cores that nobody uses while the training does not wait."""
+    """How many cores nobody uses while the training does not wait."""
     own = cores.computing
     if not math.isnan(cores.own) and feeding.rest_ns:
         fetching_ns = 0.0 if feeding.workers else (1 - feeding.io_share) * feeding.wait_ns
@@ -145,7 +141,7 @@ def _free(feeding: Feeding, cores: Cores) -> float:
 
 
 def _shared_ns(feeding: Feeding, cores: Cores, trains_ns: float, computes_ns: float, added_ns: float) -> float:
-    """The step where workers share cores with the training.
+    """The step in ns where workers share cores with the training.
 
     One behind the other where torch's threads take them all, but with more workers no longer than it is; else all work
     of a step on all cores.

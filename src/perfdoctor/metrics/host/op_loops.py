@@ -39,20 +39,22 @@ class OpLoops(Struct, frozen=True):
         return float((self.rows.duration_ns[inside] / self.turns[inside]).sum())
 
     def most_turns(self, when: Intervals) -> int:
-        """Of the loop in `when` that has most of them; 0 without any."""
+        """How many turns the longest loop in `when` has; 0 without any."""
         return int(self.turns[self._inside(when)].max(initial=0))
 
     def _inside(self, when: Intervals) -> Mask:
-        found: Mask = (self.turns > 0) & (when.overlap_ns(self.rows.start_ns, self.rows.end_ns) > 0)
-        return found
+        return (self.turns > 0) & (when.overlap_ns(self.rows.start_ns, self.rows.end_ns) > 0)
 
 
 @once_per_place
 def op_loops(place: HostPlace) -> OpLoops:
+    """The loops of the training thread in the window."""
     rows = outermost(place.rows("ops"))
     rows = rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
     rows = rows.take(np.lexsort((rows.start_ns, rows["thread"])))
-    group = _same_thread_and_step(place, rows)
+    # For rows by thread and start a number each, equal for those of one thread in one step.
+    step, thread = np.searchsorted(place.steps.bounds, rows.start_ns, side="right"), rows["thread"]
+    group = np.cumsum((np.diff(thread, prepend=thread[:1]) != 0) | (np.diff(step, prepend=step[:1]) != 0))
     turns = turns_of(rows.name.codes.astype(np.int64), group)
     cuts = _cuts(rows, turns, group)
     looped = (turns > 0) | cuts
@@ -81,14 +83,27 @@ def turns_of(name: Ints, group: Ints) -> Ints:
     return turns
 
 
-def usual_ns(place: HostPlace, rows: Frame, values: Ints) -> Floats:
-    """For each op the median of its counterparts' values, of the so many-th of its name in each step; else its own."""
-    if not place.steps.used:
-        return values.astype(np.float64)
+def counterparts(place: HostPlace, rows: Frame) -> Ints:
+    """For each op a number that only the so many-th of its name in each step has."""
     step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
     name = rows.name.codes.astype(np.int64)
     number = number_in_step(name, step, rows.start_ns)
-    return _medians(name * (number.max(initial=0) + 1) + number, values)
+    key: Ints = name * (number.max(initial=0) + 1) + number
+    return key
+
+
+def usual_ns(place: HostPlace, rows: Frame, values: Ints) -> Floats:
+    """For each op the median of its counterparts' `values` over the steps; without steps its own."""
+    if not place.steps.used:
+        return values.astype(np.float64)
+    key = counterparts(place, rows)
+    order = np.lexsort((values, key))
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    size = np.diff(np.append(first, order.size))
+    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
+    found = np.empty(order.size)
+    found[order] = np.repeat(np.mean((low, high), axis=0), size)
+    return found
 
 
 @once_per_place
@@ -106,30 +121,10 @@ def beyond_dispatch_ns(place: HostPlace, when: Intervals, floor_ns: float) -> fl
     return float(np.maximum(own[inside] - floor_ns, 0).sum())
 
 
-def _same_thread_and_step(place: HostPlace, rows: Frame) -> Ints:
-    """For rows by thread and start a number each, equal for those of one thread in one step."""
-    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
-    changes = (np.diff(rows["thread"], prepend=rows["thread"][:1]) != 0) | (np.diff(step, prepend=step[:1]) != 0)
-    group: Ints = np.cumsum(changes)
-    return group
-
-
 def _cuts(rows: Frame, turns: Ints, group: Ints) -> Mask:
-    """Ops right before a loop that cut tensors into what it goes over: each is a loop over the same rows."""
+    """One bool an op: does it cut a tensor, right before a loop, into what that goes over?"""
     cutting = rows.name.matches(torch_names.CUTS_TENSOR) & (turns == 0)
     others = np.flatnonzero(~cutting)
     following = np.append(others, -1)[np.searchsorted(others, np.arange(len(rows)))]
-    loop = (following >= 0) & (turns[following] > 0) & (group[following] == group)
-    found: Mask = cutting & loop
-    return found
-
-
-def _medians(key: Ints, values: Ints) -> Floats:
-    """For each value the median of those with the same key."""
-    order = np.lexsort((values, key))
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    size = np.diff(np.append(first, order.size))
-    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
-    found = np.empty(order.size)
-    found[order] = np.repeat(np.mean((low, high), axis=0), size)
+    found: Mask = cutting & (following >= 0) & (turns[following] > 0) & (group[following] == group)
     return found

@@ -48,7 +48,7 @@ def _main_thread(functions: Nested) -> Thread:
 
 
 def time_in_functions(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:
-    """How many ns of these times of each rank its main thread was in which own function, the innermost one."""
+    """Ns of these times, by rank, that its main thread spent in each own function, the innermost one."""
     found: Counter[str] = Counter()
     for rank, times in when:
         functions = own_functions(timeline, rank)

@@ -59,6 +59,7 @@ def sooner_ns(place: Place) -> int | None:
 
 
 def _has_pace(place: Place) -> bool:
+    """Is the host in view for steps enough to know its pace?"""
     if place.steps.used < FEWEST_STEPS or not place.host.in_view or place.asked is not None:
         return False  # what a host has to spare in a range, the rest of the step may need
     return bool(launching(place))
@@ -71,23 +72,24 @@ def busy_ns(place: Place) -> int:
 
 
 def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:
-    """The same for a whole run, a step and place: the most that faster work on the devices alone can win.
+    """`spare_ns` of a step of an average place: the most that faster work on the devices alone can win, in ns.
 
     `of_window`: also where too few steps are known for a pace: then of the window, as the host was in it.
     """
-    spare = [(place, _spare_of_window_ns(place) if of_window else spare_ns(place)) for place in run.places]
-    known = [ns / place.units for place, ns in spare if ns is not None]
-    return round(run.average(known)) if known and len(known) == len(spare) else None
-
-
-def _spare_of_window_ns(place: Place) -> int | None:
-    seen = place.host.in_view and place.asked is None and bool(launching(place))
-    return max(place.window_ns - busy_ns(place), 0) if seen else None
+    known = []
+    for place in run.places:
+        spare = spare_ns(place)
+        if of_window and place.host.in_view and place.asked is None and launching(place):
+            spare = max(place.window_ns - busy_ns(place), 0)
+        if spare is None:
+            return None
+        known.append(spare / place.units)
+    return round(run.average(known)) if known else None
 
 
 @once_per_place
 def launching(place: Place) -> Intervals:
-    """From when the window's first work was launched to when the first work behind it was, or its own last."""
+    """The time from the launch of the window's first work to that of the first work behind it, or of its own last."""
     work = place.work
     rows = np.flatnonzero(launches(place).known & (work.start_ns >= place.window.starts[0]))
     if not rows.size:
@@ -135,13 +137,11 @@ def paced_waiting_ns(run: Job[JobPlace], cause: str) -> int:
     if matched is None or not matched.took_ns.sum():
         return 0
     places = [place for place in job.places if matched.has(place.rank)]
-    beyond = {place.rank: _beyond_spare_ns(place, matched) for place in places}
+    beyond = {}
+    for place in places:
+        sooner = sooner_ns(place)
+        beyond[place.rank] = 0 if sooner is None else max(exposed_waiting_ns(place, matched) - sooner, 0)
     if not any(beyond.values()):
         return 0
     share = made_late_by(places, matched).get(cause, 0.0)
     return round(share * job.mean(lambda place: beyond.get(place.rank, 0)))
-
-
-def _beyond_spare_ns(place: JobPlace, matched: Skew) -> int:
-    sooner = sooner_ns(place)
-    return 0 if sooner is None else max(exposed_waiting_ns(place, matched) - sooner, 0)

@@ -21,6 +21,7 @@ from perfdoctor.vocabulary.names.frameworks import alike_on_ranks
 MOST_OF_IT = 0.5
 #: Rows of the host that every rank of a job has alike.
 _SIGNALS = ("calls", "ops")
+_NAMES = 8
 
 
 class HostComparison(Struct, frozen=True):
@@ -48,45 +49,37 @@ class HostComparison(Struct, frozen=True):
         return not self.has_more_work and abs(self.rows - self.other_rows) <= tolerance * self.other_rows
 
 
-def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> HostComparison | None:
-    """None where a rank's host was not recorded, or not while it launched the window's work."""
+def compared(late: Place, others: Sequence[Place]) -> HostComparison | None:
+    """The late rank's host beside the others'; None where one was not recorded while it launched the window's work."""
     if not others or not all(launching(place) for place in (late, *others)):
         return None
     count, total_ns = _by_name(late)
     known = [_by_name(place) for place in others]
-    middle = np.median([each for each, _ in known], axis=0)
-    usual_ns = _usual_ns([each[0] for each in known], [each[1] for each in known])
+    # By name the mean time on the middle one of the ranks that have it; 0 where none has.
+    counts, totals = (np.stack([each[column] for each in known]) for column in (0, 1))
+    usual_ns, has = np.zeros(count.size), (counts > 0).any(axis=0)
+    means = np.where(counts > 0, totals / np.maximum(counts, 1e-9), np.nan)
+    usual_ns[has] = np.nanmedian(means[:, has], axis=0)
     common = (count > 0) & (usual_ns > 0)
     if not common.any():
         return None
     mean_ns = total_ns / np.maximum(count, 1)
     expected_ns = float((count * usual_ns)[common].sum())
     longer = busy_ns(late) / late.units - float(np.median([busy_ns(place) / place.units for place in others]))
-    first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))[
-        :most_names
-    ]
+    first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))
     names = [value for signal in _SIGNALS for value in late.timeline[signal].name.mapped(alike_on_ranks).values]
     return HostComparison(
         rows=float(count.sum()),
-        other_rows=float(np.median([each.sum() for each, _ in known])),
+        other_rows=float(np.median(counts.sum(axis=1))),
         slower=float(total_ns[common].sum()) / expected_ns,
-        more_ns=float((np.maximum(count - middle, 0) * mean_ns).sum()),
+        more_ns=float((np.maximum(count - np.median(counts, axis=0), 0) * mean_ns).sum()),
         longer_ns=longer,
-        names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first),
+        names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first[:_NAMES]),
     )
 
 
-def _usual_ns(counts: Sequence[Floats], totals: Sequence[Floats]) -> Floats:
-    """By name the mean time on the middle one of the ranks that have it; 0 where none has."""
-    has = np.stack(counts) > 0
-    mean = np.where(has, np.stack(totals) / np.maximum(np.stack(counts), 1e-9), np.nan)
-    usual = np.zeros(has.shape[1])
-    usual[has.any(axis=0)] = np.nanmedian(mean[:, has.any(axis=0)], axis=0)
-    return usual
-
-
 def _by_name(place: Place) -> tuple[Floats, Floats]:
-    """By name of `_SIGNALS`: how many rows a step began while work was launched, and how long they took together.
+    """For each name in `_SIGNALS` the rows a step that began while work was launched, and their ns together.
 
     A row's time is its own, without that of rows inside it, which count themselves.
     """

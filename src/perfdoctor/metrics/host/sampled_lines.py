@@ -6,7 +6,7 @@ Samples are instants: one counts for a stretch of time if it lies in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
@@ -39,7 +39,7 @@ class SampledLine(Struct, frozen=True):
         return place_of(self.name)
 
     def text(self, timeline: Timeline) -> tuple[str, ...]:
-        """Its statement when it was recorded; empty where it was not kept."""
+        """The line's statement when it was recorded; empty where it was not kept."""
         return tuple(timeline.code.get(self.name.rpartition("): ")[0] + ")", ()))
 
 
@@ -69,8 +69,10 @@ class _Samples(Struct, frozen=True):
 
 @once_per_timeline
 def _of_training(timeline: Timeline, rank: int) -> _Samples:
-    """Of the thread that trains. Where its own code waits for another thread, as of a loader of its own, that one's
-    line stands for it, below its stack.
+    """Samples of the thread that trains.
+
+    Where its own code waits for another thread, as of a loader of its own, that one's line stands for it, below its
+    stack.
     """
     rows = timeline["stack_samples"].of(rank=rank)
     rows = rows.take(~rows["is_worker"] & rows["is_on_clock"])
@@ -82,7 +84,9 @@ def _of_training(timeline: Timeline, rank: int) -> _Samples:
 
 
 def _with_waited_for(samples: _Samples, others: Frame) -> _Samples:
-    """`others`: rows of other threads with own code that do not wait themselves. Of several at once none is known to be
+    """The samples with the lines of the threads that are waited for.
+
+    `others`: rows of other threads with own code that do not wait themselves. Of several at once none is known to be
     the one that is waited for.
     """
     waits = np.flatnonzero(samples.stack.where(python_code.waits_for_thread))
@@ -103,7 +107,7 @@ def _with_waited_for(samples: _Samples, others: Frame) -> _Samples:
 
 @once_per_timeline
 def _of_forward(timeline: Timeline, rank: int) -> _Samples:
-    """Of the thread that trains, without the samples in which it waits for a backward pass that runs no own code."""
+    """Samples of the thread that trains, without those in which it waits for a backward pass that runs no own code."""
     rows = timeline["stack_samples"].of(rank=rank)
     rows = rows.take(~rows["is_worker"] & rows["is_main"] & rows["is_on_clock"])
     return _samples(rows.take(~rows.text("stack").where(_waits_for_backward)))
@@ -116,7 +120,7 @@ def _waits_for_backward(stack: str) -> bool:
 
 @once_per_timeline
 def _of_workers(timeline: Timeline, rank: int) -> _Samples:
-    """Of the loader's workers while they fetch samples, each in its main thread."""
+    """Samples of the main threads of a loader's workers while they fetch."""
     rows = timeline["stack_samples"].of(rank=rank)
     return _samples(rows.take(rows["is_worker"] & rows["is_main"] & rows["is_on_clock"] & ~rows.name.equals("")))
 
@@ -163,21 +167,17 @@ def stacks_of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]
 
 
 def stacks_of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:
-    """The same of the loader's workers while they fetched; from what they fetch with on."""
+    """How many samples of the loader's workers in these times show which stack, from what they fetch with on."""
     found: Counter[str] = Counter()
     for stack, count in _stacks(((_of_workers(timeline, rank), times) for rank, times in when)).items():
-        found[_fetching(stack)] += count
+        frames = stack.split("\n")
+        first = next((place for place, name in enumerate(frames) if python_code.FETCH.search(name)), 0)
+        found["\n".join(frames[first:])] += count
     return found
 
 
-def _fetching(stack: str) -> str:
-    frames = stack.split("\n")
-    first = next((place for place, name in enumerate(frames) if python_code.FETCH.search(name)), 0)
-    return "\n".join(frames[first:])
-
-
 def stacks_of_profile(timeline: Timeline) -> Counter[str]:
-    """The same of the main threads of trainings, of samples whose times are not known."""
+    """How many samples of trainings' main threads whose times are not known show which stack."""
     rows = timeline["stack_samples"]
     rows = rows.take(~rows["is_on_clock"] & rows["is_main"] & ~rows["is_worker"])
     found: Counter[str] = Counter()
@@ -193,27 +193,21 @@ def _stacks(parts: Iterable[tuple[_Samples, Intervals]]) -> Counter[str]:
 
 
 def _counted(parts: Iterable[tuple[_Samples, Intervals]], *, is_worker: bool) -> list[SampledLine]:
-    counts = Counter(name for samples, times in parts for name in _within(samples, times))
+    inside = (samples.line.take(np.flatnonzero(times.covers(samples.at_ns))) for samples, times in parts)
+    counts = Counter(name for lines in inside for name in lines)
     return _costliest(counts, is_worker=is_worker)
 
 
 def _costliest(counts: Counter[str], *, is_worker: bool) -> list[SampledLine]:
+    """The lines, costliest first. Samples of one function in several lines count together."""
     functions: Counter[str] = Counter()
+    of_line = {name: _LINE_NUMBER.sub("", name, count=1) for name in counts}
     for name, count in counts.items():
-        functions[_function(name)] += count
-    together = {name: functions[_function(name)] for name in counts}
+        functions[of_line[name]] += count
+    together = {name: functions[of_line[name]] for name in counts}
     order = sorted(
         (-max(count, together[name] / _TWO_LINES), -together[name], -count, name)
         for name, count in counts.items()
         if name
     )
     return [SampledLine(name, -count, -count / counts.total(), is_worker) for _, _, count, name in order]
-
-
-def _function(name: str) -> str:
-    """File and function of a line."""
-    return _LINE_NUMBER.sub("", name, count=1)
-
-
-def _within(samples: _Samples, times: Intervals) -> Iterator[str]:
-    return iter(samples.line.take(np.flatnonzero(times.covers(samples.at_ns))))

@@ -1,4 +1,8 @@
-"""How much of a step without a GPU goes into ops so short that launching them is the larger part?"""
+"""How much of a step without a GPU goes into ops so short that launching them is the larger part, and between ops?
+
+Time between two ops is Python, or another process on the same core. The second comes at random: so a stretch is as long
+as it usually is, the median over the steps of the stretches in front of the same op.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,71 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.host.between_ops import between_ops
-from perfdoctor.metrics.host.op_loops import op_loops, own_time, usual_ns
+from perfdoctor.metrics.grouping import spread
+from perfdoctor.metrics.host.op_loops import counterparts, op_loops, own_time, usual_ns
 from perfdoctor.metrics.kernels.optimizer import HostOps, host_updates
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Floats
+from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.vocabulary.names import torch as torch_names
 
+#: A median of fewer steps is one of them.
+_FEWEST_STEPS = 3
+#: What is in fewer of the steps is not usual.
+_OFTEN = 0.5
+
+
+class Between(Struct, frozen=True):
+    """Stretches in which no thread runs an op and the training thread runs unexplained code, in their order.
+
+    `usual_ns`: how long each is in the median of all steps; 0 where too few steps are known for a median.
+    """
+
+    pieces: Intervals
+    usual_ns: Floats
+
+    def usually(self, at_least_ns: float) -> Intervals:
+        """The stretches that usually take so long."""
+        long = self.usual_ns >= at_least_ns
+        return Intervals(self.pieces.starts[long], self.pieces.ends[long])
+
+    def once(self, at_least_ns: float) -> Intervals:
+        """The stretches that take so long themselves, however long they usually take."""
+        long = self.pieces.durations_ns >= at_least_ns
+        return Intervals(self.pieces.starts[long], self.pieces.ends[long])
+
+
+@once_per_place
+def between_ops(place: HostPlace) -> Between:
+    """The stretches of the window outside of the optimizer's updates and of loops that hand over their rows.
+
+    What updates and loops do between their ops is their own.
+    """
+    ops = place.timeline.ops.of(rank=place.rank)
+    own = host_updates(place).time | op_loops(place).handover
+    pieces = place.idle_causes["host_work"] - ops.intervals - own
+    if place.steps.used < _FEWEST_STEPS or not pieces:
+        return Between(pieces, np.zeros(len(pieces)))
+    # For each piece a number, equal where the op behind it is the so many-th of its name in its step.
+    own_ops = outermost(place.rows("ops"))
+    key = np.append(counterparts(place, own_ops), -1)  # the last: no op follows
+    following = np.searchsorted(own_ops.start_ns, pieces.ends, side="left")
+    _, before = np.unique(key[following], return_inverse=True)
+    known = spread(before, pieces.durations_ns, int(before.max()) + 1)
+    often = known.count >= _OFTEN * place.steps.used
+    return Between(pieces, np.where(often, np.nan_to_num(known.median), 0.0)[before])
+
 
 def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> HostOps:
-    """Those outside the optimizer's updates, the loader and collectives, in the window.
+    """The short ops of the window outside the optimizer's updates, the loader and collectives.
 
     The Python between two of them counts as theirs where it usually takes less than `python_ns`. An op is as short as
     it usually is: the machine takes the processor away now and then, for milliseconds, and does so in proportion to the
     time that ops take. That time is theirs too. Cutting a tensor into the rows of a loop is many short ops in one.
     """
-    loops = op_loops(place)
+    loops, updates = op_loops(place), host_updates(place).time
     rows = loops.rows
-    updates = host_updates(place).time
     start, end = rows.start_ns, rows.end_ns
     works = (place.compute - updates).overlap_ns(start, end) == end - start
     short = works & (loops.cuts | (usual_ns(place, rows, rows.duration_ns) < shorter_than_ns))
@@ -39,7 +90,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> Hos
 
 
 class Dispatch(Struct, frozen=True):
-    """Of the window, outside of loops: ops that compute next to nothing, also those of the optimizer.
+    """Ops of the window that compute next to nothing, outside of loops, also those of the optimizer.
 
     `count` ops, also those inside others; `own_ns` is their time, `between_ns` the short stretches of Python between
     ops, and `all_own_ns` the time of all ops, also in loops.

@@ -34,7 +34,7 @@ class Syncs(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """All of that idle."""
+        """The idle behind all of these calls."""
         return int(self.idle_ns.sum())
 
     def of(self, rows: Mask) -> Syncs:
@@ -54,7 +54,7 @@ class Syncs(Struct, frozen=True):
         return sorted(((*key, n, ns) for key, (n, ns) in found.items()), key=lambda row: (-row[4], row[:3]))
 
     def longest(self, place: Place) -> list[Moment]:
-        """Of the calls of a place the one behind which the device was idle longest, with that idle."""
+        """The call of a place behind which the device was idle longest, with that idle, as a list of one."""
         if not self.idle_ns.any():
             return []
         at = int(np.argmax(self.idle_ns))
@@ -72,7 +72,7 @@ def _name(rows: Frame, index: int) -> str:
 
 @once_per_place
 def syncs(place: Place) -> Syncs:
-    """Each stretch of idle after a blocking call belongs to the last such call made before it."""
+    """The place's blocking calls; a stretch of idle behind them belongs to the last one made before it."""
     calls = place.timeline.calls.take(blocking_rows(place.host, place.work))
     idle = place.idle_causes["host_sync"]
     last = np.searchsorted(calls.start_ns, idle.starts, side="right") - 1
@@ -87,13 +87,10 @@ def syncs(place: Place) -> Syncs:
 
 def around_update(place: Place) -> Intervals:
     """When the host was in an optimizer's step, in clipping, or between a scaler's check of gradients and that step."""
-    steps = host_rows(place, ("ops", "ranges"))
-    steps = steps.named(torch_names.OPTIMIZER_STEP)
-    functions = host_rows(place, ("functions",))
-    functions = functions.named(torch_names.UPDATE_FUNCTION)
+    steps = host_rows(place, ("ops", "ranges")).named(torch_names.OPTIMIZER_STEP)
+    functions = host_rows(place, ("functions",)).named(torch_names.UPDATE_FUNCTION)
+    checks = host_rows(place, ("ops",)).named(torch_names.UNSCALES)
     found = steps.intervals | functions.intervals
-    checks = host_rows(place, ("ops",))
-    checks = checks.named(torch_names.UNSCALES)
     if not len(checks) or not len(steps):
         return found
     following = np.searchsorted(steps.start_ns, checks.start_ns)
@@ -115,10 +112,5 @@ def waits_within(run: Run, stretches: Callable[[Place], Intervals]) -> Mask:
     found = np.zeros(len(calls), dtype=bool)
     for place in run.places:
         rows = blocking_rows(place.host, place.work)
-        found[rows[within(stretches(place), calls.start_ns[rows])]] = True
+        found[rows[stretches(place).covers(calls.start_ns[rows])]] = True
     return found
-
-
-def within(pieces: Intervals, instants: Nanoseconds) -> Mask:
-    """One bool an instant: does it lie in one of the pieces?"""
-    return pieces.overlap_ns(instants, instants + 1) > 0

@@ -58,17 +58,13 @@ def tensor_loops(place: Place, fewest_turns: int) -> tuple[TensorLoop, ...]:
             scaling = first <= clipped_until and any(SCALE.search(name) for name in within)
             if norms:
                 clipped_until = last + (last - first) + _OPS_TO_SCALING  # each norm is moved to one device first
-            if norms or scaling or _updates(within):
+            computes, copies, updates = (
+                any(pattern.search(name) for name in within) for pattern in (COMPUTES, COPIES_INTO, UPDATE)
+            )  # a tensor is changed in place, or a value is computed and copied there
+            if norms or scaling or updates or (computes and copies):
                 start, end = int(ops.start_ns[first]), int(ops.end_ns[last - 1])
                 found.append(TensorLoop(start, end, (last - first) // body, within, norms or scaling))
     return tuple(found)
-
-
-def _updates(names: tuple[str, ...]) -> bool:
-    """Do these ops change a tensor in place, or compute a value and copy it there?"""
-    in_place = any(UPDATE.search(name) for name in names)
-    computed = any(COMPUTES.search(name) for name in names) and any(COPIES_INTO.search(name) for name in names)
-    return in_place or computed
 
 
 def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: int) -> list[tuple[int, int, int]]:
@@ -99,5 +95,5 @@ def spans_of(loops: Sequence[TensorLoop]) -> Intervals:
 
 
 def inside(place: Place, loops: Sequence[TensorLoop]) -> list[TensorLoop]:
-    """Those of them that touch the place's window."""
+    """The loops that touch the place's window."""
     return [loop for loop in loops if place.window.overlap_ns([loop.start_ns], [loop.end_ns])[0] > 0]

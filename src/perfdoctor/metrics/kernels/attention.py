@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.hardware.attention import Attention
-from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.metrics.kernels.chains import stream_order
 from perfdoctor.metrics.work.flops import shapes_of, work_of_op
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
@@ -48,7 +48,7 @@ class AttentionPieces(Struct, frozen=True):
 
 @once_per_place
 def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
-    """All of them. Products that ops name must be batched ones."""
+    """All attentions of a place whose products frame `at_most_kernels`. Products that ops name must be batched ones."""
     kernels, names = place.kernels, place.kernels.name
     nothing = np.empty(0, dtype=np.int64)
     none = AttentionPieces(
@@ -57,7 +57,8 @@ def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     )  # fmt: skip
     if not len(kernels) or not (names.matches(kernel_names.SOFTMAX) | names.matches(kernel_names.EXPONENTIAL)).any():
         return none
-    product = names.has(kernel_names.family, "gemm") & ~names.where(_only_adds_up)
+    # A kernel that reduces is the last step of a product that was split along its inner dimension.
+    product = names.has(kernel_names.family, "gemm") & ~names.where(lambda name: "reduce" in name.lower())
     order = stream_order(place)
     stream = kernels["stream"][order]
     segment = np.cumsum(product[order] | np.r_[True, stream[1:] != stream[:-1]])
@@ -78,7 +79,7 @@ def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     whole &= length <= at_most_kernels
     framed = np.zeros(whole.size, dtype=bool)  # a product before it, and another behind it on the same stream
     first = np.flatnonzero(np.r_[True, segment[1:] != segment[:-1]])
-    opens = product[order[first]] & _batched(place)[order[first]]
+    opens = (product & _may_be_batched(place))[order[first]]
     follows = np.r_[opens[1:] & (stream[first[1:]] == stream[first[:-1]]), False]
     framed[segment[first]] = opens & follows
     found = np.flatnonzero((whole & framed)[segment[first]])
@@ -97,29 +98,30 @@ def attentions(place: Place, at_most_kernels: float) -> AttentionPieces:
     return AttentionPieces(none.between, number, order[first[found]], is_backward, masked)
 
 
+def _may_be_batched(place: Place) -> Mask:
+    """One bool a kernel: may it be a batched product? All may where no op is known."""
+    kernels = launches_of(place, "kernels")
+    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
+    may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)
+    return may
+
+
 def _add_other_products(number: Ints, opening: Ints, found: Ints, together: Mask, between: Ints) -> None:
-    """Each product has two gradients: of those in front of the softmax's, and of those behind it, the second one.
+    """Number the other gradient of each product: the one in front of the softmax's pair, and the one behind it.
 
     `opening`: the first row of each segment; `found`: the segments of gradients; `together`: does a segment begin with
     a batched product, and the next one as well?; `between`: how many kernels each segment has behind its product.
     """
     for at in found.tolist():
         own, before, behind = number[opening[at]], at - 1, at + 2
+        others = []
         if before >= 0 and together[before] and between[before] <= _MOST_BETWEEN_GRADIENTS:
-            _claim(number, int(opening[before]), own)
+            others.append(opening[before])
         if behind < opening.size and together[at + 1] and between[at + 1] <= _MOST_BETWEEN_GRADIENTS:
-            _claim(number, int(opening[behind]), own)
-
-
-def _claim(number: Ints, row: int, own: int) -> None:
-    if number[row] == UNKNOWN:
-        number[row] = own
-
-
-def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
-    """Which of `place.kernels` lie between the two products of an attention, and how many attentions these are."""
-    found = attentions(place, at_most_kernels)
-    return found.between, found.count
+            others.append(opening[behind])
+        for row in others:
+            if number[row] == UNKNOWN:
+                number[row] = own
 
 
 def sizes(place: Place, pieces: AttentionPieces) -> list[Attention | None]:
@@ -129,16 +131,13 @@ def sizes(place: Place, pieces: AttentionPieces) -> list[Attention | None]:
     shapes, types = ops.text("input_shapes"), ops.text("input_types")
     found: list[Attention | None] = []
     for row, backward in zip(pieces.opening.tolist(), pieces.backward.tolist(), strict=True):
-        at = int(op[row])
-        known = at != UNKNOWN
-        found.append(
-            _size(ops.name[at], shapes[at], types[at], bool(backward), 16 if half[row] else 32) if known else None
-        )
+        at, bits = int(op[row]), 16 if half[row] else 32
+        found.append(_size(ops.name[at], shapes[at], types[at], backward, bits) if at != UNKNOWN else None)
     return found
 
 
 def _size(op: str, shapes: str, types: str, backward: bool, bits: int) -> Attention | None:
-    """Of a product of scores: their batch, rows and columns, and what is summed over.
+    """The attention of a product of scores: their batch, rows and columns, and what is summed over.
 
     Where two of the three sizes agree, as they do where a sequence attends to itself, the third is the head's: the
     gradients' products come in any order.
@@ -164,16 +163,3 @@ def batched_product(op: str, shapes: str) -> tuple[int, int, int, int] | None:
         return None
     (batch, rows, inner), (_, _, columns) = factors
     return batch, rows, columns, inner
-
-
-def _only_adds_up(name: str) -> bool:
-    """The last step of a product that was split along its inner dimension."""
-    return "reduce" in name.lower()
-
-
-def _batched(place: Place) -> Mask:
-    """May this kernel be a batched product? All may where no op is known."""
-    kernels = launches_of(place, "kernels")
-    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
-    may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)
-    return may

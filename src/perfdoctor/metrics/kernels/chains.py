@@ -1,4 +1,9 @@
-"""Which kernels of one stream follow each other with nothing between them but what a compiler would fuse with them?"""
+"""Which kernels follow each other on a stream, and would become one: in a chain, as a cast, or with their like?
+
+A compiler fuses a cast with an element-wise kernel, a norm or a reduction, and two casts with each other; a library's
+matmul takes what lies in memory. What a kernel works on is not recorded: it is the same tensor if it takes about as
+long. Per number a cast moves 6 bytes (4 and 2), such kernels 4 (two of 16 bits) to 12 (three of 32 bits).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,6 @@ from msgspec import Struct
 
 from perfdoctor.metrics.kernels.memory_bandwidth import passes_by_kernel
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
@@ -15,6 +19,31 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Tensors: a norm reads one and writes one; what is not known to read one is taken to read two.
 _OF_NORM, _OF_TWO = 2, 3
+
+
+def stream_order(place: Place) -> Ints:
+    """The rows of `place.kernels` stream by stream, each in the order in which they ran."""
+    kernels = place.kernels
+    return np.lexsort((kernels.start_ns, kernels["stream"])).astype(np.int64)
+
+
+def merged_runs_ns(place: Place, rows: Mask, breaks: Mask | None = None) -> float:
+    """What is saved, in ns for the window, if each run of these rows of `place.kernels` takes as long as its longest.
+
+    Short kernels are start and end, whatever they compute. `breaks`: rows that begin a run of their own, and end it.
+    """
+    order = stream_order(place)
+    if not order.size:
+        return 0.0
+    stream, chosen = place.kernels["stream"][order], rows[order]
+    begins = np.ones(order.size, dtype=bool)
+    begins[1:] = ~chosen[1:] | ~chosen[:-1] | (stream[1:] != stream[:-1])
+    if breaks is not None:
+        alone = breaks[order]
+        begins[1:] |= alone[1:] | alone[:-1]
+    first = np.flatnonzero(begins)
+    ns: Floats = np.where(chosen, place.kernel_ns[order], 0).astype(float)
+    return float((np.add.reduceat(ns, first) - np.maximum.reduceat(ns, first)).sum())
 
 
 class Chains(Struct, frozen=True):
@@ -61,14 +90,8 @@ def elementwise_chains(place: Place, at_least_links: float, at_least_ns: float, 
     return chains
 
 
-def in_chains(chains: Chains) -> Mask:
-    """One bool a kernel: is it a link?"""
-    rows: Mask = chains.links > 0
-    return rows
-
-
 def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
-    """Which share of its time each link loses when its chain becomes one kernel, in one of `savings.CASES`; 0 outside.
+    """The share of its time that each link loses when its chain becomes one kernel, by `savings.CASES`; 0 outside.
 
     A kernel bound by memory takes as long as its passes over tensors. Fused, the result of a link is not written for
     the next one to read: all but the first lose a read, all but the last a write. At the least, what is written is
@@ -88,7 +111,7 @@ def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
 
 @once_per_place
 def passes(place: Place) -> Floats:
-    """Over how many tensors each of `place.kernels` passes: by its op's shapes, else by its name, else by its kind.
+    """The number of tensors over which each of `place.kernels` passes, by its op's shapes, its name or its kind.
 
     PyTorch's element-wise kernels name how many they take. One that is smaller than the result counts as much less.
     """
@@ -96,5 +119,43 @@ def passes(place: Place) -> Floats:
     by_kind = np.where(place.kernel_rows("normalization"), _OF_NORM, _OF_TWO)
     by_kind = np.where(place.kernel_rows("reduction"), 1, by_kind)
     known = passes_by_kernel(place)
-    found: Floats = np.where(known > 0, known, np.where(by_name > 0, by_name, by_kind)).astype(float)
-    return found
+    return np.where(known > 0, known, np.where(by_name > 0, by_name, by_kind)).astype(float)
+
+
+#: Bytes a number of a neighbour over those of a cast, at the least and at the most, and a tenth for what times vary.
+_LEAST, _MOST = 0.9 * 4 / 6, 1.1 * 12 / 6
+
+
+def fused_casts(place: Place, casts: Mask, *, both_sides: bool) -> Mask:
+    """Which of these rows of `place.kernels` have on a side, or on both, a kernel that a compiler would fuse them with?
+
+    That is the nearest kernel before or behind on its stream that casts nothing. A cast of another kind right before it
+    is as good as both.
+    """
+    order = stream_order(place)
+    names, stream, ns = place.kernels.name, place.kernels["stream"][order], place.kernel_ns[order].astype(float)
+    own, cast = casts[order], names.matches(kernel_names.CAST)[order]
+    fuses = (names.matches(kernel_names.EAGER) & ~names.where(kernel_names.is_compiled))[order] & ~cast
+    at = np.arange(order.size)
+    before = np.maximum.accumulate(np.where(cast, -1, at))
+    behind = np.minimum.accumulate(np.where(cast, order.size, at)[::-1])[::-1]
+
+    def fusable(other: Ints) -> Mask:
+        inside = (other >= 0) & (other < order.size)
+        there = np.clip(other, 0, max(order.size - 1, 0))
+        alike: Mask = _alike(ns[there], ns) & fuses[there] & (stream[there] == stream)
+        return inside & alike
+
+    first, second = fusable(before), fusable(behind)
+    found = first & second if both_sides else first | second
+    pair = np.zeros(order.size, dtype=bool)
+    code = names.codes[order]
+    pair[1:] = cast[1:] & cast[:-1] & (stream[1:] == stream[:-1]) & (code[1:] != code[:-1])
+    pair[1:] &= _alike(ns[:-1], ns[1:])
+    rows = np.zeros(order.size, dtype=bool)
+    rows[order] = own & (found | pair)
+    return rows
+
+
+def _alike(other_ns: Floats, cast_ns: Floats) -> Mask:
+    return (other_ns >= _LEAST * cast_ns) & (other_ns <= _MOST * cast_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +16,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 from perfdoctor.patterns import regex
+from perfdoctor.records.time_split import KernelRow
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import xla as xla_names
@@ -61,7 +62,7 @@ class KernelCosts(Struct, frozen=True):
 
 
 def kernel_costs(run: Run) -> KernelCosts | None:
-    """None where no kernel ran on a device."""
+    """Costs of all kernels by name; None where none ran on a device."""
     parts = [
         (number, place, frame)
         for number, place in enumerate(run.places)
@@ -102,12 +103,12 @@ def kernel_costs(run: Run) -> KernelCosts | None:
 
 
 def _math_path(name: str) -> str:
-    """Only of kernels that multiply matrices."""
+    """The math path of a kernel that multiplies matrices, "" of others."""
     return kernel_names.math_path(name) if kernel_names.family_or_communication(name) in MATMUL_FAMILIES else ""
 
 
 def _data_type(name: str, of_op: str) -> str:
-    """By the kernel's name, else that of its op; collectives have theirs elsewhere."""
+    """The data type by the kernel's name, else that of its op; "" of collectives, which have theirs elsewhere."""
     family = kernel_names.family_or_communication(name)
     if family == "communication":
         return ""
@@ -121,7 +122,7 @@ def short_types(types: str) -> str:
 
 
 def first_type(types: str) -> str:
-    """Of an op's input types as the recording writes them, the first that is a tensor's; "" where none is recorded."""
+    """The first type of a tensor among an op's recorded input types; "" where there is none."""
     return next((_TYPES[found.lower()] for found in _TYPE.findall(types) if found.lower() in _TYPES), "")
 
 
@@ -171,12 +172,17 @@ def _launched_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[s
 
 
 def _codes(text: Text, rows: Ints) -> Ints:
+    """The code of the text in each of these rows, UNKNOWN where the row is."""
     if not len(text):
         return np.full(rows.size, UNKNOWN, dtype=np.int64)
     return np.where(rows == UNKNOWN, UNKNOWN, text.codes[np.maximum(rows, 0)]).astype(np.int64)
 
 
 def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
+    """For each name the place with the longest mean, and by which share it exceeds the middle one.
+
+    `means`: a row a place, a column a name.
+    """
     running = ~np.isnan(means)
     several = running.sum(axis=0) > 1
     filled = np.where(running, means, -np.inf)
@@ -192,3 +198,30 @@ def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int,
         for at, is_known in zip(worst.tolist(), several.tolist(), strict=True)
     )
     return found, slower
+
+
+#: Rows of the table of kernels in a diagnosis: fewer hide the tail.
+TABLE_ROWS = 30
+
+
+def kernel_rows(places: Sequence[Place], most: int | None = None) -> tuple[KernelRow, ...]:
+    """Kernels and collectives by name, with times inside the windows of these places; only the `most` costliest."""
+    counts: dict[str, int] = {}
+    totals: dict[str, int] = {}
+    for place in places:
+        for frame in (place.kernels, place.collectives):
+            ns = place.window.overlap_ns(frame.start_ns, frame.end_ns)
+            codes, values = frame.name.codes, frame.name.values
+            per_code = np.bincount(codes, minlength=len(values)), np.bincount(codes, weights=ns, minlength=len(values))
+            for name, count, total in zip(values, *per_code, strict=True):
+                if count:
+                    counts[name] = counts.get(name, 0) + int(count)
+                    totals[name] = totals.get(name, 0) + int(total)
+    top = sorted(totals, key=lambda name: (-totals[name], name))[:most]
+    return tuple(
+        KernelRow(
+            name, kernel_names.family_or_communication(name), _math_path(name), counts[name], totals[name],
+            totals[name] // counts[name],
+        )
+        for name in top
+    )  # fmt: skip

@@ -44,7 +44,7 @@ class Passes(Struct, frozen=True):
     fused: int
 
     def left(self, case: str) -> float:
-        """Of the time that passes take, in one of `savings.CASES`."""
+        """The share of the time of passes that is left when fused, in one of `savings.CASES`."""
         return self.fused / {"low": self.fewest, "likely": self.usual, "high": self.most}[case]
 
 
@@ -64,34 +64,29 @@ _OTHER = Passes(8, 1, 1, 1, 1)
 
 @once_per_place
 def passes_of(place: Place) -> Passes | None:
-    """Of the optimizers whose steps this place's rank ran: of several, those of which most is left. None: unnamed."""
-    names: set[str] = set()
-    for signal in ("ranges", "ops"):
-        values = place.timeline[signal].of(rank=place.rank).name.values
-        names |= {value for value in values if torch_names.OPTIMIZER_STEP.search(value)}
-    known = [_of_class(found[1].lower()) for name in names if (found := _CLASS.search(name))]
+    """The passes of the optimizer that this rank ran, of several the one of which most is left; None if unnamed."""
+    rows = (place.timeline[signal].of(rank=place.rank) for signal in ("ranges", "ops"))
+    names = {name for frame in rows for name in frame.name.values if torch_names.OPTIMIZER_STEP.search(name)}
+    classes = [found[1].lower() for name in names if (found := _CLASS.search(name))]
+    # One with another name may be an Adam all the same: `FusedAdam`, `MyAdamW`.
+    known = [_PASSES.get(name) or (_PASSES["adamw"] if "adam" in name else _OTHER) for name in classes]
     return max(known, key=lambda each: each.left("likely"), default=None)
 
 
-def _of_class(name: str) -> Passes:
-    """Of one with another name that is an Adam (`FusedAdam`, `MyAdamW`): Adam's."""
-    return _PASSES.get(name) or (_PASSES["adamw"] if "adam" in name else _OTHER)
-
-
 def _unnamed(place: Place, rows: Mask) -> Passes:
-    """By how many different kernels it runs; at the least, a fused one may save no pass."""
+    """The passes of an unnamed optimizer, by its number of different kernels; at the least, fusing may save none."""
     different = np.unique(place.kernels.name.codes[rows]).size
     alike = _PASSES["adamw" if different >= _KERNELS_OF_ADAM else "sgd"]
     return replace(alike, fewest=alike.fused)
 
 
 def launches(tensors: float, numbers: float) -> float:
-    """Of one fused update."""
+    """The launches of one fused update of so many tensors and numbers."""
     return float(max(np.ceil(tensors / _TENSORS), np.ceil(numbers / _NUMBERS), 1.0))
 
 
 class FusedUpdate(Struct, frozen=True):
-    """In ns for the window; `launches` a step."""
+    """What a fused update takes in the window, and its launches a step."""
 
     ns: float
     launches: float

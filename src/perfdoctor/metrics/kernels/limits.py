@@ -82,7 +82,9 @@ class Claim(Struct, frozen=True):
     @property
     def time_ns(self) -> int:
         """How long these kernels, and no other, keep the device computing."""
-        return int(self.kernels.time_ns[self.rows].sum()) if self.alone else self.run.mean(self._own_ns)
+        if self.alone:
+            return int(self.kernels.time_ns[self.rows].sum())
+        return self.run.mean(lambda place: place.alone_ns(self.chosen(place)[1]))
 
     @property
     def whole_ns(self) -> int:
@@ -146,10 +148,8 @@ class Claim(Struct, frozen=True):
         return float(np.average(values[known], weights=weight)) if known.any() else float("nan")
 
     def work(self) -> Mapping[tuple[int, int], Mask]:
+        """By place the rows of these kernels, as a replay asks for them; empty without a timeline."""
         return {} if self.alone else work_of(self.run, lambda place: self.chosen(place)[1])
-
-    def _own_ns(self, place: Place) -> int:
-        return place.alone_ns(self.chosen(place)[1])
 
 
 def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = False) -> Claim:
@@ -161,7 +161,10 @@ def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = Fa
 
     @once_per_place
     def chosen(place: Place) -> tuple[Measured, Mask]:
-        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
+        others = _of_other_rules(place)
+        if not with_eager:
+            eager = place.kernels.name.where(lambda name: "at::native::" in name)
+            others = others | (place.kernel_rows("elementwise") & eager)
         return measured(place), choose(measured(place)) & ~others
 
     if not run.places:
@@ -178,18 +181,11 @@ def _of_other_rules(place: Place) -> Mask:
     return (
         in_optimizer(place)
         | place.kernel_rows("optimizer")
-        | names.where(_is_of_other_rules)
+        | names.where(kernel_names.is_layout_change)
+        | names.where(kernel_names.is_depthwise)
         | misaligned_matmuls(place).rows
         | (plain & place.kernel_rows(*MATMUL_FAMILIES))
     )
-
-
-def _is_of_other_rules(name: str) -> bool:
-    return kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name)
-
-
-def _eager(place: Place) -> Mask:
-    return place.kernel_rows("elementwise") & place.kernels.name.where(lambda name: "at::native::" in name)
 
 
 # --- evidence ---
@@ -198,17 +194,17 @@ def _eager(place: Place) -> Mask:
 def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]:
     """How long these kernels take, the named shares of them where they were measured, and the largest of them."""
     known = {label: found.mean(values) for label, values in shares.items()}
-    advice = _advice(found, "What NVIDIA's rules hope for")
+    advice = _advice(found)
     return (
         Measure("their time", found.time_ns, "ns"),
         *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),
         Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),
-        _largest(found, "Largest of them" if found.alone else "Largest of them, a step"),
+        _largest(found),
         *((advice,) if advice else ()),
     )
 
 
-def _largest(found: Claim, label: str) -> Rows:
+def _largest(found: Claim) -> Rows:
     """The kernels that take most time, with what was measured of them."""
     kernels = found.kernels
     keys = np.stack((kernels.rows.name.codes.astype(np.int64), kernels.stands_in), axis=1)[found.rows]
@@ -220,20 +216,18 @@ def _largest(found: Claim, label: str) -> Rows:
     rows: list[tuple[Value, ...]] = []
     for at in np.argsort(-time_ns, kind="stable").tolist()[:_TABLE_ROWS]:
         row = int(own[np.flatnonzero(which.ravel() == at)[0]])
-        shown = (_or_unknown(float(values[row])) for values in numbers.values())
+        shares = (float(values[row]) for values in numbers.values())
+        shown = (_NOT_MEASURED if np.isnan(share) else share for share in shares)
         waits = kernels.word("stall", row) or _NOT_MEASURED
         rows.append((
             kernels.rows.name[row], count[at] / found.units, int(time_ns[at] / found.units), *shown, waits
         ))  # fmt: skip
+    label = "Largest of them" if found.alone else "Largest of them, a step"
     columns = ("kernel", "count", "time", *_SHOWN, "waits for")
     return Rows(label, columns, ("text", "count", "ns", *("share",) * len(_SHOWN), "text"), tuple(rows))
 
 
-def _or_unknown(value: float) -> Value:
-    return _NOT_MEASURED if np.isnan(value) else value
-
-
-def _advice(found: Claim, label: str) -> Rows | None:
+def _advice(found: Claim) -> Rows | None:
     """What NVIDIA's rules say of these kernels, the largest estimates first; None where they say nothing."""
     kernels, of_rows = found.kernels, np.unique(found.kernels.stands_in[found.rows])
     launches = np.unique(np.concatenate([kernels.sets[number] for number in of_rows.tolist()] or [[]]))
@@ -247,4 +241,5 @@ def _advice(found: Claim, label: str) -> Rows | None:
     rows = sorted(((*key, share) for key, share in best.items()), key=lambda row: (row[1] != "the kernel", -row[2]))
     if not rows:
         return None
-    return Rows(label, ("NVIDIA's rule", "of", "estimated"), ("text", "text", "share"), tuple(rows[:_TABLE_ROWS]))
+    columns = ("NVIDIA's rule", "of", "estimated")
+    return Rows("What NVIDIA's rules hope for", columns, ("text", "text", "share"), tuple(rows[:_TABLE_ROWS]))

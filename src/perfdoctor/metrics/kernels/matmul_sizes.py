@@ -59,7 +59,9 @@ class Misaligned(Struct, frozen=True):
 
 @once_per_place
 def misaligned_matmuls(place: Place) -> Misaligned:
-    """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
+    """Kernels that their names say are built for misaligned rows; on 16 bits also those that misaligned sizes keep off
+    tensor cores.
+    """
     kernels = place.kernels
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
     rows, without = matmul & kernels.name.where(_is_misaligned), np.zeros(len(kernels), dtype=bool)
@@ -87,6 +89,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
 
 @lru_cache(maxsize=65536)
 def _piece(name: str) -> int:
+    """How many of the kernel's numbers tensor cores read at once; 0 where its type is unknown."""
     piece = WHOLE_PIECE.get(kernel_names.input_type(name), 0)
     return _WHOLE_PIECE_OF_BYTES if piece == WHOLE_PIECE["half"] and kernel_names.is_product_of_bytes(name) else piece
 
@@ -117,5 +120,5 @@ def sizes(op: str, shapes: str) -> tuple[int, ...]:
 
 
 def padded(size: int, piece: int) -> int:
-    """The next multiple."""
+    """The next multiple of `piece`."""
     return -(-size // piece) * piece

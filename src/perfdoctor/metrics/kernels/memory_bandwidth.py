@@ -58,14 +58,14 @@ class Rates(Struct, frozen=True):
     peak_bytes_per_second: float
 
     def near(self, at_least: float, at_most: float, at_least_bytes: float) -> Mask:
-        """Kernels at the limit; what is faster than the memory read from a cache."""
+        """One bool a kernel: is it at the limit of the memory? What is faster than `at_most` read from a cache."""
         rows: Mask = self.moved_bytes >= at_least_bytes
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 
 
 @once_per_place
 def rates(place: Place) -> Rates:
-    """Of kernels that are the only one of their op."""
+    """The rates of kernels that are the only one of their op."""
     limits = peaks(place)
     if limits is None or not limits.memory_bytes_per_second:
         nothing = np.zeros(len(place.kernels))
@@ -81,7 +81,7 @@ def moved_by_kernel(place: Place) -> Floats:
 
 
 def passes_by_kernel(place: Place) -> Floats:
-    """The same in sizes of its result: over how many tensors each kernel passes; 0 where it is not known."""
+    """The number of tensors over which each kernel passes, in sizes of its result; 0 where it is not known."""
     return _by_kernel(place, _passes)
 
 
@@ -110,7 +110,7 @@ def _is_known(name: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def moved_bytes(op: str, shapes: str, types: str) -> int:
-    """What the op reads and writes at the least; 0 where that is not recorded."""
+    """The bytes that the op reads and writes at the least; 0 where that is not recorded."""
     try:
         tensors = [_tensor(shape, kind) for shape, kind in zip(json.loads(shapes), json.loads(types), strict=True)]
     except (ValueError, TypeError):
@@ -133,7 +133,7 @@ def _tensor(shape: object, kind: object) -> int:
 
 
 def _passes(op: str, shapes: str, types: str) -> float:
-    """Bytes that it moves over those of its result: the largest that it reads, or one of two where it copies."""
+    """Bytes that the op moves over those of its result: the largest that it reads, or one of two where it copies."""
     moved = moved_bytes(op, shapes, types)
     name = op.removeprefix("aten::")
     reads = 0 if name in _FILLS else 1 if name == _COPY else _READS.get(name.removesuffix("_"), 1)

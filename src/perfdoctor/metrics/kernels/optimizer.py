@@ -41,21 +41,17 @@ def host_updates(place: HostPlace) -> HostOps:
     closure) is no update.
     """
     ops = place.rows("ops")
-    marks = ops.name.matches(torch_names.OPTIMIZER_RANGE)
-    updating = Intervals.empty()
-    for rows in (place.rows("ranges"), ops):
-        found = rows.named(torch_names.OPTIMIZER_RANGE)
-        updating = updating | found.intervals
+    marks = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in (place.rows("ranges"), ops)]
+    updating = Intervals.union(rows.intervals for rows in marks)
     backward = ops.named(torch_names.AUTOGRAD_NODE)
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
         return HostOps(0, 0, Intervals.empty())
-    inner = ops.take(~marks)
+    inner = ops.take(~ops.name.matches(torch_names.OPTIMIZER_RANGE))
     updating = updating & place.window
     inner = outermost(inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0))
     others = inner.name.matches(torch_names.NOT_PER_TENSOR)
-    together = inner.take(others)
-    updating = updating - together.intervals
+    updating = updating - inner.take(others).intervals
     return HostOps(int((~others).sum()), updating.total_ns, updating)
 
 
@@ -68,5 +64,4 @@ def added_to_gradients(place: Place) -> Mask:
     """One bool a row of `place.kernels`: does it add a new gradient to the one that is stored?"""
     kernels, names = launches_of(place, "kernels"), (torch_names.STORES_GRADIENT, torch_names.ADDS_IN_PLACE)
     storing, adding = (kernels.inside_of("ops", named(place.timeline, "ops", name)) for name in names)
-    rows: Mask = storing & adding
-    return rows
+    return storing & adding

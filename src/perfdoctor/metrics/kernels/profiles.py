@@ -65,7 +65,8 @@ class Measured(Struct, frozen=True, dict=True):
         """The largest saving that a rule of NVIDIA estimates, as a share of the kernel's time; NaN where none does."""
         most = np.full(len(self.profiles), np.nan)
         whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
-        np.fmax.at(most, self._of_advice[whole], self.advice.floats("speedup_share")[whole])
+        launch = np.searchsorted(self.profiles["launch"], self.advice["launch"])
+        np.fmax.at(most, launch[whole], self.advice.floats("speedup_share")[whole])
         return self._spread([_mean(most[launches], self._weight[launches]) for launches in self.sets])
 
     def estimated_by(self, rule: str) -> Floats:
@@ -78,11 +79,8 @@ class Measured(Struct, frozen=True, dict=True):
         ran = self.profiles.floats("gpu_time_ns")
         return np.where(np.isnan(ran), 1.0, np.maximum(ran, 1.0))
 
-    @property
-    def _of_advice(self) -> Ints:
-        return np.searchsorted(self.profiles["launch"], self.advice["launch"]).astype(np.int64)
-
     def _spread(self, of_sets: Sequence[float]) -> Floats:
+        """For each row the number of its set; NaN without one."""
         table = np.array([*of_sets, np.nan], dtype=np.float64)
         return table[np.where(self.known, self.stands_in, len(of_sets))]
 
@@ -97,11 +95,9 @@ def measured(place: Place) -> Measured:
     """What ncu measured of each kernel of a place."""
     timeline, kernels = place.timeline, place.kernels
     profiles = timeline["kernel_profiles"]
-    sets, of_kernel = matched(kernels, profiles.take(on_same_gpu(profiles, place.info)), place.units)
-    return Measured(
-        kernels, place.kernel_ns.astype(np.float64), of_kernel, _as_rows(sets, profiles), profiles,
-        timeline["kernel_advice"],
-    )  # fmt: skip
+    launches, of_kernel = matched(kernels, profiles.take(on_same_gpu(profiles, place.info)), place.units)
+    sets = [np.searchsorted(profiles["launch"], each).astype(np.int64) for each in launches]
+    return Measured(kernels, place.kernel_ns.astype(np.float64), of_kernel, sets, profiles, timeline["kernel_advice"])
 
 
 def tensor_share(place: Place) -> Floats:
@@ -113,8 +109,7 @@ def tensor_share(place: Place) -> Floats:
 
 def on_tensor_cores(place: Place) -> Mask:
     """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
-    at_work: Mask = np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
-    return at_work
+    return np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
 
 
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
@@ -133,7 +128,3 @@ def launches_alone(timeline: Timeline) -> Measured:
     each = np.arange(len(profiles), dtype=np.int64)
     time_ns = np.nan_to_num(profiles.floats("gpu_time_ns"))
     return Measured(profiles, time_ns, each, list(each[:, None]), profiles, timeline["kernel_advice"])
-
-
-def _as_rows(sets: Sequence[Ints], profiles: Frame) -> list[Ints]:
-    return [np.searchsorted(profiles["launch"], launches).astype(np.int64) for launches in sets]

@@ -48,7 +48,7 @@ def forward_again(timeline: Timeline, rank: int) -> Nested:
 
 
 def kept_bytes(place: Place) -> float | None:
-    """What a step would hold besides if nothing were computed again: what the allocator's total rises by meanwhile.
+    """The bytes that a step would hold besides if nothing were computed again: the rise of the allocator's total.
 
     Each stretch of forward work leaves the activations that its gradients read; without checkpoints all of them are
     held at once. None where the allocator's totals were not recorded.

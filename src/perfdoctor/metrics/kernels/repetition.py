@@ -44,7 +44,7 @@ def repetition(place: Place) -> Repetition:
 
 
 def _launching_step(place: Place, signal: str) -> Ints:
-    """Which step launched each row, UNKNOWN before the recording; without calls, in which one it ran."""
+    """The step that launched each row, UNKNOWN before the recording; without calls the one in which it ran."""
     bounds, every, launched = place.steps.bounds, launches(place), recorded_launches(place, signal)
     ran_in = (np.searchsorted(bounds, place.recorded(signal).start_ns, side="right") - 1).astype(np.int64)
     first = np.minimum(np.searchsorted(place.work.start_ns, bounds), len(place.work) - 1)
@@ -56,7 +56,7 @@ def _launching_step(place: Place, signal: str) -> Ints:
 
 
 def _signature(rows_of_step: list[Ints], work: list[Frame]) -> tuple[bytes, int]:
-    """What one step ran, as bytes that are equal for equal steps, and of how many rows."""
+    """What one step ran, as bytes that are equal for equal steps, and the number of rows."""
     parts, count = [], 0
     for rows, frame in zip(rows_of_step, work, strict=True):
         ordered = rows[np.argsort(frame["stream"][rows], kind="stable")]

@@ -34,7 +34,7 @@ class SameKernels(Struct, frozen=True):
 
 
 def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None:
-    """None with fewer than two ranks, with different GPUs, or where no kernel is run equally often by all.
+    """The places' time in the same kernels; None with fewer than two, with different GPUs, or without such kernels.
 
     Shorter kernels than `min_kernel_ns` are launch and clock noise: they are the same work, but not timed.
     """
@@ -42,11 +42,8 @@ def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None
     if len(places) < 2 or len({place.info.name for place in places}) > 1:
         return None
     medians = [medians_of(place) for place in places]
-    alike = [
-        kernel
-        for kernel in medians[0]
-        if all(kernel in other for other in medians) and _alike([other[kernel][0] for other in medians])
-    ]
+    by_all = [kernel for kernel in medians[0] if all(kernel in other for other in medians)]
+    alike = [kernel for kernel in by_all if _alike([other[kernel][0] for other in medians])]
     kernels = [kernel for kernel in alike if min(other[kernel][1] for other in medians) >= min_kernel_ns]
     if not kernels:
         return None
@@ -65,13 +62,13 @@ def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None
 
 
 def _alike(counts: list[float]) -> bool:
-    """Equally often a step, but for what lies across the edges of a window."""
+    """Are these counts a step equal, but for what lies across the edges of a window?"""
     return max(counts) - min(counts) <= max(_EDGE_KERNELS, _EDGE_SHARE * max(counts))
 
 
 @kept_in_summaries
 def kernel_time_ns(place: Place) -> int:
-    """Of all its kernels in the window; those that overlap each count in full."""
+    """Ns of all kernels of a place in its window; those that overlap each count in full."""
     return int(place.kernel_ns.sum())
 
 

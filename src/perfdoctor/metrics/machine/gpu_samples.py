@@ -57,8 +57,7 @@ class SampledGpu(Struct, frozen=True):
         used = np.where(np.isnan(used), self.floats("sm_active_share"), used)
         reasons = self.samples["reasons"]
         otherwise = np.where(reasons == UNKNOWN, self.floats("processes") > 0, reasons & IDLE == 0)
-        at_work: Mask = np.where(np.isnan(used), otherwise, np.nan_to_num(used) >= least_share)
-        return at_work
+        return np.where(np.isnan(used), otherwise, np.nan_to_num(used) >= least_share)
 
     def has(self, *columns: str) -> bool:
         """Is a number of one of these columns in any sample?"""
@@ -71,12 +70,12 @@ class SampledGpu(Struct, frozen=True):
         return held & (reasons & _CAUSES_OF_SLOWDOWN == 0) if cause == "hardware" else held
 
     def is_held(self) -> Mask:
-        """One bool a sample: by anything at all?"""
+        """One bool a sample: were its clocks held down by anything at all?"""
         every: Mask = np.any([self.held_by(cause) for cause in HELD_BY], axis=0)
         return every
 
     def spans(self) -> tuple[Ints, Ints]:
-        """From each sample to the next, in ns; no further than a few usual distances."""
+        """The begin of each sample and of the next one, in ns; no further apart than a few usual distances."""
         start = self.samples.start_ns
         if start.size < 2:
             return start, start
@@ -86,7 +85,7 @@ class SampledGpu(Struct, frozen=True):
 
 
 def gpus(timeline: Timeline) -> list[SampledGpu]:
-    """Each GPU that was sampled, once a file."""
+    """The GPUs that were sampled, each once a file."""
     frame = timeline["device_samples"]
     found = []
     for name in dict.fromkeys(frame.name):
@@ -111,10 +110,8 @@ def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int
         if len(set(devices)) == len(devices) and set(devices) <= {gpu.device for gpu in loaded} and is_alone:
             return {place.rank_and_device: own[place.device or 0] for place in places}
         if len(loaded) == len(places):
-            return {
-                place.rank_and_device: gpu
-                for place, gpu in zip(places, sorted(loaded, key=lambda gpu: gpu.device), strict=True)
-            }
+            loaded.sort(key=lambda gpu: gpu.device)
+            return {place.rank_and_device: gpu for place, gpu in zip(places, loaded, strict=True)}
     return {}
 
 
@@ -140,32 +137,29 @@ def lost_ns(place: Place, gpu: SampledGpu, held: Mask, work: Intervals, free_mhz
     """
     clocks = gpu.floats("sm_clock_mhz")
     loss = np.where(held & ~np.isnan(clocks), np.clip(1 - np.nan_to_num(clocks) / free_mhz, 0, 1), 0.0)
-    inside = _inside(place, gpu)
+    begin, end = gpu.spans()
+    inside = gpu.samples["is_on_clock"] & (begin < place.window.ends[-1]) & (end > place.window.starts[0])
     if inside.any():
-        begin, end = gpu.spans()
         return float((work.overlap_ns(begin[inside], end[inside]) * loss[inside]).sum())
     return work.total_ns * float(loss.mean())
 
 
-def _inside(place: Place, gpu: SampledGpu) -> Mask:
-    """Which samples are of the window: those that lie in it, and are on its clock."""
-    start = gpu.samples.start_ns
-    window: Mask = (
-        gpu.samples["is_on_clock"] & (start < place.window.ends[-1]) & (gpu.spans()[1] > place.window.starts[0])
-    )
-    return window
-
-
 def sampled(run: Run) -> tuple[Rows, ...]:
-    """Evidence for a rule about the GPUs: what they were sampled at, if they were."""
+    """What the GPUs were sampled at, as evidence for a rule about them; () where they were not."""
     rows = table(gpus(run.timeline), _AT_WORK)
     return (rows,) if rows is not None else ()
 
 
 def table(found: list[SampledGpu], load_share: float) -> Rows | None:
-    """Each GPU under load: its medians; None where nothing is known."""
+    """The medians of each GPU under load as a table; None where nothing is known."""
     shown = [gpu for gpu in found if gpu.has("power_w", "sm_clock_mhz", "temperature_c")]
-    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in shown if gpu.under_load(load_share).any()]
+    rows = []
+    for gpu in shown:
+        loaded = gpu.under_load(load_share)
+        if loaded.any():
+            columns = (gpu.floats(name)[loaded] for name in ("power_w", "sm_clock_mhz", "temperature_c"))
+            power, clock, heat = map(_median, columns)
+            rows.append((gpu.device, int(loaded.sum()), power, clock, heat))
     if not rows:
         return None
     return Rows(
@@ -174,11 +168,6 @@ def table(found: list[SampledGpu], load_share: float) -> Rows | None:
         ("count", "count", "text", "text", "text"),
         tuple(rows[:_MOST_ROWS]),
     )
-
-
-def _row(gpu: SampledGpu, loaded: Mask) -> tuple[int, int, str, str, str]:
-    power, clock, heat = (_median(gpu.floats(c)[loaded]) for c in ("power_w", "sm_clock_mhz", "temperature_c"))
-    return gpu.device, int(loaded.sum()), power, clock, heat
 
 
 def _median(values: Floats) -> str:

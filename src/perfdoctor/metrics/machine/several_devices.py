@@ -13,10 +13,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 class Team(Struct, frozen=True):
-    """The devices of one rank that compute. `extra_ns`: the busiest one's compute a step beyond the mean.
-
-    `work_ns` is that without what the same kernels take a little longer there than on the others: a slower device.
-    """
+    """The devices of one rank that compute. `extra_ns`: the busiest one's compute a step beyond the mean."""
 
     rank: int
     places: tuple[Place, ...]
@@ -25,21 +22,17 @@ class Team(Struct, frozen=True):
     extra_ns: int
 
     def work_ns(self, slower_at_most: float) -> int:
-        return self.extra_ns - max(_slower_ns(self.busiest, self.places, slower_at_most), 0)
+        """The extra ns without those that the same kernels take longer here than on the others: a slower device.
 
-
-def _slower_ns(place: Place, all_places: tuple[Place, ...], at_most: float) -> int:
-    """How much longer a step the kernels that other devices run, too, take here than in the middle of those.
-
-    One that takes longer by more than this share has more to do: clocks do not differ so much.
-    """
-    others = [medians_of(other) for other in all_places if other is not place]
-    longer = 0.0
-    for kernel, (count, own_ns) in medians_of(place).items():
-        elsewhere = [other[kernel][1] for other in others if kernel in other]
-        if elsewhere and own_ns <= (1 + at_most) * np.median(elsewhere):
-            longer += count * (own_ns - float(np.median(elsewhere)))
-    return round(longer)
+        A kernel that takes longer by more than this share has more to do: clocks do not differ so much.
+        """
+        others = [medians_of(other) for other in self.places if other is not self.busiest]
+        longer = 0.0
+        for kernel, (count, own_ns) in medians_of(self.busiest).items():
+            elsewhere = [other[kernel][1] for other in others if kernel in other]
+            if elsewhere and own_ns <= (1 + slower_at_most) * np.median(elsewhere):
+                longer += count * (own_ns - float(np.median(elsewhere)))
+        return self.extra_ns - max(round(longer), 0)
 
 
 def others_busy(run: Run, place: Place) -> Intervals:

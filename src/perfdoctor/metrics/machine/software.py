@@ -25,17 +25,12 @@ class Software(Struct, frozen=True):
 
 
 def software(run: Run, folder: RunFolder | None) -> Software:
-    """Of a run folder: what its processes reported; and what measuring the machine found."""
+    """The software that the processes of a run folder reported, and that measuring the machine found."""
     measured = next((rates.machine for rates in run.timeline.measured), None)
     reports = [report for each in folder.manifest.passes for report in folder.reports(each.name)] if folder else []
+    recorded = folder.manifest.environment if folder else None
     torch = {report.torch for report in reports if report.torch} or {measured.torch if measured else ""}
     return Software(
         ", ".join(sorted(torch - {""})), measured.cuda if measured else "", measured.driver if measured else "",
-        _environment(folder),
+        {name: value for name, value in recorded.items() if name not in _OF_ONE_RANK} if recorded else None,
     )  # fmt: skip
-
-
-def _environment(folder: RunFolder | None) -> dict[str, str] | None:
-    if folder is None or not folder.manifest.environment:
-        return None
-    return {name: value for name, value in folder.manifest.environment.items() if name not in _OF_ONE_RANK}

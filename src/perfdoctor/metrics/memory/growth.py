@@ -1,7 +1,8 @@
-"""By how much does the memory that a process holds rise from step to step, and how much of the device is left?"""
+"""By how much does the memory that a process holds rise, and how often does it ask the driver for more?"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,10 @@ from msgspec import Struct
 
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.memory.step_samples import samples
-from perfdoctor.model.timeline import Frame, Ints, Timeline
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 #: What torch.profiler keeps in the process itself until the recording ends, one row each.
 _KEPT_BY_RECORDER = ("ops", "ranges", "functions")
@@ -34,17 +38,15 @@ class MemoryGrowth(Struct, frozen=True):
 
 
 def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[MemoryGrowth]:
-    """One a process and device. On a heap that torch.profiler shares, what it keeps itself is taken off first."""
-    frame = samples(timeline)
-    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
-    for rank, process, device in sorted(set(holders)):
-        rows = frame.of(rank=rank, process=process, device=device)
-        if len(rows) < 2:
-            continue
+    """The growth of each process and device. On a heap that torch.profiler shares, what it keeps is taken off first."""
+    for rank, device, rows in _holders(samples(timeline)):
         held, kind = rows["allocated_bytes"], rows.name[0]
         rises = np.diff(held).astype(np.float64)
         if kind == "heap":
-            rises -= recorder_bytes_per_row * _recorded_rows(timeline, rank, rows)
+            recorded = [timeline[signal].of(rank=rank).start_ns for signal in _KEPT_BY_RECORDER]
+            rises -= recorder_bytes_per_row * np.sum(
+                [np.histogram(start_ns, bins=rows.start_ns)[0] for start_ns in recorded], axis=0
+            )
         yield MemoryGrowth(
             rank,
             kind,
@@ -57,12 +59,13 @@ def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Memor
         )
 
 
-def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
-    """How many rows the recording has of this rank between each two moments."""
-    counts = np.zeros(len(moments) - 1, dtype=np.int64)
-    for signal in _KEPT_BY_RECORDER:
-        counts += np.histogram(timeline[signal].of(rank=rank).start_ns, bins=moments.start_ns)[0]
-    return counts
+def _holders(frame: Frame) -> Iterator[tuple[int, int, Frame]]:
+    """Rank, device and rows of each process and device that has two samples at least."""
+    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
+    for rank, process, device in sorted(set(holders)):
+        rows = frame.of(rank=rank, process=process, device=device)
+        if len(rows) >= 2:
+            yield rank, device, rows
 
 
 class Reserve(Struct, frozen=True):
@@ -83,14 +86,9 @@ class Reserve(Struct, frozen=True):
 
 
 def reserves(timeline: Timeline) -> Iterator[Reserve]:
-    """One a process and device of which at least two samples have the reserve."""
+    """The reserve of each process and device of which at least two samples have it."""
     frame = samples(timeline)
-    frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
-    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
-    for rank, process, device in sorted(set(holders)):
-        rows = frame.of(rank=rank, process=process, device=device)
-        if len(rows) < 2:
-            continue
+    for rank, device, rows in _holders(frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))):
         reserved, held = rows["reserved_bytes"], rows["allocated_bytes"]
         yield Reserve(
             rank,
@@ -114,13 +112,38 @@ class ReservedPeak(Struct, frozen=True):
 
 
 def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
-    """One a device of which samples, a snapshot or running totals have the reserve: a device may have several."""
-    peaks = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
-    peaks += [
-        (use.rank, use.device, use.most_reserved_bytes)
-        for use in memory_uses(timeline)
+    """The peaks of devices of which samples, a snapshot or running totals have the reserve: one may have several."""
+    for reserve in reserves(timeline):
+        yield ReservedPeak(reserve.rank, reserve.peak_bytes, reserve.capacity_bytes)
+    for use in memory_uses(timeline):
         # What CUDA handed out before nsys recorded is missing from its totals.
-        if use.most_reserved_bytes >= 0 and use.source != "driver"
-    ]
-    for rank, device, peak_bytes in peaks:
-        yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)
+        if use.most_reserved_bytes >= 0 and use.source != "driver":
+            capacity_bytes = timeline.device_of(use.rank, use.device).memory_bytes
+            yield ReservedPeak(use.rank, use.most_reserved_bytes, capacity_bytes)
+
+
+class Requests(Struct, frozen=True):
+    """How often a place asks the driver for memory.
+
+    `per_tensor`: for each op that allocates or each kernel, whichever are more. `returned_share`: calls that free
+    memory for each that asks for it.
+    """
+
+    per_step: float
+    per_tensor: float
+    returned_share: float
+
+
+def requests(place: Place) -> Requests:
+    """The requests in the place's window. Without PyTorch's cache each tensor is asked for and given back once."""
+    calls = _inside(place, "calls", cuda_names.ASKS_FOR_MEMORY)
+    freed = _inside(place, "calls", cuda_names.GIVES_MEMORY_BACK)
+    tensors = max(_inside(place, "ops", torch_names.ALLOCATES), len(place.kernels))
+    return Requests(calls / place.units, calls / max(tensors, 1), freed / max(calls, 1))
+
+
+def _inside(place: Place, signal: str, pattern: re.Pattern[str]) -> int:
+    """How many rows of that name begin in the window."""
+    rows = place.timeline[signal].of(rank=place.rank)
+    at = rows.named(pattern).start_ns
+    return int(np.count_nonzero(place.window.overlap_ns(at, at + 1)))

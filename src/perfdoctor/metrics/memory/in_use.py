@@ -162,7 +162,7 @@ class Refits(Struct, frozen=True):
 
 
 def replays(timeline: Timeline) -> Iterator[SnapshotReplay]:
-    """One a rank and device of which a snapshot was read."""
+    """The replay of each rank and device of which a snapshot was read."""
     frames = [timeline[signal] for signal in _SIGNALS]
     places = {place for frame in frames for place in zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)}
     for rank, device in sorted(places):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -14,12 +15,14 @@ from perfdoctor.records.memory import Holder, MemoryUse
 
 #: What a report shows of those who hold memory: further down is too little to matter.
 _MOST_HOLDERS = 10
+#: The numbers of MemoryUse that may be unknown.
+_NUMBERS = tuple(name for name in MemoryUse.__struct_fields__ if name.endswith(("_bytes", "_pieces")))
 #: In this size the allocator maps memory of expandable segments (kLargeBuffer of CUDACachingAllocator).
 _PAGE_BYTES = 20 << 20
 
 
 def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
-    """One a rank and device: block by block of snapshots, else by purpose or in total of torch.profiler, or of nsys."""
+    """The memory use of each rank and device: by snapshots, else by torch.profiler, else by nsys."""
     found = [_use(replay) for replay in replays(timeline)]
     sources = (("memory_changes", _changes_use), ("memory_totals", _totals_use), ("device_memory", _device_use))
     for signal, use in sources:
@@ -48,82 +51,66 @@ def _use(replay: SnapshotReplay) -> MemoryUse:
         free_bytes=int(pieces.sum()),
         free_pieces=int(pieces.size),
         largest_free_bytes=int(pieces.max(initial=0)),
-        by_category=_by_category(replay.allocations, alive),
+        by_category=_summed(replay.allocations.text("category"), replay.allocations["bytes"], alive),
         holders=holders(replay.allocations, alive)[:_MOST_HOLDERS],
         first_reserved_bytes=int(replay.reserved[1][0]),
     )
 
 
 def _totals_use(rank: int, device: int, totals: Frame) -> MemoryUse:
-    """Of running totals nothing is known but the sums."""
+    """Memory use by running totals, of which nothing is known but the sums."""
     allocated, reserved = totals["allocated_bytes"], totals["reserved_bytes"]
     peak = int(allocated.argmax())
-    return MemoryUse(
-        rank=rank,
-        device=device,
-        source="profiler",
-        events=len(totals),
+    return _of_known(
+        rank,
+        device,
+        "profiler",
+        len(totals),
         reserved_bytes=int(reserved[-1]),
         allocated_bytes=int(allocated[-1]),
-        active_bytes=UNKNOWN,
-        requested_bytes=UNKNOWN,
         peak_bytes=int(allocated[peak]),
         peak_reserved_bytes=int(reserved[peak]),
         most_reserved_bytes=int(reserved.max()),
-        free_bytes=UNKNOWN,
-        free_pieces=UNKNOWN,
-        largest_free_bytes=UNKNOWN,
         first_reserved_bytes=int(reserved[0]),
     )
 
 
 def _changes_use(rank: int, device: int, changes: Frame) -> MemoryUse:
-    """Of changes by purpose what was reserved is not known."""
+    """Memory use by changes of known purpose, of which the reserve is not known."""
     held = changes["bytes"].cumsum()
     peak = int(held.argmax())
     until = np.arange(len(changes)) <= peak
-    return MemoryUse(
-        rank=rank,
-        device=device,
-        source="timeline",
-        events=len(changes),
-        reserved_bytes=UNKNOWN,
+    return _of_known(
+        rank,
+        device,
+        "timeline",
+        len(changes),
         allocated_bytes=int(held[-1]),
-        active_bytes=UNKNOWN,
-        requested_bytes=UNKNOWN,
         peak_bytes=int(held[peak]),
-        peak_reserved_bytes=UNKNOWN,
-        most_reserved_bytes=UNKNOWN,
-        free_bytes=UNKNOWN,
-        free_pieces=UNKNOWN,
-        largest_free_bytes=UNKNOWN,
         by_category=_summed(changes.name, changes["bytes"], until),
     )
 
 
 def _device_use(rank: int, device: int, handed_out: Frame) -> MemoryUse:
-    """What torch uses of it is not known, nor what for, nor what was there before."""
-    held = handed_out["bytes"]
-    return MemoryUse(
-        rank=rank,
-        device=device,
-        source="driver",
-        events=len(handed_out),
-        reserved_bytes=int(held[-1]),
-        allocated_bytes=UNKNOWN,
-        active_bytes=UNKNOWN,
-        requested_bytes=UNKNOWN,
-        peak_bytes=int(held.max()),
-        peak_reserved_bytes=int(held.max()),
-        most_reserved_bytes=int(held.max()),
-        free_bytes=UNKNOWN,
-        free_pieces=UNKNOWN,
-        largest_free_bytes=UNKNOWN,
+    """Memory use by what CUDA handed out; what torch uses of it, what for, and what was there before are not known."""
+    last, most = int(handed_out["bytes"][-1]), int(handed_out["bytes"].max())
+    return _of_known(
+        rank,
+        device,
+        "driver",
+        len(handed_out),
+        reserved_bytes=last,
+        peak_bytes=most,
+        peak_reserved_bytes=most,
+        most_reserved_bytes=most,
     )
 
 
-def _by_category(allocations: Frame, alive: Mask) -> dict[str, int]:
-    return _summed(allocations.text("category"), allocations["bytes"], alive)
+def _of_known(
+    rank: int, device: int, source: Literal["profiler", "timeline", "driver"], events: int, **known: Any
+) -> MemoryUse:
+    """The memory use with these numbers; of the others nothing is known."""
+    return MemoryUse(rank, device, source, events, **{**dict.fromkeys(_NUMBERS, UNKNOWN), **known})
 
 
 def _summed(category: Text, size: Ints, rows: Mask) -> dict[str, int]:

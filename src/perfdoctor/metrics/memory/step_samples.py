@@ -12,6 +12,7 @@ import numpy as np
 
 from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.metrics.memory.peak import holders
+from perfdoctor.model.columns import constant
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
 from perfdoctor.records.memory import Holder
@@ -47,7 +48,7 @@ def samples(timeline: Timeline) -> Frame:
 
 
 def steps_of(timeline: Timeline, replay: SnapshotReplay) -> Ints:
-    """Behind which places in the row of events do steps end? Ascending; empty where that is not known."""
+    """The places in the row of events behind which steps end, ascending; empty where that is not known."""
     events = replay.events
     for word in _STEP_MARKS:
         marked = np.unique(events["at"][events.text("line").matches(word)])
@@ -55,19 +56,17 @@ def steps_of(timeline: Timeline, replay: SnapshotReplay) -> Ints:
             return marked
     marks = host_marks(timeline, replay.rank)
     if marks is not None:
-        allocations = replay.allocations
-        made = np.flatnonzero(allocations["made_at"] != UNKNOWN)
-        made = made[np.argsort(allocations["made_at"][made])]
-        times = allocations.start_ns[made]
+        made = _made(replay)
+        times = made.start_ns
         first = np.searchsorted(times, marks.starts)
         first = first[(first > 0) & (first < times.size)]  # steps that began while the snapshot recorded
         if first.size >= _FEWEST_MARKS:
-            return np.unique(allocations["made_at"][made[first]] - 1)
+            return np.unique(made["made_at"][first] - 1)
     return _lows(*replay.active)
 
 
 def _lows(positions: Ints, used: Ints) -> Ints:
-    """Where memory was lowest between two highs, each at least half as high as the largest fall."""
+    """The positions at which memory was lowest between two highs, each at least half as high as the largest fall."""
     largest_fall = int((np.maximum.accumulate(used) - used).max(initial=0))
     # Where memory mostly rises, as in a forward pass that gathers layer by layer, small falls are no ends of steps.
     if not largest_fall or largest_fall < _LEAST_FALL_SHARE * int(used.max() - used.min()):
@@ -111,22 +110,23 @@ def _most_until(places: Ints, values: Ints, at: Ints) -> Ints:
 
 def _times(replay: SnapshotReplay, at: Ints) -> Ints:
     """When the allocation next to each place was made. The times only put places in order."""
-    allocations = replay.allocations
-    made = np.flatnonzero(allocations["made_at"] != UNKNOWN)
-    made = made[np.argsort(allocations["made_at"][made])]
-    if not made.size:
+    made = _made(replay)
+    if not len(made):
         return at
-    nearest = np.minimum(np.searchsorted(allocations["made_at"][made], at), made.size - 1)
-    times: Ints = np.maximum.accumulate(allocations.start_ns[made])[nearest]
-    return times
+    nearest = np.minimum(np.searchsorted(made["made_at"], at), len(made) - 1)
+    return np.maximum.accumulate(made.start_ns)[nearest]
+
+
+def _made(replay: SnapshotReplay) -> Frame:
+    """The allocations that were made while the snapshot recorded, in their order."""
+    made = replay.allocations.take(replay.allocations["made_at"] != UNKNOWN)
+    return made.take(np.argsort(made["made_at"]))
 
 
 def _frame(rank: int, device: int, at_ns: Ints, allocated: Ints, reserved: Ints) -> Frame:
-    def constant(value: int) -> Ints:
-        return np.full(at_ns.size, value, np.int64)
-
     return Frame({
-        "rank": constant(rank), "process": constant(0), "device": constant(device), "start_ns": at_ns, "end_ns": at_ns,
+        "rank": constant(rank, at_ns.size), "process": constant(0, at_ns.size), "device": constant(device, at_ns.size),
+        "start_ns": at_ns, "end_ns": at_ns,
         "allocated_bytes": allocated.astype(np.int64), "reserved_bytes": reserved,
         "name": Text.constant("cuda", at_ns.size),
     })  # fmt: skip

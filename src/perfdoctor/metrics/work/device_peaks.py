@@ -15,12 +15,12 @@ from perfdoctor.model.place import Place
 
 
 def peaks(place: Place) -> Peaks | None:
-    """What the user gave counts more than what was recorded; None where neither is known."""
+    """The peaks of the place's GPU, where what the user gave counts more; None where neither is known."""
     return with_rates(_of_the_table(place), place.timeline.user_values.peaks)
 
 
 def attained(place: Place) -> Peaks | None:
-    """The same with measured rates in place of the data sheet's, for predicted savings. The user's count more."""
+    """The peaks with measured rates in place of the data sheet's, for predicted savings. The user's count more."""
     rates = measured(place)
     known = with_rates(_of_the_table(place), rates.as_peaks() if rates else {})
     return with_rates(known, place.timeline.user_values.peaks)
@@ -47,7 +47,10 @@ class RateOrigin(Struct, frozen=True):
 
 
 def origin(place: Place, rate: str, *, attained: bool) -> RateOrigin:
-    """Of one of `hardware.peaks.SETTABLE`, or of `link` and `nvlink`, between GPUs. `attained`: measured ones first."""
+    """The origin of a rate: one of `hardware.peaks.SETTABLE`, or `link` and `nvlink`, between GPUs.
+
+    `attained`: measured rates come first.
+    """
     if rate in place.timeline.user_values.peaks:
         return RateOrigin("option", f"--peak {rate}")
     rates = measured(place) if attained else None

@@ -32,7 +32,7 @@ _FLOP_PER_PARAMETER_AND_TOKEN = 6
 
 
 def model_flop(parameters: float, tokens: float) -> float:
-    """Of one step, forward and backward, by the size of the model."""
+    """FLOP of one step, forward and backward, by the size of the model."""
     return _FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
 
 
@@ -42,7 +42,7 @@ def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> flo
 
 
 def efficiency(run: Run) -> Efficiency | None:
-    """None where no place was recorded, and on a run without a GPU whose ops have no shapes."""
+    """The efficiency of a run; None where no place was recorded, or without a GPU where ops have no shapes."""
     counted = [_count(place) for place in run.places]
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
@@ -51,23 +51,27 @@ def efficiency(run: Run) -> Efficiency | None:
     # Tokens a step cannot be held against a window of unknown many steps.
     given = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
+    is_given = best.data_type in user_values.peaks
+    source = f"--peak {best.data_type}" if is_given else best.peaks.source if best.peaks else ""
     known = any(each.flop for each in counted)
-    share = _mean([each.known_share for each in counted])
+    share = float(np.mean([each.known_share for each in counted]))
     enough = known and share >= _LEAST_KNOWN_SHARE
-    items = _items(run)
-    model = given or (_mean([each.model for each in counted]) if known else None)
+    # Of one GPU and step: as given, else the targets of the loss, where all places agree.
+    targets = {targets_per_step(place) for place in run.places}
+    items = user_values.tokens_per_step or (targets.pop() if len(targets) == 1 else None)
+    model = given or (float(np.mean([each.model for each in counted])) if known else None)
     return Efficiency(
         model_from="parameters" if given else "shapes" if known else "",
-        flop_per_step=_mean([each.flop for each in counted]) if known else None,
+        flop_per_step=float(np.mean([each.flop for each in counted])) if known else None,
         model_flop_per_step=model,
-        recomputed_flop_per_step=_mean([each.again for each in counted]) if known else None,
+        recomputed_flop_per_step=float(np.mean([each.again for each in counted])) if known else None,
         known_share=share,
         mfu=_share(counted, [given or each.model for each in counted]) if given or enough else None,
         hfu=_share(counted, [each.flop for each in counted]) if enough else None,
         data_type=best.data_type,
         gpu=best.peaks.name if best.peaks and best.peaks.name else best.place.info.name,
         peak_flop_per_second=best.peak or None,
-        peak_source=_source(best),
+        peak_source=source if best.peak else "",
         items="tokens" if user_values.tokens_per_step else "targets" if items else "",
         items_per_step=items,
         items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
@@ -110,7 +114,7 @@ def _count(place: Place) -> _PlaceFlop:
 
 
 def _main_type(place: Place, work: OpWork) -> str:
-    """The data type of most FLOP; where none are known, that of most time of the kernels that multiply. "": unknown."""
+    """The data type of most FLOP, else that of most time of the kernels that multiply; "" where both are unknown."""
     if work.known.any():
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
@@ -122,10 +126,6 @@ def _main_type(place: Place, work: OpWork) -> str:
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""
 
 
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values))
-
-
 def _share(counted: list[_PlaceFlop], flop: list[float]) -> float | None:
     """The mean over the places whose peak is known; None where there is none, or nothing was counted."""
     shares = [
@@ -133,27 +133,11 @@ def _share(counted: list[_PlaceFlop], flop: list[float]) -> float | None:
         for each, amount in zip(counted, flop, strict=True)
         if each.peak and each.place.window_ns
     ]
-    return _mean(shares) if shares and any(flop) else None
-
-
-def _items(run: Run) -> float | None:
-    """Of one GPU and step: as given, else the targets of the loss, where all places agree."""
-    if run.timeline.user_values.tokens_per_step:
-        return run.timeline.user_values.tokens_per_step
-    found = {targets_per_step(place) for place in run.places}
-    return found.pop() if len(found) == 1 else None
-
-
-def _source(best: _PlaceFlop) -> str:
-    if not best.peak or best.peaks is None:
-        return ""
-    user_values = best.place.timeline.user_values
-    if best.data_type in user_values.peaks:
-        return f"--peak {best.data_type}"
-    return best.peaks.source
+    return float(np.mean(shares)) if shares and any(flop) else None
 
 
 def _lacks(best: _PlaceFlop, *, counted: bool, steps: bool) -> tuple[str, ...]:
+    """What was not recorded that MFU needs, as keys of a report's words."""
     missing = [] if counted else ["shapes"] if steps else ["steps"]
     if best.peaks is None:
         missing.append("peaks")

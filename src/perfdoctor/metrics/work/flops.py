@@ -55,7 +55,10 @@ def _matrices(first: Shape, second: Shape) -> tuple[int, int] | None:
 
 
 def _grouped(first: Shape, second: Shape) -> tuple[int, int] | None:
-    """Of products of groups of rows, each with a matrix of its own: `_grouped_mm`. Where groups end is not recorded."""
+    """(FLOP, numbers read and written) of `_grouped_mm`: groups of rows, each with a matrix of its own.
+
+    Where groups end is not recorded.
+    """
     if len(first) == 2 and len(second) == 3 and first[1] == second[1]:
         return 2 * prod(first) * second[2], prod(first) + prod(second) + first[0] * second[2]
     if len(first) == 3 and len(second) == 2 and first[2] == second[0]:
@@ -84,7 +87,7 @@ def is_counted(op: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def work_of_op(op: str, shapes: str, types: str, values: str) -> OpFlop | None:
-    """Of one op, from its inputs' shapes, types and values as the recording writes them; None if it lacks them."""
+    """The work of one op by its inputs' shapes, types and values as recorded; None where these were not."""
     dimensions, kinds, settings = shapes_of(shapes), _texts(types), _texts(values)
     if op in _PRODUCTS:
         return _product(op, dimensions, kinds)
@@ -118,14 +121,14 @@ def _bytes(numbers: int, data_type: str) -> int | None:
 
 
 def _data_type(kinds: Sequence[str], place: int) -> str | None:
-    """Of the input there; "" where types were not recorded. None for complex numbers, whose products are other work."""
+    """The type of the input there, "" where it was not recorded; None for complex numbers, whose products cost more."""
     kind = kinds[place].casefold() if place < len(kinds) else ""
     return None if "complex" in kind else _DATA_TYPES.get(kind, "")
 
 
 @lru_cache(maxsize=65536)
 def shapes_of(text: str) -> tuple[Shape, ...]:
-    """Of each input; () of a number, and of a list of tensors."""
+    """The shape of each input; () of a number, and of a list of tensors."""
     return tuple(
         tuple(shape) if isinstance(shape, list) and all(type(side) is int and side >= 0 for side in shape) else ()
         for shape in _list(text)

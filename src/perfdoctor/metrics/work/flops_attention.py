@@ -23,7 +23,7 @@ Counted = tuple[int, int, "int | None", int]
 
 
 class _Signature(Struct, frozen=True):
-    """Where an op's inputs stand.
+    """The places of an op's inputs.
 
     `query`: the first of query, key and value. `causal`: whether there is a causal mask. `sequences`: an input that is
     a tensor only where sequences of several lengths are packed. `windows`: two that are -1 unless there is a window.
@@ -61,10 +61,17 @@ def is_attention(op: str) -> bool:
 
 
 def count(op: str, shapes: Sequence[Shape], values: Sequence[str]) -> Counted | None:
+    """The counts of one fused attention; None where its shapes do not show them."""
     at = _OPS[op]
-    if len(shapes) < at.query + 3 or _is_packed(at, shapes) or _has_window(at, values):
+    is_packed = at.sequences is not None and at.sequences < len(shapes) and shapes[at.sequences] != ()
+    # A window may be there unless it is recorded that there is none.
+    has_window = at.windows is not None and tuple(values[at.windows : at.windows + 2]) != ("-1", "-1")
+    if len(shapes) < at.query + 3 or is_packed or has_window:
         return None
-    query, key, value = (_heads_first(shape, at) for shape in shapes[at.query : at.query + 3])
+    query, key, value = (
+        shape if at.heads_first or len(shape) != 4 else (shape[0], shape[2], shape[1], shape[3])
+        for shape in shapes[at.query : at.query + 3]
+    )
     if not (len(query) == len(key) == len(value) == 4) or not _belong_together(query, key, value):
         return None
     batch, heads, queries, size = query
@@ -80,21 +87,8 @@ def count(op: str, shapes: Sequence[Shape], values: Sequence[str]) -> Counted | 
     return for_pair * pairs, model_for_pair * pairs, None if needed is None else for_pair * needed, numbers
 
 
-def _is_packed(at: _Signature, shapes: Sequence[Shape]) -> bool:
-    return at.sequences is not None and at.sequences < len(shapes) and shapes[at.sequences] != ()
-
-
-def _has_window(at: _Signature, values: Sequence[str]) -> bool:
-    """A window may be there unless it is recorded that there is none."""
-    return at.windows is not None and tuple(values[at.windows : at.windows + 2]) != ("-1", "-1")
-
-
-def _heads_first(shape: Shape, at: _Signature) -> Shape:
-    return shape if at.heads_first or len(shape) != 4 else (shape[0], shape[2], shape[1], shape[3])
-
-
 def _belong_together(query: Shape, key: Shape, value: Shape) -> bool:
-    """Several heads of queries may share one of keys and values."""
+    """Do the shapes agree? Several heads of queries may share one of keys and values."""
     return (
         query[0] == key[0] == value[0]
         and key[1] == value[1] > 0

@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import half_speedups
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.work.device_peaks import measured, peaks
-from perfdoctor.metrics.work.half_speedup import half_speedup
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
@@ -38,7 +38,7 @@ START_NS = 2_000
 _TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
 #: Where tiles are too few for the SMs, the sum over the inner dimension is divided; a part is no shorter than this.
 _SHORTEST_PART = 512
-_HALF, _HALF_BYTES = ("bf16", "fp16"), 2
+_HALF, _WIDE, _HALF_BYTES = ("bf16", "fp16"), ("fp32", "tf32"), 2
 _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
 _TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
@@ -64,8 +64,7 @@ class ReachedRates(Struct, frozen=True):
 def wide_products(place: Place) -> Mask:
     """One bool a kernel: does it multiply matrices of 32 or 64 bits? What its name does not prove is not counted."""
     types = place.kernels.name.has(_matrix_type, *_WIDE_BYTES)
-    wide: Mask = types & place.kernel_rows(*MATMUL_FAMILIES)
-    return wide
+    return types & place.kernel_rows(*MATMUL_FAMILIES)
 
 
 @once_per_place
@@ -77,20 +76,18 @@ def wide_rows(place: Place) -> Ints:
 @once_per_place
 def half_products(place: Place) -> Mask:
     """One bool a kernel: does it multiply matrices of 16 bits or fewer?"""
-    half: Mask = place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
-    return half
+    return place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
 
 
 @once_per_place
 def tf32_products(place: Place) -> Mask:
-    """By name; and what reads 32 bits by its name where tensor cores were seen at work: they take no plain fp32."""
+    """One bool a kernel: is it a product in TF32, by its name or, as tensor cores take no plain fp32, by their use?"""
     named, seen = (place.kernels.name.has(_matrix_type, each) for each in ("tf32", "fp32"))
-    tf32: Mask = wide_products(place) & (named | (seen & on_tensor_cores(place)))
-    return tf32
+    return wide_products(place) & (named | (seen & on_tensor_cores(place)))
 
 
 def _matrix_type(name: str) -> str:
-    """What it reads. A product with a vector, or a channel by itself, gains nothing from tensor cores: "" for those."""
+    """The type that a product reads; "" with a vector or for a single channel, which gain nothing from tensor cores."""
     is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
     return "" if is_other else kernel_names.input_type(name)
 
@@ -99,39 +96,25 @@ def _matrix_type(name: str) -> str:
 
 
 class ProductSizes(Struct, frozen=True):
-    """Of each of `wide_rows`; NaN where it is not known.
+    """The size of each product of `wide_rows`; NaN where it is not known.
 
-    `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;
-    `by_shapes`: does that follow from shapes?
+    `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads.
     """
 
     flop: Floats
     results: Floats
     inputs: Floats
-    wide_bytes: Floats
-    by_shapes: Mask
-
-    @property
-    def inner(self) -> Floats:
-        """Over how many numbers each result is a sum."""
-        return self.flop / (2 * self.results)
-
-    @property
-    def numbers(self) -> Floats:
-        """Read and written, each once."""
-        return self.inputs + np.nan_to_num(self.results)
 
 
 @once_per_place
 def sizes(place: Place, reached: ReachedRates) -> ProductSizes:
-    """By the op, else by the kernel's own time, its grid and the tile in its name.
+    """The sizes by the op, else by the kernel's own time, its grid and the tile in its name.
 
     Of a product of unknown sides the square one is taken: no other of as many FLOP and results reads fewer numbers.
     """
     rows = wide_rows(place)
     work, seconds = op_work(place), place.kernels.duration_ns[rows] / 1e9
     flop, results, inputs = (np.full(rows.size, np.nan) for _ in range(3))
-    item = _of_type(place, _WIDE_BYTES)
     by_shapes = np.zeros(rows.size, dtype=bool)
     if len(work.ops):
         of_kernel = work.kernel_op[rows]
@@ -141,17 +124,19 @@ def sizes(place: Place, reached: ReachedRates) -> ProductSizes:
         by_shapes = known & (part > 0)
         flop = np.where(by_shapes, work.needed_flop[op] * part, np.nan)
         results = np.where(by_shapes, work.results[op] * part, np.nan)
-        moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / item
+        moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / _of_type(place, _WIDE_BYTES)
         inputs = np.where(np.isnan(results), moved, moved - results)
     by_time = ~by_shapes
-    estimated = seconds * _wide_rates(place, reached) * _share_of_sms(place)
+    rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
+    rates = np.where(tf32_products(place)[rows], _rate(place, "tf32", reached.tf32), rates)
+    estimated = seconds * rates * _share_of_sms(place)
     flop = np.where(by_time, estimated, flop)
     results = np.where(by_time, _grid_results(place), results)
     side = np.where(np.isnan(results), np.cbrt(flop / 2), np.sqrt(results))
     square = 2 * side * np.where(np.isnan(results), side, flop / (2 * results))
     inputs = np.where(np.isnan(inputs), square, inputs)
     results = np.where(by_time & np.isnan(results), side**2, results)
-    return ProductSizes(flop, results, inputs, item, by_shapes)
+    return ProductSizes(flop, results, inputs)
 
 
 def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
@@ -163,14 +148,8 @@ def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
     return found
 
 
-def _wide_rates(place: Place, reached: ReachedRates) -> Floats:
-    """FLOP/s at which each product on wide numbers is taken to run."""
-    rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place)[wide_rows(place)], _rate(place, "tf32", reached.tf32), rates)
-
-
 def _share_of_sms(place: Place) -> Floats:
-    """Of each of them: how much of its waves of blocks there is; 1 where grid or GPU are not known."""
+    """The share of its waves of blocks that each of `wide_rows` fills; 1 where grid or GPU are not known."""
     sms, blocks = _sm_count(place), place.kernels["blocks"][wide_rows(place)]
     if not sms:
         return np.ones(len(blocks))
@@ -179,8 +158,7 @@ def _share_of_sms(place: Place) -> Floats:
 
 def _wave_share(tiles: Floats, sms: int) -> Floats:
     waves = tiles / sms
-    share: Floats = waves / np.ceil(waves)
-    return share
+    return waves / np.ceil(waves)
 
 
 def _grid_results(place: Place) -> Floats:
@@ -211,8 +189,9 @@ def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
     """
     rows, rate = wide_rows(place), half_rate(place, reached)
     now = place.kernels.duration_ns[rows].astype(float)
-    if not rate:
-        left = now / _ratios_of_unknown(place, case)
+    if not rate:  # how many times as fast 16 bits are on a GPU of which nothing is known
+        ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
+        left = now / np.where(tf32_products(place)[rows], half_speedups("tf32")[case], ratios)
     else:
         left = start_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
     shorter = np.fmin(left, now) / np.maximum(now, 1.0)
@@ -222,23 +201,25 @@ def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
 
 
 def _seconds(place: Place, reached: ReachedRates, rate: float) -> tuple[Floats, Floats]:
-    """What each product takes by its FLOP, and by its bytes."""
+    """Seconds that each product takes by its FLOP, and by its bytes."""
     size = sizes(place, reached)
     computing = size.flop / (rate * _filled(size, _sm_count(place)))
     rows = wide_rows(place)
     as_measured = place.kernels.duration_ns[rows] / 1e9 / (half_speedup(place)[rows] * reached.of_measured)
     computing = np.where(np.isnan(as_measured), computing, as_measured)
     bandwidth = memory_rate(place, reached.memory) * reached.memory_of_products / reached.memory
-    moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(rows.size, np.nan)
+    numbers = size.inputs + np.nan_to_num(size.results)  # read and written, each once
+    moving = numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(rows.size, np.nan)
     return computing, moving
 
 
 def _filled(size: ProductSizes, sms: int) -> Floats:
-    """At which share of their rate the SMs compute such a product, in the tile with which they are fastest."""
+    """The share of their rate at which the SMs compute each product, in the tile with which they are fastest."""
     if not sms:
         return np.ones(len(size.flop))
     best = np.zeros(len(size.flop))
-    parts = np.maximum(np.floor(np.nan_to_num(size.inner) / _SHORTEST_PART), 1)
+    inner = size.flop / (2 * size.results)  # over how many numbers each result is a sum
+    parts = np.maximum(np.floor(np.nan_to_num(inner) / _SHORTEST_PART), 1)
     for area, reuse in _TILES:
         tiles = np.maximum(np.ceil(np.nan_to_num(size.results) / area), 1)
         tiles *= np.clip(np.floor(sms / tiles), 1, parts)
@@ -271,12 +252,40 @@ def _known(place: Place) -> dict[str, float]:
 
 
 def start_ns(place: Place) -> float:
-    """What a kernel takes that has next to nothing to do."""
+    """Ns that a kernel takes which has next to nothing to do."""
     rates = measured(place)
     return (rates.one("kernel_floor") if rates else 0.0) or START_NS
 
 
-def _ratios_of_unknown(place: Place, case: str) -> Floats:
-    """How many times as fast 16 bits are on a GPU of which nothing is known."""
-    ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place)[wide_rows(place)], half_speedups("tf32")[case], ratios)
+@once_per_place
+def half_speedup(place: Place) -> Floats:
+    """How many times as fast each of `place.kernels` is with 16-bit numbers, as measured on this machine.
+
+    NaN where nothing was measured, or its FLOP or type are not known. A product of any shape is taken for the square
+    one with as many FLOP. Convolutions and attention were not measured. The user's peaks of one of these types count
+    more than what was measured.
+    """
+    found = np.full(len(place.kernels), np.nan)
+    rates, work = measured(place), op_work(place)
+    if rates is None or not len(work.ops) or not place.timeline.user_values.peaks.keys().isdisjoint((*_HALF, *_WIDE)):
+        return found
+    kernels = np.flatnonzero((work.kernel_op != UNKNOWN) & place.kernel_rows("gemm"))
+    op = work.kernel_op[kernels]
+    flop = np.where(work.known[op], work.needed_flop[op], np.nan)
+    for wide in _WIDE:
+        sizes, ratios = _ratios(rates, wide)
+        of_type = (work.data_types[op] == wide) & (flop > 0)
+        if sizes.size:
+            squares = np.cbrt(flop[of_type] / 2)
+            found[kernels[of_type]] = np.exp(np.interp(np.log(squares), np.log(sizes), np.log(ratios)))
+    return found
+
+
+def _ratios(rates: MeasuredRates, wide: str) -> tuple[Floats, Floats]:
+    """Sizes of square matrices, ascending, and the faster 16-bit rate over that of the wide type."""
+    half: dict[int, float] = {}
+    for data_type in _HALF:
+        for size, rate in rates.matmuls(data_type):
+            half[size] = max(half.get(size, 0.0), rate)
+    both = [(size, half[size] / rate) for size, rate in rates.matmuls(wide) if size and size in half]
+    return np.array([size for size, _ in both], dtype=float), np.array([ratio for _, ratio in both], dtype=float)

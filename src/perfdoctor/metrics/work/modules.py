@@ -7,7 +7,7 @@ thread's ops to the innermost module at that moment. A node of the backward pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.host.costs import host_window
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import Nested, nested_rows
@@ -29,8 +29,8 @@ from perfdoctor.records.modules import ModuleCost
 _QUANTITIES = ("calls", "forward_ns", "backward_ns", "model_flop", "exposed_communication_ns", "idle_ns")
 
 
-def module_costs(run: Run, peak_flop_per_second: float | None = None) -> tuple[ModuleCost, ...]:
-    """The costliest by itself first; what is outside of modules last. Empty where no module was recorded.
+def module_costs(run: Run, peak_flop_per_second: float | None) -> tuple[ModuleCost, ...]:
+    """The costliest modules by themselves first, what is outside of modules last; () where no module was recorded.
 
     `peak_flop_per_second`: what the FLOP of a module are held against, on a GPU.
     """
@@ -40,23 +40,43 @@ def module_costs(run: Run, peak_flop_per_second: float | None = None) -> tuple[M
     own = {name: _mean(run, [_of_place(place)[name] for place in run.places]) for name in _QUANTITIES}
     used = np.flatnonzero(np.sum(list(own.values()), axis=0)[:-1] > 0).tolist()
     paths = [names.values[code] for code in used]
-    tree = _Tree(paths)
+    parents = _parents(paths)
     on_gpu = any(place.device is not None for place in run.places)
-    whole = {name: tree.totals(values[used]) for name, values in own.items()}
+    whole = {name: values[used].astype(np.float64) for name, values in own.items()}
+    # A longer path is never around a shorter one.
+    for at in sorted(range(len(paths)), key=lambda at: len(paths[at]), reverse=True):
+        if parents[at] != UNKNOWN:
+            for values in whole.values():
+                values[parents[at]] += values[at]
     classes = _classes(run.timeline["modules"])
     peak = peak_flop_per_second if on_gpu else None
-    costs = [
-        _cost(path, classes[code], tree.depth(path), {k: v[code] for k, v in own.items()},
-              {k: v[at] for k, v in whole.items()}, peak)
-        for at, (path, code) in enumerate(zip(paths, used, strict=True))
-    ]  # fmt: skip
+    costs = []
+    for at, (path, code) in enumerate(zip(paths, used, strict=True)):
+        depth, around = 0, parents[at]
+        while around != UNKNOWN:
+            depth, around = depth + 1, parents[around]
+        by_itself = {name: values[code] for name, values in own.items()}
+        with_inner = {name: values[at] for name, values in whole.items()}
+        costs.append(_cost(path, classes[code], depth, by_itself, with_inner, peak))
     outside = {name: values[-1] for name, values in own.items()}
     costs.sort(key=lambda cost: (-cost.own_ns, cost.path))
     return (*costs, _cost("", "", 0, outside, outside, peak))
 
 
+def _parents(paths: Sequence[str]) -> list[int]:
+    """For each path the place of the longest other path that it begins with, the module around; UNKNOWN for none."""
+    places = {path: at for at, path in enumerate(paths)}
+    found = []
+    for path in paths:
+        around = path.rpartition(".")[0]
+        while around and around not in places:
+            around = around.rpartition(".")[0]
+        found.append(places.get(around, UNKNOWN) if around else UNKNOWN)
+    return found
+
+
 def _mean(run: Run, each: list[Floats]) -> Floats:
-    """Per step and rank: of a rank's several devices the sum."""
+    """The mean of the places' values a step and rank; a rank's several devices are summed."""
     ranks = len({place.rank for place in run.places})
     weights = run.stands_for or (1,) * len(run.places)
     per_step = [values / place.units * weight for values, place, weight in zip(each, run.places, weights, strict=True)]
@@ -90,36 +110,6 @@ def _classes(modules: Frame) -> list[str]:
     return found
 
 
-class _Tree:
-    """Which module is inside which, by their paths: the longest other path that a path begins with."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self._row = {path: row for row, path in enumerate(paths)}
-        self.parents = [self._parent(path) for path in paths]
-
-    def _parent(self, path: str) -> int:
-        while "." in path:
-            path = path.rpartition(".")[0]
-            if path in self._row:
-                return self._row[path]
-        return UNKNOWN
-
-    def depth(self, path: str) -> int:
-        depth, row = 0, self.parents[self._row[path]]
-        while row != UNKNOWN:
-            depth, row = depth + 1, self.parents[row]
-        return depth
-
-    def totals(self, own: Floats) -> Floats:
-        """Each with all that is inside it: a longer path is never around a shorter one."""
-        whole: Floats = own.astype(np.float64)
-        for path in sorted(self._row, key=len, reverse=True):
-            row = self._row[path]
-            if self.parents[row] != UNKNOWN:
-                whole[self.parents[row]] += whole[row]
-        return whole
-
-
 # --- one place -------------------------------------------------------------------------------------------------------
 
 
@@ -142,38 +132,35 @@ class _Modules(Struct, frozen=True):
             len(place.timeline["modules"].name.values),
         )
 
-    def paths(self, row: Ints) -> Ints:
-        """The path of each row, UNKNOWN ones outside."""
-        return np.append(self.code, self.outside)[row]
-
     def sums(self, row: Ints, values: Any) -> Floats:
-        return grouping.sums(self.paths(row), values, self.outside + 1)
+        """The values by path of their rows; those of UNKNOWN rows are outside."""
+        return grouping.sums(np.append(self.code, self.outside)[row], values, self.outside + 1)
 
 
 @once_per_place
 def _of_place(place: Place) -> dict[str, Floats]:
     """By quantity: of each path, and of what is outside, in the whole window."""
     modules = _Modules.of(place)
+    frame = modules.rows.rows
+    called = host_window(place).overlap_ns(frame.start_ns, frame.start_ns + 1) > 0
+    calls = np.flatnonzero(called & ~modules.in_backward)
+    work = op_work(place)
+    counted = work.known & ~work.again
+    ops = work.ops.take(counted)
+    around_op = modules.rows.innermost(ops.start_ns, ops["process"], ops["thread"])
     forward, backward = _time(place, modules) if place.device is not None else _op_time(place, modules)
     return {
-        "calls": _calls(place, modules),
+        "calls": modules.sums(calls, np.ones(calls.size)),
         "forward_ns": forward,
         "backward_ns": backward,
-        "model_flop": _flop(place, modules),
+        "model_flop": modules.sums(around_op, work.model_flop[counted]),
         "exposed_communication_ns": _exposed(place, modules),
         "idle_ns": _inside(place, modules, place.idle),
     }
 
 
-def _calls(place: Place, modules: _Modules) -> Floats:
-    frame = modules.rows.rows
-    here = host_window(place).overlap_ns(frame.start_ns, frame.start_ns + 1) > 0
-    rows = np.flatnonzero(here & ~modules.in_backward)
-    return modules.sums(rows, np.ones(rows.size))
-
-
 def _time(place: Place, modules: _Modules) -> tuple[Floats, Floats]:
-    """Of everything that ran on the device inside the window; what overlaps counts in full."""
+    """Ns of everything that ran on the device inside the window, forward and backward; what overlaps counts in full."""
     ns = place.window.overlap_ns(place.work.start_ns, place.work.end_ns)
     row = launches(place).inside(modules.rows)
     later = np.append(modules.in_backward, False)[row]
@@ -181,24 +168,16 @@ def _time(place: Place, modules: _Modules) -> tuple[Floats, Floats]:
 
 
 def _op_time(place: Place, modules: _Modules) -> tuple[Floats, Floats]:
+    """Ns of the training thread's ops inside the window, forward and backward."""
     ns, outside = _inside_rows(place, modules, place.compute)
-    rows = np.arange(ns.size)
-    later = modules.in_backward
+    rows, later = np.arange(ns.size), modules.in_backward
     forward = modules.sums(rows[~later], ns[~later])
     forward[modules.outside] += outside
     return forward, modules.sums(rows[later], ns[later])
 
 
-def _flop(place: Place, modules: _Modules) -> Floats:
-    work = op_work(place)
-    counted = work.known & ~work.again
-    ops = work.ops.take(counted)
-    row = modules.rows.innermost(ops.start_ns, ops["process"], ops["thread"])
-    return modules.sums(row, work.model_flop[counted])
-
-
 def _exposed(place: Place, modules: _Modules) -> Floats:
-    """Of collectives that run at the same time, the moment belongs to the one that began first."""
+    """Exposed ns of collectives; where several run at the same time, the moment belongs to the one that began first."""
     if place.device is None:
         return _inside(place, modules, place.exposed_communication)
     rows = place.collectives
@@ -209,6 +188,7 @@ def _exposed(place: Place, modules: _Modules) -> Floats:
 
 
 def _inside(place: Place, modules: _Modules, pieces: Intervals) -> Floats:
+    """Ns of the pieces in which each path was the innermost."""
     ns, outside = _inside_rows(place, modules, pieces)
     found = modules.sums(np.arange(ns.size), ns)
     found[modules.outside] += outside
@@ -218,15 +198,10 @@ def _inside(place: Place, modules: _Modules, pieces: Intervals) -> Floats:
 def _inside_rows(place: Place, modules: _Modules, pieces: Intervals) -> tuple[Ints, int]:
     """How much of the pieces each row was the innermost, and how much was in none. Several threads share no moment."""
     frame, left = modules.rows.rows, pieces
-    inside = np.zeros(len(frame), np.int64)
-    for rows in _by_thread(place, modules.rows):
-        inside[rows] = left.overlap_ns(frame.start_ns[rows], frame.end_ns[rows])
-        left = left - Intervals.of(frame.start_ns[rows], frame.end_ns[rows])
-    return modules.rows.own(inside), left.total_ns
-
-
-def _by_thread(place: Place, rows: Nested) -> Iterator[Ints]:
     driving = driving_threads(place.timeline, place.rank)
-    for (_, thread), own in rows.threads.items():
+    inside = np.zeros(len(frame), np.int64)
+    for (_, thread), rows in modules.rows.threads.items():
         if thread in driving:
-            yield own
+            inside[rows] = left.overlap_ns(frame.start_ns[rows], frame.end_ns[rows])
+            left = left - Intervals.of(frame.start_ns[rows], frame.end_ns[rows])
+    return modules.rows.own(inside), left.total_ns

@@ -6,6 +6,8 @@ ops that it calls are part of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -46,14 +48,19 @@ class OpWork(Struct, frozen=True):
     @property
     def known(self) -> Mask:
         """Counted, and it is known how much."""
-        known: Mask = self.counts & ~np.isnan(self.flop)
-        return known
+        return self.counts & ~np.isnan(self.flop)
 
 
 @once_per_place
 def op_work(place: Place) -> OpWork:
-    """Looked up once for each different op, shapes, types and values."""
-    kernel_op, ops, started = _launched(place) if place.device is not None else _on_host(place)
+    """The ops of one place that multiply matrices, each different one (op, shapes, types, values) computed once."""
+    if place.device is not None:
+        kernel_op, ops, first = first_kernels(place, place.timeline.ops.name.where(is_counted))
+        counts = first >= (place.window.starts[0] if place.window else np.iinfo(np.int64).max)
+    else:
+        of_rank = place.timeline.ops.of(rank=place.rank)
+        kernel_op, ops = np.empty(0, np.int64), outermost(of_rank.take(of_rank.name.where(is_counted)))
+        counts = place.window.overlap_ns(ops.start_ns, ops.start_ns + 1) > 0
     row, works = _works(ops)
     of_kernel = np.where(kernel_op == UNKNOWN, len(ops), kernel_op)
     ns = np.bincount(of_kernel, weights=place.kernel_ns, minlength=len(ops) + 1)[: len(ops)].astype(np.int64)
@@ -64,17 +71,17 @@ def op_work(place: Place) -> OpWork:
         return np.array([np.nan if value is None else value for value in values] or [np.nan], dtype=float)[row]
 
     types = np.array([work.data_type if work else "" for work in works] or [""])[row]
-    flop = column("flop")
+    again = forward_again(place.timeline, place.rank)
     return OpWork(
         ops=ops,
-        flop=flop,
+        flop=column("flop"),
         model_flop=column("model_flop"),
         needed_flop=column("needed_flop"),
         moved_bytes=column("moved_bytes"),
         results=column("results"),
         data_types=_refined(place, types, main),
-        counts=started,
-        again=_again(place, ops),
+        counts=counts,
+        again=again.innermost(ops.start_ns, ops["process"], ops["thread"]) != UNKNOWN,
         ns=ns,
         kernel_op=kernel_op,
         main_kernel=main,
@@ -82,7 +89,7 @@ def op_work(place: Place) -> OpWork:
 
 
 def known_share(place: Place, work: OpWork) -> float:
-    """Of the time of kernels that multiply matrices (without a GPU: of ops), the share of which FLOP are known."""
+    """The share of the time of matmul kernels (without a GPU: of ops) of which FLOP are known (0-1)."""
     if place.device is None:
         return float(work.ops.duration_ns[work.known].sum() / max(work.ops.duration_ns[work.counts].sum(), 1))
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
@@ -90,20 +97,6 @@ def known_share(place: Place, work: OpWork) -> float:
     known = matmul & (work.kernel_op != UNKNOWN)
     known[known] = work.known[work.kernel_op[known]]
     return float(place.kernel_ns[known].sum()) / total if total else 0.0
-
-
-def _launched(place: Place) -> tuple[Ints, Frame, Mask]:
-    """For each kernel its op, the ops, and which of them began on the device inside the window."""
-    kernel_op, ops, first = first_kernels(place, place.timeline.ops.name.where(is_counted))
-    started: Mask = first >= (place.window.starts[0] if place.window else np.iinfo(np.int64).max)
-    return kernel_op, ops, started
-
-
-def _on_host(place: Place) -> tuple[Ints, Frame, Mask]:
-    of_rank = place.timeline.ops.of(rank=place.rank)
-    ops = outermost(of_rank.take(of_rank.name.where(is_counted)))
-    started: Mask = place.window.overlap_ns(ops.start_ns, ops.start_ns + 1) > 0
-    return np.empty(0, np.int64), ops, started
 
 
 def _works(ops: Frame) -> tuple[Ints, list[OpFlop | None]]:
@@ -125,7 +118,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
-    """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
+    """The type of each op, by its kernel where the op does not say it, or whether fp32 ran as TF32."""
     types_of_kernels = place.kernels.name.mapped(kernel_names.data_type)
     of_kernel = np.array(types_of_kernels.values or [""])[types_of_kernels.codes]
     of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if of_kernel.size else "")
@@ -137,7 +130,21 @@ def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArr
     return result
 
 
-def _again(place: Place, ops: Frame) -> Mask:
-    spans = forward_again(place.timeline, place.rank)
-    inside: Mask = spans.innermost(ops.start_ns, ops["process"], ops["thread"]) != UNKNOWN
-    return inside
+def more_flop(late: Place, others: Sequence[Place]) -> float:
+    """The share by which its FLOP a step exceed the median of the others'; NaN where they are not known."""
+    own, middle = _flop(late), float(np.median([_flop(place) for place in others]))
+    return own / middle - 1 if middle else float("nan")
+
+
+def explained_by_flop(late: Place, others: Sequence[Place]) -> float:
+    """How much of its longer compute is there because it has more FLOP, from 0 to 1; 0 where they are not known."""
+    middle = float(np.median([place.compute.total_ns / place.units for place in others]))
+    longer = late.compute.total_ns / late.units / middle - 1 if middle else 0.0
+    more = more_flop(late, others)
+    return float(np.clip(more / longer, 0, 1)) if longer > 0 and not np.isnan(more) else 0.0
+
+
+def _flop(place: Place) -> float:
+    """Known FLOP of a step; NaN without any."""
+    work = op_work(place)
+    return float(work.flop[work.known].sum()) / place.units if work.known.any() else float("nan")

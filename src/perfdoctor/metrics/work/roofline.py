@@ -20,7 +20,7 @@ from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
 from perfdoctor.metrics.work.op_work import OpWork, op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 from perfdoctor.records.work_done import Ceiling, Roofline, RooflineRow
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
@@ -29,9 +29,7 @@ _MOST_ROWS = 20
 
 
 def roofline(place: Place, work: OpWork, peaks: Peaks | None) -> Roofline:
-    """Of one place. Rows with nothing but a time are left out."""
-    types = [each for each in DATA_TYPES if peaks and peaks.matmul_flop_per_second(each)]
-    rows = (*_families(place, work, peaks), *_ops(place, work, peaks), *_memory(place, peaks))
+    """The roofline of one place. Rows with nothing but a time are left out."""
     return Roofline(
         rank=place.rank,
         device=place.device or 0,
@@ -39,10 +37,10 @@ def roofline(place: Place, work: OpWork, peaks: Peaks | None) -> Roofline:
         memory_bytes_per_second=peaks.memory_bytes_per_second if peaks else 0.0,
         ceilings=tuple(
             Ceiling(each, peaks.matmul_flop_per_second(each), peaks.ridge_flop_per_byte(each))
-            for each in types
-            if peaks
+            for each in DATA_TYPES
+            if peaks and peaks.matmul_flop_per_second(each)
         ),
-        rows=rows,
+        rows=(*_families(place, work, peaks), *_ops(place, work, peaks), *_memory(place, peaks)),
     )
 
 
@@ -100,6 +98,7 @@ def _ops(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRo
 
 
 def _families(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRow]:
+    """One row a family of matmuls and data type."""
     linked = work.kernel_op != UNKNOWN
     counted = np.zeros(len(place.kernels), dtype=bool)
     counted[linked] = work.known[work.kernel_op[linked]]
@@ -129,7 +128,7 @@ def _row(
     sizes: str,
     unknown_ns: int = 0,
 ) -> RooflineRow:
-    """These ops together; a sum in which one is not known is not known."""
+    """One row for these ops together; a sum in which one is not known is not known."""
     ns, flop = float(work.ns[members].sum()), float(work.needed_flop[members].sum())
     moved = float(work.moved_bytes[members].sum())
     data_type = str(work.data_types[members[0]])
@@ -170,29 +169,25 @@ def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
     for code in np.argsort(-total, kind="stable")[:_MOST_ROWS].tolist():
         if not total[code]:
             return
-        yield _passing(place, rows[names.codes[rows] == code], moved, bandwidth)
-
-
-def _passing(place: Place, members: Mask, moved: Floats, bandwidth: float) -> RooflineRow:
-    ns, passed = float(place.kernel_ns[members].sum()), float(moved[members].sum())
-    name = place.kernels.name[int(members[0])]
-    share = passed / ns * 1e9 / bandwidth if bandwidth else None
-    return RooflineRow(
-        kind="memory",
-        name=name,
-        sizes="",
-        kernel=name,
-        data_type="",
-        count=members.size / place.units,
-        ns=ns / place.units,
-        flop=None,
-        moved_bytes=passed / place.units,
-        flop_per_second=None,
-        flop_per_byte=None,
-        roof_flop_per_second=None,
-        share_of_roof=share,
-        limit="memory" if share is not None else "",
-    )
+        members = rows[names.codes[rows] == code]
+        ns, passed = float(place.kernel_ns[members].sum()), float(moved[members].sum())
+        share = passed / ns * 1e9 / bandwidth if bandwidth else None
+        yield RooflineRow(
+            kind="memory",
+            name=names.values[code],
+            sizes="",
+            kernel=names.values[code],
+            data_type="",
+            count=members.size / place.units,
+            ns=ns / place.units,
+            flop=None,
+            moved_bytes=passed / place.units,
+            flop_per_second=None,
+            flop_per_byte=None,
+            roof_flop_per_second=None,
+            share_of_roof=share,
+            limit="memory" if share is not None else "",
+        )
 
 
 def _sizes(shapes: str) -> str:

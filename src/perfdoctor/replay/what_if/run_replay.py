@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.host.loader import loader
+from perfdoctor.metrics.host.feeding import loader
 from perfdoctor.metrics.host.pace import FEWEST_STEPS
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.host.loader import loader
+from perfdoctor.metrics.host.feeding import loader
 from perfdoctor.model.run import Run
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Range

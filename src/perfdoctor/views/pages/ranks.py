@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.outliers import edges
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.longest import analysed_span
+from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
 from perfdoctor.model.device_work import SIGNALS, launching_calls
 from perfdoctor.model.intervals import Intervals

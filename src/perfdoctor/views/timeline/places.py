@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.basis import noun_of
 from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.metrics.program import noun_of
 from perfdoctor.model.columns import Ints, Text, constant
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

@@ -7,7 +7,7 @@ from builders import draw
 from collective_builders import MIB, described
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
+from perfdoctor.metrics.communication.nodes import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.model.timeline import merge
 
 

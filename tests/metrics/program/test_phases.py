@@ -8,7 +8,7 @@ from tables import of_each
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.work.phases import Phase, phases
+from perfdoctor.metrics.program import Phase, phases
 from perfdoctor.vocabulary.names.serving import phase
 
 

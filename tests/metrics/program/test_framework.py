@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.framework import framework
 from perfdoctor.metrics.kernels.costs import kernel_costs
+from perfdoctor.metrics.program import framework
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.rulebook import load_rules

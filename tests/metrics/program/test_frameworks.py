@@ -7,7 +7,7 @@ from builders import draw, timeline
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.program import facts
 from perfdoctor.vocabulary.rulebook import load_rules
 
 

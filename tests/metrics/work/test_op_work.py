@@ -7,7 +7,7 @@ from types import SimpleNamespace as Namespace
 import numpy as np
 import pytest
 
-from perfdoctor.metrics.work import more_work
+from perfdoctor.metrics.work import op_work
 
 
 def test_a_slower_device_with_as_much_work_wins_all_of_it():
@@ -27,5 +27,5 @@ def explained(places, flop) -> float:
         return Namespace(known=known, flop=np.array([work[id(place)] or np.nan]))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(more_work, "op_work", of)
-        return more_work.explained_by_flop(places[0], places[1:])
+        patched.setattr(op_work, "op_work", of)
+        return op_work.explained_by_flop(places[0], places[1:])

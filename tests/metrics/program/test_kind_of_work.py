@@ -6,7 +6,7 @@ import pytest
 from builders import GEMM, draw
 from tables import of_each
 
-from perfdoctor.metrics.kind_of_work import KindOfWork, kind_of_work
+from perfdoctor.metrics.program import KindOfWork, kind_of_work
 from perfdoctor.vocabulary.names import serving
 
 LAYERS = {"L": ("ops", "aten::linear"), "S": ("ops", "aten::silu"), "N": ("ops", "aten::rms_norm")}

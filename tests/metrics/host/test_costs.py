@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import BASE_NS, draw, only_place, timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.host.costs import host_window
 
 US = 100_000  # of a picture
 
