@@ -15,14 +15,12 @@ from perfdoctor.cli import (
     own_rules_options,
     report_files,
     scale_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
-from perfdoctor.cli.compare_inputs import at_hand
-from perfdoctor.cli.compare_output import written
+from perfdoctor.cli.compare_output import CHOOSE
 from perfdoctor.cli.history import Db
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.json_document import MARKER
@@ -101,9 +99,9 @@ def check(
     config: own_rules_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
+    process: shared_options.Process = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
@@ -116,23 +114,24 @@ def check(
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
+        part=shared_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     names = list(dict.fromkeys(baseline or [DEFAULT_BASELINE]))
     stored = stored_runs(names, db, verbose=verbose)
     recorded = [name for name in names if name not in stored]
-    with at_hand([*paths, *recorded], asked, quiet=quiet, verbose=verbose) as given:
+    with scale_options.runs_at_hand([*paths, *recorded], asked) as given:
         local = [path for each in given for path in each.local]
         for kind, path in files.items():
             report_files.check_ours(f"--{kind.value}", path, _MARKERS[kind], local)
-        read = Reader(asked, drawn=html is not None, quiet=quiet, verbose=verbose)
+        read = Reader(asked, drawn=html is not None)
         after = read.recordings(given[: len(paths)])
         before = read.baseline(names, stored, dict(zip(recorded, given[len(paths) :], strict=True)))
         found = _checked(names, before, after, limit, program)
         _show(found, output, show_all=show_all, quiet=quiet)
         for kind, path in files.items():
-            written(f"--{kind.value}", path, partial(_renderers()[kind], found))
+            report_files.written(f"--{kind.value}", path, partial(_renderers()[kind], found), CHOOSE)
         if html is not None:
             _write_page(html, found, before, after, local)
     if found.failed:
@@ -227,7 +226,7 @@ def _write_page(target: Path, found: Check, before: Side, after: Side, local: Se
     sides = (("before", before), ("after", after))
     timelines = {name: side.timeline for name, side in sides if side.timeline is not None}
     page = report_files.free_html(target, local)
-    written("--html", page, lambda: html.render(found.comparison, timelines, words.heading(found)))
+    report_files.written("--html", page, lambda: html.render(found.comparison, timelines, words.heading(found)), CHOOSE)
 
 
 def _summarise(found: Check) -> None:

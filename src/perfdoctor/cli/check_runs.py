@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.cli.compare import timeline_of
-from perfdoctor.cli.compare_inputs import Given
 from perfdoctor.cli.history import history_of
+from perfdoctor.cli.scale_options import Given
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> Perfdoct
 class Reader:
     """Reads recordings, or what the history says of them."""
 
-    def __init__(self, asked: AnalysisRequest, *, drawn: bool, quiet: bool, verbose: bool) -> None:
-        self._asked, self._drawn, self._quiet, self._verbose = asked, drawn, quiet, verbose
+    def __init__(self, asked: AnalysisRequest, *, drawn: bool) -> None:
+        self._asked, self._drawn = asked, drawn
         self._rules = asked.known
 
     def recordings(self, given: Sequence[Given]) -> Side:
@@ -145,7 +145,7 @@ class Reader:
     def _examined(self, given: Given) -> tuple[Examination, Row]:
         from perfdoctor.history.facts import facts
 
-        examination = diagnosed(given.paths, self._asked, quiet=self._quiet, verbose=self._verbose)
+        examination = diagnosed(given.paths, self._asked)
         return examination, facts(examination, given.paths, source="check", process=self._asked.process).run
 
 

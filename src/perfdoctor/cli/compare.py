@@ -9,15 +9,11 @@ import typer
 from typer.core import TyperCommand
 
 from perfdoctor.cli import (
-    compare_inputs as inputs,
-)
-from perfdoctor.cli import (
     hardware_options,
     own_rules_options,
     report_files,
     scale_options,
     scaling,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import (
@@ -36,7 +32,7 @@ from perfdoctor.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.cli.compare_inputs import Given
+    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
 
@@ -107,8 +103,8 @@ def compare(
     config: own_rules_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
@@ -122,20 +118,21 @@ def compare(
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+        part=shared_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
-    shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet, verbose=verbose)
+    shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet)
     if by_scaling:
         _only_with(before or after or fail_above, "--before, --after and --fail-above are not for --scaling")
         series = scaling.asked(paths or [], weak=weak, strong=strong, network=network)
-        with inputs.at_hand([each.path for each in series.given], asked, quiet=quiet, verbose=verbose) as given:
+        with scale_options.runs_at_hand([each.path for each in series.given], asked) as given:
             scaling.show(series, given, asked, shown)
         return
     _only_with(weak or strong or network, "--weak, --strong and --network are about --scaling")
     sides = _sides(paths or [], before or [], after or [])
-    with inputs.at_hand([*sides[0], *sides[1]], asked, quiet=quiet, verbose=verbose) as given:
+    with scale_options.runs_at_hand([*sides[0], *sides[1]], asked) as given:
         comparison = _compare((given[: len(sides[0])], given[len(sides[0]) :]), asked, shown)
     if limit is not None and comparison.judged.is_longer_by(limit):
         raise typer.Exit(CONDITION_MET)
@@ -182,7 +179,7 @@ class _Runs:
             if (document := each.document()) is not None:
                 self.snapshots.append(of_document(each.name, document, rules))
                 continue
-            examination = diagnosed(each.paths, asked, quiet=shown.quiet, verbose=shown.verbose)
+            examination = diagnosed(each.paths, asked)
             self.snapshots.append(of_examination(each.name, examination, rules, each.local))
             if not shown.no_html and self.timeline is None:
                 self.timeline = timeline_of(examination)

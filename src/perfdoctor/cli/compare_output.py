@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+#: What to do where a file cannot be written.
+CHOOSE = "Choose another file."
+
 
 class Shown(Struct, frozen=True):
     """What was asked for. `html`: None is the default page here."""
@@ -27,7 +30,6 @@ class Shown(Struct, frozen=True):
     no_html: bool
     show_all: bool
     quiet: bool
-    verbose: bool
 
     def write(
         self, local: Sequence[Path], default_page: str, *,
@@ -36,7 +38,7 @@ class Shown(Struct, frozen=True):
     ) -> None:  # fmt: skip
         """`local`: recordings on this machine, which are never overwritten."""
         if self.json_file:
-            written("--json", self.json_file, as_json)
+            report_files.written("--json", self.json_file, as_json, CHOOSE)
         if self.output is OutputFormat.JSON:
             typer.echo(as_json(), nl=False)
         elif self.quiet:
@@ -53,9 +55,9 @@ class Shown(Struct, frozen=True):
             self._write_page(report_files.free_html(self.html or Path(default_page), local), as_html)
 
     def _write_page(self, page: Path, as_html: Callable[[], str]) -> None:
-        """A page that nobody asked for costs a line where it cannot be written."""
+        """Write the page. A line says why if it cannot be written, and nobody asked for it; else PerfdoctorError."""
         try:
-            written("--html", page, as_html, "Choose another file, or --no-html.")
+            report_files.written("--html", page, as_html, "Choose another file, or --no-html.")
         except PerfdoctorError as error:
             if self.html is not None or not isinstance(error.__cause__, OSError):
                 raise
@@ -64,10 +66,3 @@ class Shown(Struct, frozen=True):
             )
         else:
             print_page_path(page, on_error=self.output is not OutputFormat.TEXT)
-
-
-def written(option: str, target: Path, render: Callable[[], str], do: str = "Choose another file.") -> None:
-    try:
-        report_files.write(target, render)
-    except OSError as error:
-        raise PerfdoctorError(f"{option} {target} cannot be written: {error.strerror or error}", do=do) from error

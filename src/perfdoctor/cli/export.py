@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +15,6 @@ from perfdoctor.cli import (
     own_rules_options,
     report_files,
     scale_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
@@ -64,9 +62,9 @@ def export(
     table: Annotated[
         list[str] | None, typer.Option(help="Only this table; may be repeated. See docs/tables.md.", metavar="NAME")
     ] = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
+    process: shared_options.Process = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
@@ -75,13 +73,14 @@ def export(
     outputs.check_asked()
     if perfetto is None and not outputs:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace, or --sqlite train.db.")
-    part = selection_options.selection(range_, steps)
-    asked = AnalysisRequest(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
+    part = shared_options.selection(range_, steps)
+    rules = rules_of(own=own_rules, config=config, quiet=quiet)
+    asked = AnalysisRequest(rules, part=part, process=process, quiet=quiet, verbose=verbose)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         if perfetto is not None:
             _check(perfetto, paths)
         outputs.check_files(paths)
-        examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
+        examination = diagnosed(paths, asked)
         if perfetto is not None:
             _export(examination, perfetto, quiet=quiet, verbose=verbose)
         if outputs:
@@ -98,10 +97,7 @@ def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: b
         try:
             _write(perfetto, render(examination))
         except OSError as error:
-            raise PerfdoctorError(
-                f"--perfetto {perfetto} cannot be written: {error.strerror or error}",
-                do="Choose a file in a folder that you may write to.",
-            ) from error
+            raise report_files.unwritable("--perfetto", perfetto, error) from error
 
 
 def _check(target: Path, inputs: Sequence[Path | RemoteFile]) -> None:
@@ -137,12 +133,8 @@ def _write(target: Path, pieces: Iterable[bytes]) -> None:
     if target.exists() and not target.is_file():
         _fill(target, pieces, compressed=False)
         return
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        _fill(draft, pieces, compressed=target.suffix == ".gz")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with report_files.draft(target) as made:
+        _fill(made, pieces, compressed=target.suffix == ".gz")
 
 
 def _fill(file: Path, pieces: Iterable[bytes], *, compressed: bool) -> None:

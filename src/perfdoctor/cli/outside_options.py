@@ -64,14 +64,20 @@ class Pricing(Struct, frozen=True):
 
 
 def outside(metrics: Path | None, log: Sequence[str]) -> Outside:
-    """What was asked for. Raises before anything is recorded or read, where it cannot be done."""
+    """The outputs of `--metrics` and `--log`. Raises PerfdoctorError, before any work, if one cannot be written."""
     if metrics is not None:
-        _check_metrics(metrics)
+        from perfdoctor.cli import report_files
+
+        _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
+        if metrics.is_dir() or not metrics.parent.is_dir():
+            what = f"--metrics {metrics}: there is no such folder for a file"
+            raise PerfdoctorError(what, do="Name a file in a folder.")
+        report_files.check_ours("--metrics", metrics, report_files.METRICS_MARKER, ())
     return Outside(metrics, tuple(dict.fromkeys(_tracker(text) for text in log)))
 
 
 def pricing(price: str | None, *, cost: bool) -> Pricing | None:
-    """None where nobody asked for costs."""
+    """How the run is priced; None without `--gpu-hour-price` and `--cost`. Raises UsageError for what is no price."""
     if price is None:
         return Pricing() if cost else None
     from perfdoctor.hardware.prices import Price
@@ -83,15 +89,6 @@ def pricing(price: str | None, *, cost: bool) -> Pricing | None:
             do="Give a number, and a currency if you like: 2.50 or 2.50EUR.",
         )
     return Pricing(Price(float(found[1]), (found[2] or "").upper()))
-
-
-def _check_metrics(target: Path) -> None:
-    from perfdoctor.cli import report_files
-
-    _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
-    if target.is_dir() or not target.parent.is_dir():
-        raise PerfdoctorError(f"--metrics {target}: there is no such folder for a file", do="Name a file in a folder.")
-    report_files.check_metrics(target)
 
 
 def _tracker(text: str) -> Tracker:

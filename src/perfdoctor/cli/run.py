@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from perfdoctor.cli import (
@@ -21,7 +21,6 @@ from perfdoctor.cli import (
     outside_options,
     own_rules_options,
     run_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import OutputFormat
@@ -79,8 +78,8 @@ def run(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: selection_options.Range = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    process: shared_options.Process = None,
     no_save: run_options.NoSave = False,
     metrics: outside_options.Metrics = None,
     log: outside_options.Log = None,
@@ -98,15 +97,22 @@ def run(
     asked = analyze.AnalysisRequest(
         rules, analyze.conditions_of(fail_on or [], rules), (),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
-        selection_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
+        shared_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    outside = outside_options.outside(metrics, log or [])
-    shown = _Output(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
+    reports = analyze.Reports(
+        format_ or OutputFormat.TEXT, json, html, no_html, show_all, not no_save,
+        outside_options.outside(metrics, log or []), on_error=format_ is None,
+    )  # fmt: skip
     session = _session(
         command, output, passes, steps, skip_steps, timeout,
         stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules,
     )  # fmt: skip
-    notify = _printer(quiet=quiet)
+
+    def notify(text: str) -> None:
+        if not quiet:
+            typer.echo(f"perfdoctor: {text}", err=True)
+
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
     if ended.at_once:
@@ -114,26 +120,8 @@ def run(
     elif nothing := _nothing_recorded(session.folder):
         typer.echo(f"perfdoctor: nothing to diagnose: {nothing}", err=True)
     else:
-        _report(session.folder, asked, shown, ended)
+        _report(session.folder, asked, reports, ended)
     _leave(ended)
-
-
-class _Output(Struct, frozen=True):
-    """What is written and printed of the diagnosis, and where."""
-
-    format: OutputFormat | None
-    html: Path | None
-    no_html: bool
-    json: Path | None
-    show_all: bool
-    quiet: bool
-    verbose: bool
-    no_save: bool = False
-    outside: outside_options.Outside = outside_options.Outside()
-
-
-def _printer(*, quiet: bool) -> Callable[[str], None]:
-    return lambda text: None if quiet else typer.echo(f"perfdoctor: {text}", err=True)
 
 
 # --- before ----------------------------------------------------------------------------------------------------------
@@ -316,17 +304,22 @@ def _nothing_recorded(folder: RunFolder) -> str:
     return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
 
 
-def _report(folder: RunFolder, asked: analyze.AnalysisRequest, shown: _Output, ended: Ended) -> None:
+def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, ended: Ended) -> None:
     """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
-        examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
+        examination = analyze.diagnosed([folder.path], asked)
         sys.stdout.flush()
-        page = _write(folder, examination, shown)
-        if not shown.no_save:
-            analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
+        page = _write(folder, examination, reports, quiet=asked.quiet)
+        if reports.save:
+            from perfdoctor.cli import history
+
+            history.save(examination, [folder.path], source="run", process=asked.process, quiet=asked.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
-        _publish(folder, examination, asked, shown, page)
+        try:  # other tools may take some time: whoever does not wait has all reports
+            analyze.publish(examination, [folder.path], asked, reports.outside, page)
+        except KeyboardInterrupt:
+            typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
@@ -337,27 +330,13 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, shown: _Output, e
         raise typer.Exit(analyze.CONDITION_MET)
 
 
-def _publish(
-    folder: RunFolder, examination: Examination, asked: analyze.AnalysisRequest, shown: _Output, page: Path | None
-) -> None:
-    """To other tools, which may take some time: whoever does not wait has all reports."""
-    try:
-        analyze.publish(examination, [folder.path], shown.outside, page, process=asked.process, quiet=shown.quiet)
-    except KeyboardInterrupt:
-        typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
-
-
-def _write(folder: RunFolder, examination: Examination, shown: _Output) -> Path | None:
-    """The page that was written, if any."""
-    diagnosis = examination.diagnosis
-    analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)
-    page = None
-    if not shown.no_html:
-        page = analyze.write_html(shown.html, [folder.path], examination, text=False)
-    analyze.show(
-        diagnosis, shown.format or OutputFormat.TEXT, show_all=shown.show_all, quiet=shown.quiet,
-        on_error=shown.format is None, page=page,
-    )  # fmt: skip
+def _write(folder: RunFolder, examination: Examination, reports: analyze.Reports, *, quiet: bool) -> Path | None:
+    """Write and print all reports. Returns the page that was written, if any."""
+    diagnosis, page = examination.diagnosis, None
+    analyze.write_json(reports.json or folder.path / "diagnosis.json", diagnosis)
+    if not reports.no_html:
+        page = analyze.write_html(reports.html, [folder.path], examination, text=False)
+    analyze.show(diagnosis, reports, quiet=quiet, page=page)
     analyze.print_page_path(page, on_error=True)
     return page
 

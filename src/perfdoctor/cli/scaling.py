@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfdoctor.cli.analyze import AnalysisRequest
-    from perfdoctor.cli.compare_inputs import Given
     from perfdoctor.cli.compare_output import Shown
+    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.scaling.records import Kind, Recorded
 
 DEFAULT_PAGE = "scaling.html"
@@ -85,10 +85,14 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
     local = [path for each in given for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
+    from perfdoctor.comparison.scaling.recorded import kept_for_replay
     from perfdoctor.comparison.scaling.series import scaling
     from perfdoctor.report.scaling import brief, html, json_report, markdown, terminal, words
 
-    found = scaling(_recorded(series, given, wanted, shown), series.kind, series.network)
+    recorded: list[Recorded] = []
+    for stated, each in zip(series.given, given, strict=True):
+        recorded = kept_for_replay([*recorded, _recorded(stated, each, wanted)])
+    found = scaling(recorded, series.kind, series.network)
     shown.write(
         local, DEFAULT_PAGE,
         verdict=lambda: words.verdict(found),
@@ -100,17 +104,8 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
     )  # fmt: skip
 
 
-def _recorded(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> list[Recorded]:
-    """All of them, of which only those among most ranks are kept to be replayed."""
-    from perfdoctor.comparison.scaling.recorded import kept_for_replay
-
-    found: list[Recorded] = []
-    for stated, each in zip(series.given, given, strict=True):
-        found = kept_for_replay([*found, _one(stated, each, wanted, shown)])
-    return found
-
-
-def _one(stated: Stated, given: Given, wanted: AnalysisRequest, shown: Shown) -> Recorded:
+def _recorded(stated: Stated, given: Given, wanted: AnalysisRequest) -> Recorded:
+    """One recording of the series, read and diagnosed, or from its diagnosis.json."""
     from perfdoctor.comparison.scaling import recorded
     from perfdoctor.comparison.snapshot import of_document, of_examination
 
@@ -118,6 +113,6 @@ def _one(stated: Stated, given: Given, wanted: AnalysisRequest, shown: Shown) ->
     if (document := given.document()) is not None:
         found = recorded.of_document(of_document(given.name, document, rules), document)
     else:
-        examination = diagnosed(given.paths, wanted, quiet=shown.quiet, verbose=shown.verbose)
+        examination = diagnosed(given.paths, wanted)
         found = recorded.of_run(of_examination(given.name, examination, rules, given.local), examination.run)
     return recorded.stated(found, stated.ranks) if stated.ranks else found

@@ -1,13 +1,17 @@
-"""Which options do all commands that diagnose have?"""
+"""Which options do commands that diagnose share, and which part of a recording do they select?"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.models import OptionInfo
 
 from perfdoctor.cli import completion
+from perfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfdoctor.model.selection import Selection
 
 NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no HTML report.")]
 OnlyRules = Annotated[
@@ -34,7 +38,53 @@ WhatIf = Annotated[
 ]
 
 
+Range = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        help="Analyse only the executions of this user range, by its name or a part of it; "
+        "values per step are then per execution.",
+        metavar="NAME",
+    ),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        help="Analyse only these steady steps, counted from 1: 3..5, or 3.",
+        metavar="A..B",
+    ),
+]
+Process = Annotated[
+    int | None,
+    typer.Option(
+        "--process",
+        min=1,
+        help="Of a command that ran several trainings, each for itself: diagnose this one, counted from 1 as they "
+        "began. [default: the one with most recorded steps]",
+        metavar="N",
+    ),
+]
+
+
 def fail_on(explained: str) -> OptionInfo:
     """The option `--fail-on`, which every command words by its own exit codes."""
     option: OptionInfo = typer.Option(help=explained, metavar="RULE|any", autocompletion=completion.conditions)
     return option
+
+
+def selection(range_name: str | None, steps: str | None) -> Selection | None:
+    """The selection of these options; None for the whole recording. Raises UsageError, before anything is read."""
+    if range_name is None and steps is None:
+        return None
+    from perfdoctor.model.selection import Selection, steps_named
+
+    if range_name is not None and not range_name.strip():
+        raise UsageError("--range names nothing", do="Give the name of a recorded range: --range forward.")
+    found = steps_named(steps) if steps is not None else None
+    if steps is not None and found is None:
+        raise UsageError(
+            f"--steps {steps}: that names no steps",
+            do="Give the first and the last one, counted from 1: --steps 3..5, or --steps 3.",
+        )
+    return Selection(range_name or "", found)
