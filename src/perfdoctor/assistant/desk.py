@@ -75,14 +75,22 @@ class Desk:
 
     def diagnosed(self, about: _OfRecording) -> Diagnosis:
         """The diagnosis that was asked for, also where the recording is no more, and a diagnosis.json is there."""
-        if self.root.address(about.path) is None:
-            path = self.root.recording(about.path)
-            if json_document.file_of(path) is not None:
-                return _stored(about, path)
-        return self.asked(about).diagnosis
+        is_here = self.root.address(about.path) is None
+        if not is_here or json_document.file_of(path := self.root.recording(about.path)) is None:
+            return self.asked(about).diagnosis
+        from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
+
+        if about.range or about.steps:
+            raise PerfdoctorError(
+                "a stored diagnosis is of all that was analysed then",
+                do="Leave out range and steps, or name the recording.",
+            )
+        found = stored(about.path, path)
+        assert found is not None, "it was one just now"
+        return found
 
     def examined(self, text: str, part: Selection = WHOLE_RECORDING) -> Examination:
-        """The diagnosis of what this text names. What lies elsewhere is not kept: nobody says when it changes."""
+        """The diagnosis of the recording that `text` names; one elsewhere is not kept: nobody says when it changes."""
         if self.root.address(text) is not None:
             with self.at_hand(text) as paths:
                 return self._read(paths, part)
@@ -95,7 +103,8 @@ class Desk:
         for old in [each for each in self._kept if each.path == key.path and each.seen != key.seen]:
             del self._kept[old]
         self._kept[key] = found
-        self._forget()
+        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
+            self._kept.popitem(last=False)  # the one that was unused longest
         return found
 
     def again(self, text: str, part: Selection, questions: tuple[Question, ...]) -> Examination:
@@ -126,26 +135,8 @@ class Desk:
         files = [file for folder in folders for file in folder.glob("*.*") if file.suffix in (".toml", ".py")]
         return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 
-    def _forget(self) -> None:
-        """Drop the diagnoses that were unused longest, until the others are few and small enough."""
-        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
-            self._kept.popitem(last=False)
-
     def _rows(self) -> int:
         return sum(len(frame) for each in self._kept.values() for frame in each.run.timeline.frames.values())
-
-
-def _stored(about: _OfRecording, path: Path) -> Diagnosis:
-    from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
-
-    if about.range or about.steps:
-        raise PerfdoctorError(
-            "a stored diagnosis is of all that was analysed then",
-            do="Leave out range and steps, or name the recording.",
-        )
-    found = stored(about.path, path)
-    assert found is not None, "it was one just now"
-    return found
 
 
 def part_of(about: _OfRecording) -> Selection:

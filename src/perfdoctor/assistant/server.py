@@ -61,7 +61,13 @@ def _server(worker: WorkerProcess) -> Server[Any]:
     async def list_tools(
         _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(name) for name in TOOLS])
+        return types.ListToolsResult(tools=[
+            types.Tool(
+                name=name, title=tool.title, description=tool.description, input_schema=tool.schema(),
+                annotations=_READS_ONLY,
+            )
+            for name, tool in TOOLS.items()
+        ])  # fmt: skip
 
     async def call_tool(
         _context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -108,10 +114,3 @@ def _failed(what: str, do: str) -> types.CallToolResult:
         content=[types.TextContent(text=f"{what}\n{do}")], structured_content={"error": {"what": what, "do": do}},
         is_error=True,
     )  # fmt: skip
-
-
-def _described(name: str) -> types.Tool:
-    tool = TOOLS[name]
-    return types.Tool(
-        name=name, title=tool.title, description=tool.description, input_schema=tool.schema(), annotations=_READS_ONLY
-    )

@@ -164,14 +164,14 @@ def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
 
 def _recording_of(run: StoredRun) -> Path | None:
     """Its recording, where one of that moment is still there: the next run of a CI may have the same folder."""
-    from perfdoctor.history import location
+    from perfdoctor.history import store
     from perfdoctor.history.facts import iso
     from perfdoctor.system.run_folder import RunFolder
 
     folder = run.facts["folder"]
     if not folder:
         return None
-    root = location.project_root(Path.cwd())
+    root = store.project_root(Path.cwd())
     for base in (Path(), *([root] if root else [])):
         path: Path = base / folder
         if not path.exists():

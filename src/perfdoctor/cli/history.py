@@ -269,10 +269,10 @@ def save(
 ) -> None:
     """Store the run in the project's history. What goes wrong prints a line: the user waits for the diagnosis."""
     try:
-        from perfdoctor.history import facts, location, runs, store
+        from perfdoctor.history import facts, runs, store
         from perfdoctor.report.words import wording
 
-        file = location.history_file(Path.cwd())
+        file = store.history_file(Path.cwd())
         if file is None:
             return
         verdict = wording.verdict(examination.diagnosis)
@@ -291,21 +291,21 @@ def save(
 
 def history_of(given: Path | None, *, verbose: bool) -> Path | None:
     """The `given` file, else the project's; None where the user wants none."""
-    from perfdoctor.history import location
+    from perfdoctor.history import store
 
-    found = given or location.history_file(Path.cwd())
+    found = given or store.history_file(Path.cwd())
     if verbose and found:
         typer.echo(str(found), err=True)
     return found
 
 
 def _file(given: Path | None, *, verbose: bool) -> Path:
-    from perfdoctor.history import location
+    from perfdoctor.history import store
 
     found = history_of(given, verbose=verbose)
     if found is None:
         raise UsageError(
-            f"{location.VARIABLE} is {location.OFF}: nothing is stored", do="Unset it, or name a file with --db."
+            f"{store.VARIABLE} is {store.OFF}: nothing is stored", do="Unset it, or name a file with --db."
         )
     return found
 

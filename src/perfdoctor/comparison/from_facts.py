@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample
+from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
 from perfdoctor.comparison.snapshot import parts_of
-from perfdoctor.model.columns import Floats
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -40,11 +39,12 @@ def of_facts(
     unrecorded = row["unrecorded_step_ns"] or (row["step_ns"] if row["step_ns"] != row["recorded_step_ns"] else None)
     known = [float(ns) for ns in steps_ns if ns > 0]  # the file may come from elsewhere
     steps = np.asarray(known or [step_ns], np.float64)
+    scale = unrecorded / float(steps.mean()) if unrecorded and steps.mean() else 1.0
     return Snapshot(
         name=name,
         step_ns=step_ns,
         basis=_basis(row).noun,
-        steps=StepSample(steps, _scale(unrecorded, steps), max(row["contended_share"] or 0.0, 0.0)),
+        steps=StepSample(steps, scale, max(row["contended_share"] or 0.0, 0.0)),
         parts=_parts(parts, step_ns / window_ns if window_ns else 0.0),
         compute={},
         work=(),
@@ -64,15 +64,8 @@ def of_facts(
 
 def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:
     """The parts of a step in ns. A part that only a later perfdoctor knows counts as idle time of unknown cause."""
-    found: dict[str, float] = {}
-    for part, ns in parts.items():
-        name = part if part in PARTS else UNKNOWN_CAUSE
-        found[name] = found.get(name, 0.0) + ns * a_step
+    found = sums((part if part in PARTS else UNKNOWN_CAUSE, ns * a_step) for part, ns in parts.items())
     return {name: ns for name, ns in found.items() if ns > 0}
-
-
-def _scale(unrecorded_ns: int | None, steps_ns: Floats) -> float:
-    return unrecorded_ns / float(steps_ns.mean()) if unrecorded_ns and steps_ns.mean() else 1.0
 
 
 def _basis(row: Mapping[str, Any]) -> Basis:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.comparison.records import Changed, Fate, WorkTime
+from perfdoctor.comparison.records import Changed, Fate, Snapshot, WorkTime, summed, sums
 from perfdoctor.vocabulary.names import loaders
-from perfdoctor.vocabulary.names.base_names import base_name
+from perfdoctor.vocabulary.names.base_names import base_name, without_numbers
 
 #: Less than a thousandth of the step is as much as before.
 SAME_SHARE = 0.001
@@ -26,6 +26,9 @@ OPTIMIZER = "optimizer"
 LOADER = "the DataLoader's next batch"
 #: What is matched by it has many shapes.
 _NO_SHAPES = ("module", "range", "family", "optimizer")
+#: What recordings of one model usually have in common, as a share; `LEAST_IN_COMMON` says whence that is known.
+USUALLY_IN_COMMON = 0.8
+_SAY_LITTLE = (*_NO_FAMILY, "elementwise")
 Key = tuple[str, ...]
 
 
@@ -213,9 +216,7 @@ def _shapes(pair: _Pair) -> str:
 
 def _names(works: Sequence[WorkTime]) -> tuple[str, ...]:
     """The names, those that take most time first."""
-    sizes: dict[str, float] = {}
-    for work in works:
-        sizes[work.kernel] = sizes.get(work.kernel, 0.0) + work.ns
+    sizes = sums((work.kernel, work.ns) for work in works)
     return tuple(sorted((name for name in sizes if name), key=lambda name: (-sizes[name], name)))
 
 
@@ -223,17 +224,36 @@ def merged(runs: Sequence[Sequence[WorkTime]]) -> tuple[WorkTime, ...]:
     """The mean of several runs: work that has all names in common is one."""
     if len(runs) == 1:
         return tuple(runs[0])
-    sums: dict[Key, list[float]] = {}
-    for run in runs:
-        for work in run:
-            key = work.names
-            total = sums.setdefault(key, [0.0, 0.0])
-            total[0] += work.ns / len(runs)
-            total[1] += work.count / len(runs)
-    return tuple(WorkTime.of(key, ns, count) for key, (ns, count) in sums.items())
+    return summed((work.names, work.ns / len(runs), work.count / len(runs)) for run in runs for work in run)
 
 
 def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of several runs, by name; what one lacks is 0 there."""
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: sum(run.get(name, 0.0) for run in runs) / len(runs) for name in names}
+
+
+def in_common(one: Snapshot, other: Snapshot) -> float:
+    """The share of compute time (0-1) whose names both have, on the side where it is less: little of two programs.
+
+    It does not depend on how much of each there is, which changes with the number of ranks.
+    """
+    by_op = all(each.op for run in (one, other) for each in run.work if each.part == "compute" and each.kernel)
+    ours, theirs = (_shares(run, by_op=by_op) for run in (one, other))
+    return min(sum(share for name, share in side.items() if name in ours and name in theirs) for side in (ours, theirs))
+
+
+def _shares(run: Snapshot, *, by_op: bool) -> dict[str, float]:
+    """The share of each op, or kernel, in the compute time of the run (0-1), by its name."""
+    found = sums(
+        (without_numbers(each.op) if by_op else _kernel(each.group, each.kernel), each.ns)
+        for each in run.work
+        if each.part == COMPUTE and (each.op if by_op else each.kernel)
+    )
+    whole = sum(found.values())
+    return {name: ns / whole for name, ns in found.items()} if whole else {}
+
+
+def _kernel(family: str, name: str) -> str:
+    """The family, whose kernels a library chooses by size; the function's own name where the family says little."""
+    return without_numbers(base_name(name)) if family in _SAY_LITTLE else family

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.comparison.common_work import in_common
+from perfdoctor.comparison.matching import in_common
 from perfdoctor.comparison.records import LEAST_IN_COMMON, Snapshot
 from perfdoctor.errors import PerfdoctorError
 

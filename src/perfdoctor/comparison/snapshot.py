@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime
-from perfdoctor.comparison.settings import batch_words, settings_of
+from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
+from perfdoctor.comparison.settings import batch_words, recorder_words, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
@@ -20,7 +20,7 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Rows
+from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -36,7 +36,7 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
     """The snapshot of a run that was read and diagnosed."""
     run, diagnosis = examination.run, examination.diagnosis
     work = work_of(run)
-    parts = _sums((each.part, each.ns) for each in work)
+    parts = sums((each.part, each.ns) for each in work)
     family = "phase" if _is_on_host(run) else "group"
     return Snapshot(
         name=name,
@@ -44,10 +44,10 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         basis=diagnosis.basis.noun if run.per_step else "",
         steps=_sample(run, diagnosis),
         parts=parts,
-        compute=_sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
+        compute=sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
         work=work,
         by_op=True,
-        findings=tuple(_saving(advice, rules) for advice in _all(diagnosis.findings)),
+        findings=tuple(_saving(advice, rules) for advice in with_symptoms(diagnosis.findings)),
         checked=frozenset(each.rule for each in diagnosis.outcomes if each.status in ("found", "clear")),
         predictions=_predictions(diagnosis),
         memory=tuple(Memory(use.rank, use.device, use.peak_bytes, use.most_reserved_bytes) for use in diagnosis.memory),
@@ -66,18 +66,11 @@ def _lines(run: Run) -> dict[str, float]:
     if costs is None:
         return {}
     own = costs.own_host_ns if _is_on_host(run) else np.nan_to_num(costs.own_device_ns)
-    return _sums((_LINE.sub("", name), float(ns)) for (name,), ns in zip(costs.keys, own.tolist(), strict=True))
+    return sums((_LINE.sub("", name), float(ns)) for (name,), ns in zip(costs.keys, own.tolist(), strict=True))
 
 
 def _is_on_host(run: Run) -> bool:
     return bool(run.places) and all(place.device is None for place in run.places)
-
-
-def _sums(pairs: Iterator[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for key, ns in pairs:
-        found[key] = found.get(key, 0.0) + ns
-    return found
 
 
 def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
@@ -90,12 +83,6 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     known = diagnosis.real_time
     scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
     return StepSample(np.asarray(steps, np.float64), scale, diagnosis.contended_share)
-
-
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)
 
 
 def _saving(advice: Advice, rules: Mapping[str, Rule]) -> PromisedSaving:
@@ -207,8 +194,9 @@ def _stored_contention(document: Mapping[str, Any]) -> float:
 
 
 def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    parts: dict[str, float] = {}
-    compute: dict[str, float] = {}
+    """The parts of a mean step, and its compute by family (by phase without a GPU), in ns."""
+    parts: list[tuple[str, float]] = []
+    compute: list[tuple[str, float]] = []
     for row in rows:
         a_step = (row["step_ns"] or row["window_ns"]) / max(row["window_ns"], 1) / len(rows)
         sizes = {
@@ -216,13 +204,11 @@ def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
             "exposed_copy": row["exposed_copy_ns"],
             **{cause: row["idle_causes_ns"].get(cause, 0) for cause in IDLE_CAUSES},
         }  # fmt: skip
-        for part, ns in sizes.items():
-            parts[part] = parts.get(part, 0.0) + ns * a_step
+        parts += [(part, ns * a_step) for part, ns in sizes.items()]
         kinds = row["compute_by_family_ns"] if row["device"] is not None else _phases(row)
         alone = row["compute_ns"] / max(sum(kinds.values()), 1)
-        for kind, ns in kinds.items():
-            compute[kind] = compute.get(kind, 0.0) + ns * alone * a_step
-    return {part: ns for part, ns in parts.items() if ns}, {kind: ns for kind, ns in compute.items() if ns}
+        compute += [(kind, ns * alone * a_step) for kind, ns in kinds.items()]
+    return {part: ns for part, ns in sums(parts).items() if ns}, {kind: ns for kind, ns in sums(compute).items() if ns}
 
 
 def _phases(row: Mapping[str, Any]) -> dict[str, int]:
@@ -282,12 +268,11 @@ def _stored_predictions(
 
 
 def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
-    tools = {(each["kind"], each["tool_version"]) for each in run["sources"] if each["kind"] in ("nsys", "kineto")}
     found = {
         "GPU": " and ".join(sorted({gpu["name"] for gpu in run["gpus"] if gpu["name"]})),
         "number of GPUs": str(len(run["gpus"])),
         "ranks": str(run["world_size"]),
-        "recorder": " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools)),
+        "recorder": recorder_words((each["kind"], each["tool_version"]) for each in run["sources"]),
         "batch": batch_words(run.get("items_per_step")),
         "steps analysed": str(run["steps"]["used"]),
         "steps found by": run["steps"]["found_by"],
@@ -297,15 +282,12 @@ def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
 
 def without_ops(snapshot: Snapshot) -> Snapshot:
     """The snapshot reduced to kernel names, for a comparison with one that knows no more."""
-    merged: dict[tuple[str, str, str], list[float]] = {}
-    for each in snapshot.work:
-        is_kernel = each.part == "compute" and not snapshot.without_gpu
-        key = (each.part, each.group, each.kernel) if is_kernel else (each.part, "", "")
-        total = merged.setdefault(key, [0.0, 0.0])
-        total[0] += each.ns
-        total[1] += each.count
-    work = tuple(WorkTime.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
-    return replace(snapshot, work=work, by_op=False)
+
+    def names(work: WorkTime) -> tuple[str, ...]:
+        is_kernel = work.part == "compute" and not snapshot.without_gpu
+        return (work.part, *((work.group, work.kernel) if is_kernel else ("", "")), "", "", "", "", "")
+
+    return replace(snapshot, work=summed((names(each), each.ns, each.count) for each in snapshot.work), by_op=False)
 
 
 def without_kernels(snapshot: Snapshot) -> Snapshot:

@@ -8,7 +8,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from msgspec import Struct
 from perfdoctor import __version__
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.patterns import regex
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.remote import is_view
@@ -91,7 +92,7 @@ def facts(
         "perfdoctor": __version__,
         "verdict": verdict,
         **_program(manifest, diagnosis),
-        **_folder(first),
+        "folder": _folder(first),
         **_commit(manifest, here),
         **_machine(run, diagnosis, folder),
         **_steps(run, diagnosis),
@@ -101,9 +102,7 @@ def facts(
         **_for_comparisons(diagnosis),
     }
     parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
-    findings = tuple(
-        _finding(name, position, advice, cause) for position, (advice, cause) in enumerate(_flat(diagnosis.findings), 1)
-    )
+    findings = (_finding(name, position, each) for position, each in enumerate(with_symptoms(diagnosis.findings), 1))
     return Facts(plain(row), parts, tuple(map(plain, findings)))
 
 
@@ -188,12 +187,12 @@ def _program_name(command: Sequence[str]) -> str | None:
     return Path(name).name or None
 
 
-def _folder(path: Path | RemoteFile) -> Row:
-    """The folder relative to where the command was started: a whole path may name a user."""
+def _folder(path: Path | RemoteFile) -> str:
+    """The path relative to where the command was started: a whole path may name a user."""
     if not isinstance(path, Path) or is_view(path):
-        return {"folder": path.name}
+        return path.name
     relative = os.path.relpath(path)
-    return {"folder": relative if not relative.startswith("..") else path.resolve().name}
+    return relative if not relative.startswith("..") else path.resolve().name
 
 
 def _commit(manifest: Manifest, paths: Sequence[Path]) -> Row:
@@ -327,18 +326,12 @@ def _most(sizes: Iterable[int]) -> int | None:
     return max((size for size in sizes if size > 0), default=None)
 
 
-def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
-    for advice in findings:
-        yield advice, cause
-        yield from _flat(advice.symptoms, advice.rule)
-
-
-def _finding(name: str, position: int, advice: Advice, cause: str | None) -> Row:
+def _finding(name: str, position: int, advice: Advice) -> Row:
     saving = advice.saving_ns_per_step
     return {
         "run_id": name, "position": position, "rule": advice.rule, "title": advice.title, "category": advice.category,
-        "confidence": advice.confidence, "symptom_of": cause, "low_ns": saving.low, "likely_ns": saving.likely,
-        "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
+        "confidence": advice.confidence, "symptom_of": advice.symptom_of, "low_ns": saving.low,
+        "likely_ns": saving.likely, "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
     }  # fmt: skip
 
 
@@ -347,11 +340,12 @@ def checked(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
 
     SQLite stores any type in any column, and a file may come from elsewhere.
     """
-    return {**row, **{name: _value(name, row.get(name), kind) for name, kind in columns.items()}}
-
-
-def _value(name: str, value: object, kind: type) -> object:
-    fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
-    if not fits:
-        return "" if name in _ALWAYS else None
-    return plain_text(value) if isinstance(value, str) and name not in OF_JSON else value
+    found = dict(row)
+    for name, kind in columns.items():
+        value = row.get(name)
+        fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
+        if not fits:
+            found[name] = "" if name in _ALWAYS else None
+        else:
+            found[name] = plain_text(value) if isinstance(value, str) and name not in OF_JSON else value
+    return found

@@ -70,18 +70,11 @@ def save(db: Database, facts: Facts) -> str:
     try:
         store.write(db, insert)
     except sqlite3.IntegrityError:  # another run has this id
-        facts = _renamed(facts, new_id())
+        name = new_id()
+        parts, findings = (tuple({**row, "run_id": name} for row in rows) for rows in (facts.parts, facts.findings))
+        facts = Facts({**facts.run, "id": name}, parts, findings)
         store.write(db, insert)
     return facts.id
-
-
-def _renamed(facts: Facts, name: str) -> Facts:
-    of_it = {"run_id": name}
-    return Facts(
-        {**facts.run, "id": name},
-        tuple({**row, **of_it} for row in facts.parts),
-        tuple({**row, **of_it} for row in facts.findings),
-    )
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -142,7 +135,10 @@ def pin_names(db: Database) -> list[str]:
 def resolved(db: Database, text: str) -> str:
     """The id of a run: by its first digits, `last`, `last~2` (two before it), the name of a pin or a run folder."""
     if last := _LAST.fullmatch(text):
-        return _nth_last(db, int(last[1] or 0))
+        rows = list(db.query(f"select id from runs order by {_NEWEST_FIRST} limit 1 offset ?", [int(last[1] or 0)]))  # noqa: S608
+        if not rows:
+            raise UsageError(f"the history has only {count(db)} runs", do="perfdoctor run stores one.")
+        return str(rows[0]["id"])
     if _PREFIX.fullmatch(text):
         found = [row["id"] for row in db.query("select id from runs where id like ? limit 2", [f"{text}%"])]
         if len(found) > 1:
@@ -159,13 +155,6 @@ def resolved(db: Database, text: str) -> str:
         f"the history has no run {plain_text(text, 100)!r}",
         do="perfdoctor history lists them: give the first digits of an id, last, last~1, a pin or a run folder.",
     )
-
-
-def _nth_last(db: Database, number: int) -> str:
-    rows = list(db.query(f"select id from runs order by {_NEWEST_FIRST} limit 1 offset ?", [number]))  # noqa: S608
-    if not rows:
-        raise UsageError(f"the history has only {count(db)} runs", do="perfdoctor run stores one.")
-    return str(rows[0]["id"])
 
 
 # --- what people add -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How is the history opened, written by many at once, and read where nothing may be written?
+"""Where does the history of a project lie, and how is it opened, written by many at once, and only read?
 
 The file is in WAL mode, so that readers and a writer do not wait for each other. Each run is one transaction, which is
 on the disk when it is reported as stored. Writers queue: the file's lock is waited for, and asked for again.
@@ -7,20 +7,27 @@ on the disk when it is reported as stored. Writers queue: the file's lock is wai
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import location, schema
+from perfdoctor.history import schema
 from perfdoctor.system.own_process import database
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
+#: A file, or `off`: then nothing is stored.
+VARIABLE = "PERFDOCTOR_HISTORY"
+OFF = "off"
+FOLDER = ".perfdoctor"
+FILE = "history.db"
+_ROOT_HAS = (".git", "pyproject.toml")
 #: Eight writers of a thousand runs each wait for less than a second. Whoever is not served within this has a lock in
 #: front of it that nobody gives back, and its training should not wait any longer.
 WAIT_S = 30.0
@@ -35,10 +42,38 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "
 Result = TypeVar("Result")
 
 
+def history_file(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """`.perfdoctor/history.db` at the root of the project around `start`, else in the user's data folder.
+
+    None where the user wants none. RuntimeError where neither a project nor a home is known.
+    """
+    given = environment.get(VARIABLE, "")
+    if given:
+        return None if given == OFF else Path(given).expanduser()
+    root = project_root(start)
+    if root:
+        return root / FOLDER / FILE
+    data = environment.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "perfdoctor" / FILE
+
+
+def project_root(start: Path) -> Path | None:
+    """The nearest folder, from `start` upwards, that a git checkout or a pyproject.toml makes a project."""
+    start = start.resolve()
+    return next((each for each in (start, *start.parents) if any((each / name).exists() for name in _ROOT_HAS)), None)
+
+
+def _make_folder(file: Path) -> None:
+    """Make the folder of the file. A `.perfdoctor` keeps itself out of git: else each run would change the checkout."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.parent.name == FOLDER and not (ignore := file.parent / ".gitignore").exists():
+        ignore.write_text("*\n", "utf-8")
+
+
 def open_to_write(file: Path) -> Database:
     """The history, made or brought up to date where it needs that. Raises PerfdoctorError."""
     with _explained(file):
-        location.make_folder(file)
+        _make_folder(file)
         return _patiently(lambda: _opened(file))
 
 

@@ -17,8 +17,8 @@ from msgspec import Struct, to_builtins
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in, signals_read
-from perfdoctor.own_rules.tried import found_in, off, tried
+from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen_in, signals_read
+from perfdoctor.own_rules.tried import SEEN_FILE, found_in, lines_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.own_rules import unusable
@@ -130,7 +130,7 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
         return [], iter(()), [f"{test.name} was not run: pytest is not installed"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seen"
-        environment = {**os.environ, seen.FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}
+        environment = {**os.environ, SEEN_FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", test.name]
         try:
             done = subprocess.run(
@@ -139,7 +139,7 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return [], iter([f"it takes more than {_TEST_SECONDS} s"]), []
-        lines = seen.read(file, document)
+        lines = lines_in(file, document)
     if done.returncode:
         return lines, iter([_failed(done.stdout, test.name)]), []
     return lines, _too_few(lines), []

@@ -10,7 +10,7 @@ import msgspec
 
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import location, runs, series, store
+from perfdoctor.history import runs, series, store
 from perfdoctor.history.metrics import metric
 from perfdoctor.report import history_json
 from perfdoctor.report.words import trends
@@ -32,7 +32,7 @@ _MOST_STEPS = 50
 def answer(asked: History, desk: Desk) -> Answer:
     if asked.run is not None and asked.metric is not None:
         raise PerfdoctorError("run and metric are two questions", do="Ask one after the other.")
-    file = desk.root.recording(asked.path or f"{location.FOLDER}/{location.FILE}")
+    file = desk.root.recording(asked.path or f"{store.FOLDER}/{store.FILE}")
     if not file.is_file():
         raise PerfdoctorError("that is no history", do="Name the file history.db, or leave path out.")
     with store.read(file, in_place=False) as db:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,21 +86,16 @@ def _rows(frame: Frame, asked: TimelineSlice, start_ns: int, end_ns: int) -> Int
 
 
 def _event(signal: str, frame: Frame, row: int) -> dict[str, Any]:
-    return {
-        "signal": signal,
-        "start_ns": int(frame.start_ns[row]),
-        "duration_ns": int(frame.duration_ns[row]),
-        **dict(_cells(frame, row)),
-    }
-
-
-def _cells(frame: Frame, row: int) -> Iterator[tuple[str, Any]]:
+    found: dict[str, Any] = {
+        "signal": signal, "start_ns": int(frame.start_ns[row]), "duration_ns": int(frame.duration_ns[row]),
+    }  # fmt: skip
     for column in ("name", *_COLUMNS):
         if column not in frame.columns:
             continue
         values = frame.columns[column]
         if isinstance(values, Text):
-            yield column, name(values.values[values.codes[row]])
+            found[column] = name(values.values[values.codes[row]])
         else:
             value = int(values[row])
-            yield column, None if value == UNKNOWN else value
+            found[column] = None if value == UNKNOWN else value
+    return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.comparison.scaling.fits import error_at, line
+from perfdoctor.comparison.scaling.laws import error_at, line
 from perfdoctor.comparison.scaling.records import Forecast, Kind, Recorded, Way
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.replay.edits.other_ranks import askable

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perfdoctor.comparison.common_work import USUALLY_IN_COMMON, in_common
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between
-from perfdoctor.comparison.matching import changes, merged
+from perfdoctor.comparison.matching import USUALLY_IN_COMMON, changes, in_common, merged
 from perfdoctor.comparison.promise import finding_changes
 from perfdoctor.comparison.records import Changed, FindingChange, Snapshot, StepChange
 from perfdoctor.comparison.refusal import refuse_series
 from perfdoctor.comparison.scaling.forecast import KnownSteps, Throughput, forecasts
-from perfdoctor.comparison.scaling.growth import growth, share_of_first
-from perfdoctor.comparison.scaling.laws import karp_flatt, serial
+from perfdoctor.comparison.scaling.laws import growth, karp_flatt, serial, share_of_first
+from perfdoctor.comparison.scaling.recorded import items, kind_of
 from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, ScalingResult, SettingOver
-from perfdoctor.comparison.scaling.work_size import items, kind_of
 from perfdoctor.comparison.settings import SETTINGS, same_clock
 from perfdoctor.records.real_time import MOSTLY_RECORDING
 
