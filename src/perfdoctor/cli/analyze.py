@@ -17,13 +17,13 @@ from perfdoctor.cli import (
     report_files,
     scale_options,
     shared_options,
-    stored,
 )
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.diagnosis.records import Examination
@@ -172,7 +172,7 @@ def analyze(
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
         if reports.json:
             report_files.check_json(reports.json, [path for path in paths if isinstance(path, Path)])
-        if (diagnosis := stored.diagnosis_of(paths, of_recordings)) is None:
+        if (diagnosis := _stored(paths, of_recordings)) is None:
             diagnosis = _analyze(paths, asked, reports, cross_check=cross_check)
         else:
             if reports.json:
@@ -180,6 +180,29 @@ def analyze(
             show(diagnosis, reports, quiet=quiet)
     if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
+
+
+def _stored(paths: Sequence[Path | RemoteFile], options: Mapping[str, object]) -> Diagnosis | None:
+    """The diagnosis that the one path is, or holds; None for a recording.
+
+    Raises UsageError if one of the `options`, by name, was given: they ask more than a diagnosis holds.
+    """
+    if len(paths) != 1 or not isinstance(paths[0], Path):
+        return None
+    if paths[0].suffix != ".json" and not (paths[0] / "diagnosis.json").is_file():  # nearly all
+        return None
+    from perfdoctor.report import json_document
+
+    if json_document.file_of(paths[0]) is None:
+        return None
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"{given[0]} asks for the recording, and {paths[0]} holds its diagnosis alone",
+            do="Give the recording, or only --format, --json, --all, --fail-on and --quiet.",
+        )
+    from perfdoctor.report.stored_diagnosis import stored
+
+    return stored(str(paths[0]), paths[0])
 
 
 def _analyze(

@@ -230,7 +230,7 @@ def _write_page(target: Path, found: Check, before: Side, after: Side, local: Se
 
 
 def _summarise(found: Check) -> None:
-    """Behind what the step wrote before. A summary that cannot be written is no reason to stop."""
+    """Append the check to GitHub's summary of the step. A line says why if it cannot be written."""
     from perfdoctor.report.check import github, markdown
 
     target = os.environ.get(SUMMARY, "")

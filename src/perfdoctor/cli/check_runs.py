@@ -50,7 +50,7 @@ def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict
 
 
 def _of_each_recording(runs: Sequence[StoredRun]) -> tuple[StoredRun, ...]:
-    """Its last analysis: several of one recording are one measurement."""
+    """The last analysis of each recording: several of one recording are one measurement."""
     by_age = sorted(runs, key=lambda run: (run.facts["stored_at"], run.facts["id"]))
     last = {(run.facts["recording"] or run.facts["id"], run.facts["part"]): run.facts["id"] for run in by_age}
     return tuple(run for run in runs if run.facts["id"] in last.values())
@@ -108,7 +108,11 @@ class Reader:
             for run in stored.get(name, ()):
                 side = self._with_stored(side, run)
             if name in given:
-                side = _joined(side, self.recordings([given[name]]))
+                read = self.recordings([given[name]])
+                side = Side(
+                    side.snapshots + read.snapshots, side.rows + read.rows, side.runs + read.runs,
+                    side.timeline or read.timeline,
+                )  # fmt: skip
         return side
 
     def _with_stored(self, side: Side, run: StoredRun) -> Side:
@@ -149,12 +153,6 @@ class Reader:
         return examination, facts(examination, given.paths, source="check", process=self._asked.process).run
 
 
-def _joined(one: Side, other: Side) -> Side:
-    return Side(
-        one.snapshots + other.snapshots, one.rows + other.rows, one.runs + other.runs, one.timeline or other.timeline
-    )
-
-
 def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
     from perfdoctor.comparison.check import BaselineRun
 
@@ -163,7 +161,7 @@ def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
 
 
 def _recording_of(run: StoredRun) -> Path | None:
-    """Its recording, where one of that moment is still there: the next run of a CI may have the same folder."""
+    """The recording of the run; None if there is none of that moment: the next run of a CI may have its folder."""
     from perfdoctor.history import store
     from perfdoctor.history.facts import iso
     from perfdoctor.system.run_folder import RunFolder

@@ -101,7 +101,7 @@ def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: b
 
 
 def _check(target: Path, inputs: Sequence[Path | RemoteFile]) -> None:
-    """Refuse to overwrite a file that is not ours, before the analysis."""
+    """Refuse, before the analysis, to overwrite a recording or a file that `export` did not write."""
     if report_files.is_input(target, inputs):
         raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Choose another file.")
     if target.is_file() and not _is_ours(target):

@@ -61,18 +61,14 @@ def user_values(
             "--parameters needs --tokens-per-step",
             do="Give both: a step's model FLOP are 6 · parameters · tokens.",
         )
+    from perfdoctor.hardware.peaks import the_one_named
+
     return UserValues(
-        gpu=_gpu(gpu) if gpu is not None else "",
+        gpu=the_one_named(gpu).name if gpu is not None else "",
         peaks=dict(_peak(text) for text in peaks),
         tokens_per_step=_count("--tokens-per-step", tokens_per_step, "16384, or 16k"),
         parameters=_count("--parameters", parameters, "7e9, or 7B"),
     )
-
-
-def _gpu(text: str) -> str:
-    from perfdoctor.hardware.peaks import the_one_named
-
-    return the_one_named(text).name
 
 
 def _peak(text: str) -> tuple[str, float]:

@@ -15,7 +15,6 @@ from perfdoctor.errors import UsageError
 if TYPE_CHECKING:
     from perfdoctor.model.timeline import Timeline
     from perfdoctor.own_rules.contract import Checked
-    from perfdoctor.vocabulary.rulebook import Rule
 
 #: As `perfdoctor check`: the condition is met.
 NOT_KEPT = 3
@@ -143,13 +142,10 @@ def _print(checked: Checked, *, quiet: bool) -> None:
         typer.echo(f"{'ok ' if not checked.problems else 'no '} {checked.rule.id}  {_summary(checked)}")
     for problem in checked.problems:
         of_one_line = problem.splitlines()[0]
-        typer.echo(clean_block(f"{_place(checked.rule)}{of_one_line}" if quiet else f"    {problem}"))
+        place = f"{checked.rule.origin.name}/" if checked.rule.origin else ""
+        typer.echo(clean_block(f"{place}{of_one_line}" if quiet else f"    {problem}"))
     for note in () if quiet else checked.notes:
         typer.echo(clean_block(f"    {note}"))
-
-
-def _place(rule: Rule) -> str:
-    return f"{rule.origin.name}/" if rule.origin else ""
 
 
 def _summary(checked: Checked) -> str:

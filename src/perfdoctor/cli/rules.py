@@ -45,14 +45,21 @@ class RulesFormat(str, Enum):
 
 
 def list_rules(known: Mapping[str, Rule], format_: RulesFormat | None, *, quiet: bool, verbose: bool) -> None:
-    """What is checked: every rule, and what it finds."""
+    """Print every rule and what it finds: as JSON, as ids alone if `quiet`, else as a table."""
     if format_ is RulesFormat.JSON:
-        _print_json(list(known.values()))
+        import json
+
+        typer.echo(json.dumps([_as_json(rule) for rule in known.values()], ensure_ascii=False, indent=2))
     elif quiet:
         for name in known:
             typer.echo(name)
     else:
-        _print_table(list(known.values()), verbose=verbose)
+        from perfdoctor.report.terminal_text import Terminal
+
+        console, rules = Terminal(), list(known.values())
+        lines = _grouped(rules, console, verbose=verbose) if console.is_terminal else _rows(rules, verbose=verbose)
+        for line in lines:
+            console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def explain(
@@ -69,7 +76,14 @@ def explain(
     config: own_rules_options.Config = None,
 ) -> None:
     """Explain one rule: its cost, its thresholds, every fix with code."""
-    _explain(rule, own_rules_options.all_rules(own_rules, config), quiet=quiet, verbose=verbose)
+    from perfdoctor.report.rule_page import print_page
+    from perfdoctor.report.terminal_text import Terminal
+
+    known = own_rules_options.all_rules(own_rules, config)
+    (found,) = chosen([rule], known)
+    if found.broken:
+        raise PerfdoctorError(f"the rule {rule} cannot be used: {found.broken}", do="Mend the file.")
+    print_page(found, known, Terminal(), quiet=quiet, verbose=verbose)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
@@ -82,14 +96,6 @@ def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
             hint = f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
             raise typer.BadParameter(f"there is no rule {name!r}. {hint}")
     return [known[name] for name in names]
-
-
-def _print_table(rules: Sequence[Rule], *, verbose: bool) -> None:
-    from perfdoctor.report.terminal_text import Terminal
-
-    console = Terminal()
-    for line in _grouped(rules, console, verbose=verbose) if console.is_terminal else _rows(rules, verbose=verbose):
-        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
@@ -111,14 +117,14 @@ def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
 
 
 def _what(rule: Rule) -> str:
-    """What it finds; of one that cannot be used, why."""
+    """What the rule finds; of one that cannot be used, why."""
     from perfdoctor.report.words.foreign_text import clean
 
     return clean(rule.broken or rule.title) if rule.origin else rule.title
 
 
 def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Iterator[Text]:
-    """By category; titles beside the ids, or under them."""
+    """The rules by category, for a terminal: titles beside the ids, or under them where it is narrow."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, wrapped
@@ -151,12 +157,6 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
     yield from wrapped(Text(f"{len(rules)} rules. One with its fixes: perfdoctor explain RULE", "dim"), console, width)
 
 
-def _print_json(rules: Sequence[Rule]) -> None:
-    import json
-
-    typer.echo(json.dumps([_as_json(rule) for rule in rules], ensure_ascii=False, indent=2))
-
-
 def _as_json(rule: Rule) -> dict[str, Any]:
     """All fields; of a rule that is not ours also where it lies, and why it cannot be used if so."""
     from msgspec import to_builtins
@@ -166,13 +166,3 @@ def _as_json(rule: Rule) -> dict[str, Any]:
     if rule.origin:
         document["origin"] = rule.origin.name
     return {**document, "broken": rule.broken} if rule.broken else document
-
-
-def _explain(name: str, known: Mapping[str, Rule], *, quiet: bool, verbose: bool) -> None:
-    from perfdoctor.report.rule_page import print_page
-    from perfdoctor.report.terminal_text import Terminal
-
-    (rule,) = chosen([name], known)
-    if rule.broken:
-        raise PerfdoctorError(f"the rule {name} cannot be used: {rule.broken}", do="Mend the file.")
-    print_page(rule, known, Terminal(), quiet=quiet, verbose=verbose)

@@ -59,7 +59,7 @@ class ScalingSeries(Struct, frozen=True):
 
 
 def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None) -> ScalingSeries:
-    """Raises UsageError before anything is read."""
+    """The series of these options. Raises UsageError, before anything is read, for what is none."""
     if len(paths) < 2:
         raise UsageError(
             f"--scaling takes two recordings or more, {len(paths)} {'is' if len(paths) == 1 else 'are'} given",
@@ -70,15 +70,14 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
     rate = _RATE.fullmatch(network) if network is not None else None
     if network is not None and not (rate and float(rate[1])):
         raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
+    given = []
+    for text in paths:
+        found = _STATED.fullmatch(text) if not Path(text).exists() else None
+        given.append(Stated(found[2], int(found[1])) if found else Stated(text))
     return ScalingSeries(
-        [_stated(text) for text in paths], "weak" if weak else "strong" if strong else "",
+        given, "weak" if weak else "strong" if strong else "",
         float(rate[1]) * RATES[rate[2], rate[3]] if rate else 0.0,
     )  # fmt: skip
-
-
-def _stated(text: str) -> Stated:
-    found = _STATED.fullmatch(text)
-    return Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text)
 
 
 def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> None:

@@ -43,12 +43,15 @@ def view(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print what is served.")] = False,
 ) -> None:
     """Show the reports of a folder in the browser."""
+    from perfdoctor.system.run_folder import RUNS
     from perfdoctor.viewer.server import serving
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", do="Leave one of them out.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with serving(_folder(folder), port) as server, suppress(KeyboardInterrupt):
+    runs = Path(RUNS)
+    shown = folder or (runs if runs.is_dir() else Path())
+    with serving(shown, port) as server, suppress(KeyboardInterrupt):
         typer.echo(server.address)
         sys.stdout.flush()
         if not quiet:
@@ -60,13 +63,6 @@ def view(
             server.serve_forever()
     if not quiet:
         typer.echo("Stopped.", err=True)
-
-
-def _folder(given: Path | None) -> Path:
-    from perfdoctor.system.run_folder import RUNS
-
-    runs = Path(RUNS)
-    return given or (runs if runs.is_dir() else Path())
 
 
 def _explain(folder: Path, port: int) -> None:

@@ -70,11 +70,15 @@ def save(db: Database, facts: Facts) -> str:
     try:
         store.write(db, insert)
     except sqlite3.IntegrityError:  # another run has this id
-        name = new_id()
-        parts, findings = (tuple({**row, "run_id": name} for row in rows) for rows in (facts.parts, facts.findings))
-        facts = Facts({**facts.run, "id": name}, parts, findings)
+        facts = renamed(facts, new_id())
         store.write(db, insert)
     return facts.id
+
+
+def renamed(facts: Facts, name: str) -> Facts:
+    """The facts of a run by another id."""
+    parts, findings = (tuple({**row, "run_id": name} for row in rows) for rows in (facts.parts, facts.findings))
+    return Facts({**facts.run, "id": name}, parts, findings)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
