@@ -21,7 +21,7 @@ from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.own_rules import all_rules, named_in
-from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides, with_thresholds
+from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ class Desk:
         """All rules by id, with thresholds of the config that was named, else of the root's own pyproject.toml."""
         rules, config = self._named.rules, self._named.config
         known = all_rules(rules, config) if rules or config else load_rules()
-        return with_thresholds(known, config) if config else with_overrides(known, self.root.folder)
+        return with_thresholds(known, config or self.root.folder / "pyproject.toml")
 
     @property
     def rules(self) -> list[Rule]:

@@ -42,7 +42,7 @@ Config = Annotated[
 
 
 def all_rules(named: Sequence[str] | None, config: Path | None) -> dict[str, Rule]:
-    """Ours, and those that are named. Raises UsageError where one of both is not there."""
+    """Our rules, and those of the `named` folders and of `config`. Raises UsageError where one is not there."""
     if config is not None and not config.is_file():
         do = f"Name a pyproject.toml; {CONFIG} names one too."
         raise UsageError(f"--config {config}: there is no such file", do=do)
@@ -56,14 +56,14 @@ def all_rules(named: Sequence[str] | None, config: Path | None) -> dict[str, Rul
 
 
 def tuned(rules: Mapping[str, Rule], config: Path | None) -> dict[str, Rule]:
-    """With the thresholds of that file, or of the pyproject.toml here."""
-    from perfdoctor.vocabulary.rulebook import with_overrides, with_thresholds
+    """The rules with the thresholds of `config`, or of the pyproject.toml here."""
+    from perfdoctor.vocabulary.rulebook import with_thresholds
 
-    return with_thresholds(rules, config) if config is not None else with_overrides(rules, Path.cwd())
+    return with_thresholds(rules, config if config is not None else Path.cwd() / _CONFIG_HERE)
 
 
 def print_unused(named: Sequence[str] | None, config: Path | None, *, quiet: bool) -> None:
-    """A line for the pyproject.toml here that names rules which nobody asked for."""
+    """Print a line if the pyproject.toml here names rules, and no rules were asked for."""
     here = Path(_CONFIG_HERE)
     if named or config is not None or quiet or not here.is_file() or b"perfdoctor" not in here.read_bytes():
         return

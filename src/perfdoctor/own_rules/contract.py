@@ -17,7 +17,8 @@ from msgspec import Struct, to_builtins
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen_in, signals_read
+from perfdoctor.own_rules import detector_contract, document_contract, recordings
+from perfdoctor.own_rules import notes as noting
 from perfdoctor.own_rules.tried import SEEN_FILE, found_in, lines_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
@@ -68,7 +69,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
-    asked = signals_read.Asked()
+    asked = noting.Asked()
     watched = [(name, asked.watching(recording, folder)) for name, recording in drawn]
     raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
@@ -78,7 +79,8 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
     silent = sum(not line["findings"] and not line["lacking"] for line in lines)
-    notes += [*signals_read.notes(source, rule, asked), *(note for each in real for note in seen_in.notes(rule, *each))]
+    notes += noting.of_signals(source, rule, asked)
+    notes += (note for each in real for note in noting.of_recording(rule, *each))
     return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
 
 
