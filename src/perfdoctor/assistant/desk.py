@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.own_rules import all_rules, named_in
 from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from perfdoctor.assistant.arguments import _OfRecording
     from perfdoctor.records.diagnosis import Diagnosis
@@ -45,39 +45,34 @@ class _Key(Struct, frozen=True):
     part: Selection
 
 
-class Named(Struct, frozen=True):
-    """The rules beside ours, which are code: named when the server was started, and never by a call."""
-
-    rules: tuple[str, ...] = ()
-    config: Path | None = None
-
-
 class Desk:
-    """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take."""
+    """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take.
 
-    def __init__(self, root: AllowedRoot, seconds: float = 120.0, named: Named | None = None) -> None:
-        self.root, self.seconds, self._named = root, seconds, named or Named()
+    `folders`, `config`: of rules beside ours, which are code: named when the server starts, and never by a call.
+    """
+
+    def __init__(
+        self, root: AllowedRoot, seconds: float = 120.0, folders: Sequence[str] = (), config: Path | None = None
+    ) -> None:
+        self.root, self.seconds, self._folders, self._config = root, seconds, folders, config
         self._kept: OrderedDict[_Key, Examination] = OrderedDict()
 
     @property
     def known(self) -> dict[str, Rule]:
         """All rules by id, with thresholds of the config that was named, else of the root's own pyproject.toml."""
-        rules, config = self._named.rules, self._named.config
-        known = all_rules(rules, config) if rules or config else load_rules()
+        folders, config = self._folders, self._config
+        known = all_rules(folders, config) if folders or config else load_rules()
         return with_thresholds(known, config or self.root.folder / "pyproject.toml")
 
     @property
     def rules(self) -> list[Rule]:
         return list(self.known.values())
 
-    def asked(self, about: _OfRecording) -> Examination:
-        return self.examined(about.path, part_of(about))
-
     def diagnosed(self, about: _OfRecording) -> Diagnosis:
         """The diagnosis that was asked for, also where the recording is no more, and a diagnosis.json is there."""
         is_here = self.root.address(about.path) is None
         if not is_here or json_document.file_of(path := self.root.recording(about.path)) is None:
-            return self.asked(about).diagnosis
+            return self.examined(about.path, part_of(about)).diagnosis
         from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
 
         if about.range or about.steps:
@@ -128,10 +123,9 @@ class Desk:
 
     def _judging(self) -> _Seen:
         """The state of the files of rules and thresholds, which change while somebody writes a rule."""
-        config = self._named.config or self.root.folder / "pyproject.toml"
-        of_config = named_in(config) if self._named.config else ()
-        places = (*self._named.rules, *of_config)
-        folders = [config.parent / place for place in places]
+        config = self._config or self.root.folder / "pyproject.toml"
+        of_config = named_in(config) if self._config else ()
+        folders = [config.parent / place for place in (*self._folders, *of_config)]
         files = [file for folder in folders for file in folder.glob("*.*") if file.suffix in (".toml", ".py")]
         return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 

@@ -149,9 +149,6 @@ def _outputs(
     return wanted[0] if wanted else CheckFormat.TEXT, files
 
 
-# --- the check -------------------------------------------------------------------------------------------------------
-
-
 def _checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
     from msgspec.structs import replace
 
@@ -191,9 +188,6 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
         if each.line and (place := source_places.place_of(each.line, root, beside)):
             places[each.line] = place
     return places
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.cli.compare import timeline_of
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from perfdoctor.history.runs import StoredRun
 
 
-class Side(Struct, frozen=True):
-    """Runs of one side: what is compared of each, and by what it is known to be of the same series."""
+class Side(Struct):
+    """Runs of one side: what is compared of each, and by what it is known to be of the same series.
 
-    snapshots: list[Snapshot]
-    rows: list[Row]
-    runs: list[BaselineRun]
+    `timeline`: that of the first run that was read, if a page is drawn.
+    """
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    runs: list[BaselineRun] = field(default_factory=list)
     timeline: Any = None
 
 
@@ -83,16 +86,16 @@ class Reader:
         self._asked, self._drawn = asked, drawn
         self._rules = asked.known
 
-    def recordings(self, given: Sequence[Given]) -> Side:
-        """Each of them is one run."""
+    def recordings(self, given: Sequence[Given], side: Side | None = None) -> Side:
+        """The recordings, each as one run, behind those of `side`."""
         from perfdoctor.comparison.snapshot import of_document
         from perfdoctor.history import comparable
 
-        side = Side([], [], [])
+        side = side or Side()
         for each in given:
             document = each.document()
             if document is None:
-                side = self._with(side, each, *self._examined(each))
+                self._add(side, each, *self._examined(each))
             else:
                 side.snapshots.append(of_document(each.name, document, self._rules))
                 side.rows.append(comparable.of_document(document))
@@ -103,30 +106,26 @@ class Reader:
         self, names: Sequence[str], stored: Mapping[str, Sequence[StoredRun]], given: Mapping[str, Given]
     ) -> Side:
         """The pinned runs of each name: from their recordings where these are still there; else what was stored."""
-        side = Side([], [], [])
+        side = Side()
         for name in names:
             for run in stored.get(name, ()):
-                side = self._with_stored(side, run)
+                self._add_stored(side, run)
             if name in given:
-                read = self.recordings([given[name]])
-                side = Side(
-                    side.snapshots + read.snapshots, side.rows + read.rows, side.runs + read.runs,
-                    side.timeline or read.timeline,
-                )  # fmt: skip
+                self.recordings([given[name]], side)
         return side
 
-    def _with_stored(self, side: Side, run: StoredRun) -> Side:
+    def _add_stored(self, side: Side, run: StoredRun) -> None:
         from perfdoctor.comparison.from_facts import of_facts
 
         path = _recording_of(run)
         read = self._read_again(run, Given(str(path), [path])) if path else None
         if read is not None:
-            return self._with(side, *read, run)
+            self._add(side, *read, run)
+            return
         facts = run.facts
         side.snapshots.append(of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules))
         side.rows.append(facts)
         side.runs.append(_run(facts["id"], facts, by_recording=False))
-        return side
 
     def _read_again(self, run: StoredRun, given: Given) -> tuple[Given, Examination, Row] | None:
         """None where it is another recording by now, or cannot be read: what was stored is enough."""
@@ -137,14 +136,14 @@ class Reader:
         is_same = all(row[name] == run.facts[name] for name in ("recording", "part"))
         return (given, examination, row) if is_same else None
 
-    def _with(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> Side:
+    def _add(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> None:
         from perfdoctor.comparison.snapshot import of_examination
 
         side.snapshots.append(of_examination(given.name, examination, self._rules, given.local))
         side.rows.append(row)
         side.runs.append(_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True))
-        timeline = timeline_of(examination) if side.timeline is None and self._drawn else side.timeline
-        return Side(side.snapshots, side.rows, side.runs, timeline)
+        if side.timeline is None and self._drawn:
+            side.timeline = timeline_of(examination)
 
     def _examined(self, given: Given) -> tuple[Examination, Row]:
         from perfdoctor.history.facts import facts

@@ -147,13 +147,13 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
-    runs = [_Runs(side, asked, shown) for side in sides]
+    read = [_read(side, asked, drawn=not shown.no_html) for side in sides]
     from perfdoctor.comparison.compare import compare as compared
 
-    comparison = compared(runs[0].snapshots, runs[1].snapshots)
+    comparison = compared(read[0][0], read[1][0])
     from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
 
-    timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
+    timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
     shown.write(
         local, DEFAULT_PAGE,
         verdict=lambda: words.verdict(comparison),
@@ -166,23 +166,20 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     return comparison
 
 
-class _Runs:
-    """One side: a snapshot of each run, and the first that was read in full, for its timeline."""
+def _read(given: Sequence[Given], asked: AnalysisRequest, *, drawn: bool) -> tuple[list[Snapshot], Any]:
+    """A snapshot of each run of one side, and if a page is `drawn`, the timeline of the first that was recorded."""
+    from perfdoctor.comparison.snapshot import of_document, of_examination
 
-    def __init__(self, given: Sequence[Given], asked: AnalysisRequest, shown: Shown) -> None:
-        from perfdoctor.comparison.snapshot import of_document, of_examination
-
-        rules = asked.known
-        self.snapshots: list[Snapshot] = []
-        self.timeline: Any = None
-        for each in given:
-            if (document := each.document()) is not None:
-                self.snapshots.append(of_document(each.name, document, rules))
-                continue
-            examination = diagnosed(each.paths, asked)
-            self.snapshots.append(of_examination(each.name, examination, rules, each.local))
-            if not shown.no_html and self.timeline is None:
-                self.timeline = timeline_of(examination)
+    rules, snapshots, timeline = asked.known, [], None
+    for each in given:
+        if (document := each.document()) is not None:
+            snapshots.append(of_document(each.name, document, rules))
+            continue
+        examination = diagnosed(each.paths, asked)
+        snapshots.append(of_examination(each.name, examination, rules, each.local))
+        if drawn and timeline is None:
+            timeline = timeline_of(examination)
+    return snapshots, timeline
 
 
 def timeline_of(examination: Examination) -> Any:

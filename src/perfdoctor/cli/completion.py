@@ -20,7 +20,8 @@ _PASSES = {
     "nsys": "Nsight Systems",
     "ncu": "Nsight Compute, after one of the others",
 }
-_TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "TensorBoard, in the folder runs"}
+#: Trackers by the package that each needs, as it is imported and installed.
+TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "TensorBoard, in the folder runs"}
 
 Offer = tuple[str, str]
 
@@ -55,7 +56,7 @@ def passes(incomplete: str) -> list[Offer]:
 
 def trackers(incomplete: str) -> list[Offer]:
     """Offers for `--log`."""
-    return _fitting(_TRACKERS.items(), incomplete)
+    return _fitting(TRACKERS.items(), incomplete)
 
 
 def gpus(incomplete: str) -> list[Offer]:

@@ -38,8 +38,6 @@ ShowCost = Annotated[
     bool, typer.Option("--cost", help="Show costs by a dated list price of the GPU, or by --gpu-hour-price.")
 ]
 
-#: The package that each tracker needs, as it is imported and as it is installed.
-TRACKERS = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboard"}
 _PRICE = regex(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([A-Za-z]{3}|[€$£¥₹])?")
 
 
@@ -93,9 +91,11 @@ def pricing(price: str | None, *, cost: bool) -> Pricing | None:
 
 def _tracker(text: str) -> Tracker:
     name, _, folder = text.partition("=")
-    if name not in TRACKERS or (folder and name != "tensorboard"):
-        raise UsageError(f"--log {text}: there is no such tracker", do=f"Known: {', '.join(TRACKERS)}[=FOLDER].")
-    _needs(TRACKERS[name], f"--log {name}", f"pip install {name}")
+    if name not in completion.TRACKERS or (folder and name != "tensorboard"):
+        raise UsageError(
+            f"--log {text}: there is no such tracker", do=f"Known: {', '.join(completion.TRACKERS)}[=FOLDER]."
+        )
+    _needs(name, f"--log {name}", f"pip install {name}")
     return Tracker(name, Path(folder) if folder else None)
 
 

@@ -13,7 +13,6 @@ from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfdoctor.model.timeline import Timeline
     from perfdoctor.own_rules.contract import Checked
 
 #: As `perfdoctor check`: the condition is met.
@@ -110,10 +109,15 @@ def _check(
 ) -> None:
     """Hold rules of your own to the contract that ours keep, and run their tests. Exits with 3 if one breaks it."""
     from perfdoctor.own_rules.contract import check
+    from perfdoctor.readers.open import read
     from perfdoctor.vocabulary.own_rules import all_rules
 
     known = all_rules(places)
-    real = [(str(path), _read(path)) for path in on or []]
+    real = []
+    for path in on or []:
+        if not path.exists():
+            raise UsageError(f"--on {path}: there is no such recording", do="Name a run folder, a trace or a report.")
+        real.append((str(path), read([path])))
     checked = []
     for rule in (rule for rule in known.values() if rule.origin):
         if verbose:
@@ -125,14 +129,6 @@ def _check(
         typer.echo(f"{kept} of {len(checked)} {'rule keeps' if len(checked) == 1 else 'rules keep'} the contract.")
     if kept < len(checked):
         raise typer.Exit(NOT_KEPT)
-
-
-def _read(path: Path) -> Timeline:
-    from perfdoctor.readers.open import read
-
-    if not path.exists():
-        raise UsageError(f"--on {path}: there is no such recording", do="Name a run folder, a trace or a report.")
-    return read([path])
 
 
 def _print(checked: Checked, *, quiet: bool) -> None:

@@ -40,62 +40,35 @@ class _Pair(Struct, frozen=True):
     after: tuple[WorkTime, ...]
 
 
-def _exact(work: WorkTime) -> Key | None:
-    return (work.part, work.kernel, work.op, work.shapes, work.phase)
-
-
-def _by_op_and_shape(work: WorkTime) -> Key | None:
-    return (work.part, work.op, work.shapes, work.phase) if work.op else None
-
-
-def _by_op(work: WorkTime) -> Key | None:
-    return (work.part, work.op, work.phase) if work.op else None
-
-
-def _by_name(work: WorkTime) -> Key | None:
-    return (work.part, work.kernel) if work.kernel else None
-
-
-def _by_loader(work: WorkTime) -> Key | None:
-    """PyTorch's loader has one name with worker processes, and another without."""
-    return (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None
-
-
-def _by_module(work: WorkTime) -> Key | None:
-    return (work.part, work.module, work.phase) if work.module and work.part == COMPUTE else None
-
-
-def _by_function(work: WorkTime) -> Key | None:
-    """Of libraries whose functions say what they do: torch's element-wise ones do it in their template arguments."""
+def _function(work: WorkTime) -> str:
+    """The function of a kernel whose name says what it does; "" for torch's element-wise ones, whose arguments do."""
     name = base_name(work.kernel) if work.part == COMPUTE and work.group != "elementwise" else ""
-    return (work.part, name, work.phase) if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else None
+    return name if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else ""
 
 
-def _by_family(work: WorkTime) -> Key | None:
-    known = work.part == COMPUTE and work.group not in _NO_FAMILY
-    return (work.part, work.group, work.phase) if known else None
+def _of_compute(work: WorkTime, name: str) -> Key | None:
+    """The key of compute that has this name and its phase in common; None for other work, and without a name."""
+    return (work.part, name, work.phase) if name and work.part == COMPUTE else None
 
 
-def _by_update(work: WorkTime) -> Key | None:
+def _of_update(work: WorkTime) -> Key | None:
     """However it is written, the update of the weights is one place in the step."""
     return (work.part, work.phase) if work.phase == OPTIMIZER and work.part == COMPUTE else None
 
 
-def _by_range(work: WorkTime) -> Key | None:
-    return (work.part, work.inside, work.phase) if work.inside and work.part == COMPUTE else None
-
-
+#: What work is matched by, the surest first: its name, and the key that both sides share; None where it has none.
 _RULES: Sequence[tuple[str, Callable[[WorkTime], Key | None]]] = (
-    ("name, shapes and place", _exact),
-    ("op and shapes", _by_op_and_shape),
-    ("op", _by_op),
-    ("name", _by_name),
-    ("loader", _by_loader),
-    ("module", _by_module),
-    ("function of the kernel", _by_function),
-    ("family", _by_family),
-    ("range", _by_range),
-    ("optimizer", _by_update),
+    ("name, shapes and place", lambda work: (work.part, work.kernel, work.op, work.shapes, work.phase)),
+    ("op and shapes", lambda work: (work.part, work.op, work.shapes, work.phase) if work.op else None),
+    ("op", lambda work: (work.part, work.op, work.phase) if work.op else None),
+    ("name", lambda work: (work.part, work.kernel) if work.kernel else None),
+    # PyTorch's loader has one name with worker processes, and another without.
+    ("loader", lambda work: (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None),
+    ("module", lambda work: _of_compute(work, work.module)),
+    ("function of the kernel", lambda work: _of_compute(work, _function(work))),
+    ("family", lambda work: _of_compute(work, "" if work.group in _NO_FAMILY else work.group)),
+    ("range", lambda work: _of_compute(work, work.inside)),
+    ("optimizer", _of_update),
 )
 
 

@@ -205,15 +205,14 @@ def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
             **{cause: row["idle_causes_ns"].get(cause, 0) for cause in IDLE_CAUSES},
         }  # fmt: skip
         parts += [(part, ns * a_step) for part, ns in sizes.items()]
-        kinds = row["compute_by_family_ns"] if row["device"] is not None else _phases(row)
+        if row["device"] is not None:
+            kinds = row["compute_by_family_ns"]
+        else:  # a training thread stands for the device; work of no phase counts as forward
+            phases = row.get("compute_by_phase_ns", {})
+            kinds = {FORWARD if name == "other" else name: ns for name, ns in phases.items()}
         alone = row["compute_ns"] / max(sum(kinds.values()), 1)
         compute += [(kind, ns * alone * a_step) for kind, ns in kinds.items()]
     return {part: ns for part, ns in sums(parts).items() if ns}, {kind: ns for kind, ns in sums(compute).items() if ns}
-
-
-def _phases(row: Mapping[str, Any]) -> dict[str, int]:
-    """Compute by phase in ns if a training thread stands for the device; work of no phase counts as forward."""
-    return {FORWARD if name == "other" else name: ns for name, ns in row.get("compute_by_phase_ns", {}).items()}
 
 
 def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:

@@ -70,37 +70,6 @@ def _make_folder(file: Path) -> None:
         ignore.write_text("*\n", "utf-8")
 
 
-def open_to_write(file: Path) -> Database:
-    """The history, made or brought up to date where it needs that. Raises PerfdoctorError."""
-    with _explained(file):
-        _make_folder(file)
-        return _patiently(lambda: _opened(file))
-
-
-def open_to_read(file: Path, *, in_place: bool = True) -> Database:
-    """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError.
-
-    `in_place`: may the file be brought up to date, and may files of WAL be made beside it?
-    """
-    with _explained(file):
-        if not file.exists():
-            raise PerfdoctorError(
-                f"there is no history yet: {file}",
-                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
-            )
-        db = _patiently(lambda: _opened_to_read(file, in_place=in_place))
-        if _version(db) == schema.VERSION or _is_newer(db):
-            return db
-        if in_place:
-            with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
-                _patiently(lambda: _opened(file)).close()
-                return db
-        copy = sqlite3.connect(":memory:")
-        db.conn.backup(copy)
-        db.close()
-        return _migrated(database(copy))
-
-
 def write(db: Database, work: Callable[[Database], Result]) -> Result:
     """The result of `work`, done in one transaction: all of it, or nothing. Another writer is waited for."""
 
@@ -120,24 +89,51 @@ def write(db: Database, work: Callable[[Database], Result]) -> Result:
 
 @contextlib.contextmanager
 def written(file: Path) -> Iterator[Database]:
-    """The history to write to, closed afterwards. What SQLite says becomes a PerfdoctorError."""
-    db = open_to_write(file)
-    try:
-        with _explained(file):
+    """The history to write to, made or brought up to date first, and closed afterwards.
+
+    What SQLite says, inside too, becomes a PerfdoctorError.
+    """
+    with _explained(file):
+        _make_folder(file)
+        db = _patiently(lambda: _opened(file))
+        try:
             yield db
-    finally:
-        db.close()
+        finally:
+            db.close()
 
 
 @contextlib.contextmanager
 def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
-    """The history to read from, closed afterwards. What SQLite says becomes a PerfdoctorError."""
-    db = open_to_read(file, in_place=in_place)
-    try:
-        with _explained(file):
+    """The history as it is, closed afterwards. What cannot be brought up to date on the disk, is in memory.
+
+    `in_place`: may the file be brought up to date, and may files of WAL be made beside it? What SQLite says, inside
+    too, becomes a PerfdoctorError.
+    """
+    with _explained(file):
+        if not file.exists():
+            raise PerfdoctorError(
+                f"there is no history yet: {file}",
+                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
+            )
+        db = _current(file, in_place=in_place)
+        try:
             yield db
-    finally:
-        db.close()
+        finally:
+            db.close()
+
+
+def _current(file: Path, *, in_place: bool) -> Database:
+    db = _patiently(lambda: _opened_to_read(file, in_place=in_place))
+    if _version(db) == schema.VERSION or _is_newer(db):
+        return db
+    if in_place:
+        with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
+            _patiently(lambda: _opened(file)).close()
+            return db
+    copy = sqlite3.connect(":memory:")
+    db.conn.backup(copy)
+    db.close()
+    return _migrated(database(copy))
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -157,7 +153,7 @@ def _opened(file: Path) -> Database:
         raise
 
 
-def _opened_to_read(file: Path, *, in_place: bool = True) -> Database:
+def _opened_to_read(file: Path, *, in_place: bool) -> Database:
     """In a folder that cannot or shall not be written to, a file that nobody writes to is read as it stands."""
     address = file.resolve().as_uri()
     as_it_stands = not in_place and not file.with_name(f"{file.name}-wal").exists()

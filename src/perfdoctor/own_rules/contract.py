@@ -88,9 +88,6 @@ def _in(file: Path, problems: Iterator[str]) -> Iterator[str]:
     return (f"{file.name}: {problem}" for problem in problems)
 
 
-# --- in recordings ---------------------------------------------------------------------------------------------------
-
-
 def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterator[str]:
     """It raises in none, finds the same twice, and never more time than a step has. An error is said once."""
     failed: dict[str, list[str]] = {}
@@ -119,9 +116,6 @@ def _plain(finding: Finding) -> dict[str, Any]:
         "evidence": [to_builtins(each) for each in finding.evidence], "confidence": finding.confidence,
         "work": {key: mask.tobytes() for key, mask in finding.work.items()},
     }  # fmt: skip
-
-
-# --- its test --------------------------------------------------------------------------------------------------------
 
 
 def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[str], list[str]]:
@@ -184,9 +178,6 @@ def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for situation in sorted(set(rule.summaries) - {finding["situation"] for finding in found}):
         yield f"no recording of its test is of the situation {situation!r}"
     yield from sorted({text for line in lines for text in (*line["off"], *line["amiss"])})
-
-
-# --- its speed -------------------------------------------------------------------------------------------------------
 
 
 def _speed(rule: Rule) -> Speed:

@@ -62,9 +62,6 @@ def placeholders(template: str) -> list[str]:
     return [name for _, name, _, _ in string.Formatter().parse(template) if name]
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
-
-
 def _fields(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) -> Iterator[str]:
     for name in sorted(set(document) - {*REQUIRED, *OPTIONAL}):
         yield f"{name}: there is no such field"

@@ -122,9 +122,6 @@ def _signal(finding: Finding, run: Run) -> str:
     return next(fitting, "kernels")
 
 
-# --- formulas --------------------------------------------------------------------------------------------------------
-
-
 def names_in(formula: str) -> set[str]:
     """The names in plain arithmetic. ValueError for what is none."""
     try:
@@ -161,9 +158,6 @@ def off(how: Derivation) -> Iterator[str]:
             continue
         if abs(gives - stated) > _ROUNDED_NS + _ROUNDED_SHARE * how.expected.high:
             yield f"{case} = {formula} gives {gives / 1e6:.4g} ms, and the finding states {stated / 1e6:.4g} ms"
-
-
-# --- what tests of a rule see -----------------------------------------------------------------------------------------
 
 
 def line_of(document: Path, found: Tried) -> dict[str, Any]:

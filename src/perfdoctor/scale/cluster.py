@@ -30,7 +30,7 @@ _AHEAD = 2
 
 
 def checked(cluster: str) -> str:
-    """The same, `local[N]` or the address of a scheduler. Raises UsageError, before any work, where it is neither."""
+    """`cluster` again, if it is `local[N]` or the address of a scheduler. Raises UsageError if it is neither."""
     local = _LOCAL.fullmatch(cluster)
     if (local and local[1] != "0") or _ADDRESS.fullmatch(cluster):
         return cluster
@@ -83,7 +83,7 @@ def _done(
 
 
 def _tried(function: Callable[[Item], Result], item: Item, version: str) -> bytes:
-    """In a worker of the cluster: the outcome, packed."""
+    """The packed outcome of `function(item)`, in a worker of the cluster, which must have this `version`."""
     if version != __version__:
         raise PerfdoctorError(
             f"a worker of the cluster has perfdoctor {__version__}, and this is {version}", do=_install_on_workers()
@@ -93,7 +93,7 @@ def _tried(function: Callable[[Item], Result], item: Item, version: str) -> byte
 
 
 def _outcome(future: Future, index: int) -> ItemOutcome[Any]:
-    """What a worker sent. Raises what concerns all items: a worker without perfdoctor, a scheduler that is gone."""
+    """The outcome of item `index` that a worker sent; raises PerfdoctorError for what concerns all items."""
     from distributed import KilledWorker  # noqa: PLC0415
 
     try:
@@ -109,9 +109,6 @@ def _outcome(future: Future, index: int) -> ItemOutcome[Any]:
 
 def _install_on_workers() -> str:
     return f"Install the same on every worker: pip install perfdoctor=={__version__}"
-
-
-# --- the cluster -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager

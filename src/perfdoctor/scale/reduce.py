@@ -74,6 +74,9 @@ def job_of(
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
     summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]
+    facts = [
+        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read.values()
+    ]
     return ReadJob(
         Job(timeline, _places(summaries, timeline), selection),
         file_of,
@@ -82,13 +85,14 @@ def job_of(
         Frame.join(processors),
         _clocks(files, read),
         {number: files[number].name for number, summary in read.items() if summary.notes},
-        (*_unrelated(read.values()), *_of_errors(errors, len(files))),
+        (*unrelated.notes(facts), *left_out([_why(file, error) for file, error in errors], len(files))),
     )
 
 
 def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[JobPlace, ...]:
-    """Of each packed summary and the ranks in it that get another number, one after the other: what is unpacked of
-    thousands of files at once would take more than their places.
+    """The places of each packed summary, by rank, and of the ranks in it that get another number.
+
+    One after the other: what is unpacked of thousands of files at once would take more memory than their places.
     """
     columns = UnpackedColumns()
     found = [
@@ -97,12 +101,6 @@ def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timelin
         for place in unpack(each).places
     ]
     return tuple(sorted(found, key=lambda place: (place.rank, -1 if place.device is None else place.device)))
-
-
-def _unrelated(read: Iterable[FileHead]) -> list[str]:
-    return unrelated.notes([
-        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read
-    ])  # fmt: skip
 
 
 def _numbers(files: Sequence[RankSource | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
@@ -137,10 +135,6 @@ def _timeline(
     """A timeline without rows of ranks: who asks it for kernels, calls or ops gets a KeyError."""
     frames = {signal: known.get(signal, Frame.empty(signal)) for signal in (*MACHINE_SIGNALS, "cpu_processes")}
     return Timeline(frames, recorded, devices=devices, world_size=world_size)
-
-
-def _of_errors(errors: Sequence[tuple[RankSource | RemoteFile, Exception]], files: int) -> list[str]:
-    return left_out([_why(file, error) for file, error in errors], files)
 
 
 def _why(file: RankSource | RemoteFile, error: Exception) -> str:

@@ -300,7 +300,9 @@ def moved_together(place: Place, every: int = 1) -> dict[str, Intervals]:
     Edges are those of communication, exposed or not, and of steps. From any of them to any other a part takes exactly
     what it takes on the place itself. `every`: of edges inside steps, only each so many-th.
     """
-    fixed = np.concatenate((place.window.starts, place.window.ends, place.steps.even_bounds, _step_edges(place)))
+    steps = place.steps
+    bounds = steps.bounds[steps.first : steps.last + 1] if steps.used else place.window.starts
+    fixed = np.concatenate((place.window.starts, place.window.ends, steps.even_bounds, bounds))
     inside = np.concatenate(
         [edge for pieces in (place.communication, place.exposed_communication) for edge in (pieces.starts, pieces.ends)]
     )
@@ -312,10 +314,6 @@ def moved_together(place: Place, every: int = 1) -> dict[str, Intervals]:
         moved[part] = Intervals.of(begun, ended)
         begun = ended
     return moved
-
-
-def _step_edges(place: Place) -> Ints:
-    return place.steps.bounds[place.steps.first : place.steps.last + 1] if place.steps.used else place.window.starts
 
 
 def interleaved(pieces: Intervals) -> Numbers:

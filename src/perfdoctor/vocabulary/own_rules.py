@@ -79,9 +79,6 @@ def read(document: Path) -> Rule:
     return _read(path, RuleOrigin(_shown(path.parent), str(path.parent)))
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
-
-
 def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, RuleOrigin]]:
     """Return the documents of rules in the folder `place` (relative to `base`), each with where it lies."""
     folder = ((base or Path()) / Path(place).expanduser()).resolve()
@@ -102,9 +99,6 @@ def _shown(folder: Path) -> str:
     """Return the path relative to here, or only the name of a folder elsewhere: reports reveal no paths."""
     here = Path.cwd().resolve()
     return folder.relative_to(here).as_posix() if folder.is_relative_to(here) and folder != here else folder.name
-
-
-# --- documents -------------------------------------------------------------------------------------------------------
 
 
 def unusable(document: Path) -> list[str]:

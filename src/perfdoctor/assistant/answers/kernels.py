@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import part_of
 from perfdoctor.metrics.kernels.kernel_table import kernel_rows
 from perfdoctor.report.words import wording
 
@@ -17,7 +18,7 @@ _SHOWN = 10
 
 
 def answer(asked: Kernels, desk: Desk) -> Answer:
-    run = desk.asked(asked).run
+    run = desk.examined(asked.path, part_of(asked)).run
     places = [place for place in run.places if asked.rank in (None, place.rank)]
     every = kernel_rows(places)
     wanted = [
