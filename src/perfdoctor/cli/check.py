@@ -141,7 +141,7 @@ def check(
 def _outputs(
     given: CheckFormat | None, named: Mapping[CheckFormat, Path | None]
 ) -> tuple[CheckFormat, dict[CheckFormat, Path]]:
-    """What standard output gets, where `-` names it, too; and the other files."""
+    """The format of standard output, which `-` in `named` asks for too, and the files to write by format."""
     wanted = [kind for kind, path in named.items() if str(path) == STANDARD_OUTPUT] + ([given] if given else [])
     if len(set(wanted)) > 1:
         raise typer.BadParameter(f"{' and '.join(kind.value for kind in wanted)} both want standard output.")
@@ -177,7 +177,7 @@ def _checked(names: Sequence[str], before: Side, after: Side, limit: float | Non
 
 
 def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
-    """Where own lines of findings, and the program, lie in the checkout: by their text, the program by ""."""
+    """File and line in the checkout of each own line of a finding, by its text, and of the program, by ""."""
     from perfdoctor.system import source_places
 
     root = Path(os.environ.get(WORKSPACE) or source_places.root_of(Path.cwd()))

@@ -36,7 +36,7 @@ class Side(Struct):
 
 
 def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict[str, tuple[StoredRun, ...]]:
-    """What is pinned by each name; nothing for a name that is a path. Raises PerfdoctorError for what is neither."""
+    """The runs pinned by each of `names`. Raises PerfdoctorError for a name that is neither a pin nor a path."""
     from perfdoctor.history import runs, store
 
     found: dict[str, tuple[StoredRun, ...]] = {}
@@ -128,7 +128,7 @@ class Reader:
         side.runs.append(_run(facts["id"], facts, by_recording=False))
 
     def _read_again(self, run: StoredRun, given: Given) -> tuple[Given, Examination, Row] | None:
-        """None where it is another recording by now, or cannot be read: what was stored is enough."""
+        """The run diagnosed anew; None if another recording is there by now, or it cannot be read."""
         try:
             examination, row = self._examined(given)
         except PerfdoctorError:

@@ -22,7 +22,7 @@ CHOOSE = "Choose another file."
 
 
 class Shown(Struct, frozen=True):
-    """What was asked for. `html`: None is the default page here."""
+    """What was asked for of a comparison. `html`: None for the default page, in this folder."""
 
     output: OutputFormat
     json_file: Path | None
@@ -36,7 +36,7 @@ class Shown(Struct, frozen=True):
         verdict: Callable[[], str], as_json: Callable[[], str], as_markdown: Callable[[], str],
         as_text: Callable[[Console], None], as_html: Callable[[], str], as_brief: Callable[[], str],
     ) -> None:  # fmt: skip
-        """`local`: recordings on this machine, which are never overwritten."""
+        """Print and write the comparison. `local`: recordings on this machine, which are never overwritten."""
         if self.json_file:
             report_files.written("--json", self.json_file, as_json, CHOOSE)
         if self.output is OutputFormat.JSON:

@@ -51,7 +51,7 @@ _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15
 def user_values(
     gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None
 ) -> UserValues | None:
-    """The values of these options; None without any. Raises UsageError, before anything is read."""
+    """The values of these options; None without any. Raises UsageError, before anything is read, for a wrong one."""
     if gpu is None and not peaks and tokens_per_step is None and parameters is None:
         return None
     from perfdoctor.model.timeline import UserValues

@@ -89,7 +89,7 @@ def mcp(
 
 
 def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -> None:
-    """Raises where they are not there; a line for each that cannot be used. None of their code is run yet."""
+    """Print a line for each rule that cannot be used. Raises UsageError if none is there. No code of theirs is run."""
     known = own_rules_options.tuned(own_rules_options.all_rules(named, config), config) if named or config else {}
     for rule in known.values():
         if rule.broken and not quiet:

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def set_up() -> None:
-    """From here on pydantic is loaded for numbers and choices alone. Versions of typer without it stay as they are."""
+    """Load pydantic for numbers and choices alone from here on. Versions of typer without it stay as they are."""
     try:
         from typer import core
         from typer._param_types import coerce_cli_path
@@ -42,5 +42,5 @@ class _Value:
         return list(found) if kind.is_list else found[0]
 
     def _as_path(self, value: str, param: Any, ctx: Any) -> Any:
-        """Raises typer.BadParameter, as typer does, for one that may not be read."""
+        """The path. Raises typer.BadParameter, as typer does, for one that may not be read."""
         return self._path(Path(value), self._kind.parameter_info, path_type=Path, param=param, ctx=ctx)

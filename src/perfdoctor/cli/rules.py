@@ -87,7 +87,7 @@ def explain(
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
-    """The rules with these ids; a usage error with the nearest ids for an unknown one."""
+    """The rules with these ids. Raises typer.BadParameter, with the nearest ids, for an unknown one."""
     for name in names:
         if name not in known and "/" in name and not any(rule.origin for rule in known.values()):
             raise typer.BadParameter(f"there is no rule {name!r}. A rule of your own is used with --rules DIR.")
@@ -99,7 +99,7 @@ def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
 
 
 def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
-    """One line a rule, however long: piped output is for grep."""
+    """One line a rule, however long, below a heading: piped output is for grep."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import columns
@@ -158,7 +158,7 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
 
 
 def _as_json(rule: Rule) -> dict[str, Any]:
-    """All fields; of a rule that is not ours also where it lies, and why it cannot be used if so."""
+    """All fields of the rule; of one that is not ours also its folder, and why it cannot be used, if so."""
     from msgspec import to_builtins
 
     document = to_builtins(rule)

@@ -186,7 +186,7 @@ def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
 
 
 def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> Ended:
-    """Each pass in turn. How the first pass ended that failed, else the last one."""
+    """Record each pass in turn; how the first one that failed ended, else the last one."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.tools import topology
@@ -267,7 +267,7 @@ def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _export(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
-    """Export to SQLite while nsys is available, so that the folder can be read on any machine."""
+    """Export the reports of nsys to SQLite while nsys is at hand, so that the folder can be read on any machine."""
     from perfdoctor.readers.nsys.export import export_beside
 
     record, folder = session.folder.manifest.passes[-1], session.folder
@@ -297,7 +297,7 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 
 
 def _nothing_recorded(folder: RunFolder) -> str:
-    """Why, and what to do, where no pass recorded a step, and none left a recording to read; else ""."""
+    """Why there is nothing to diagnose, and what to do, where no pass left a recording to read; else ""."""
     passes = folder.manifest.passes
     if not passes or not all(each.do and (each.exit_code or not each.files) for each in passes):
         return ""

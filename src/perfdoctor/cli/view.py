@@ -76,7 +76,7 @@ def _explain(folder: Path, port: int) -> None:
 
 
 def forward_command(environment: Mapping[str, str], port: int) -> str:
-    """What a user who came over ssh types at home; "" for one who sits here."""
+    """The command by which a user who came over ssh forwards the port from home; "" for one who sits here."""
     connection = environment.get("SSH_CONNECTION", "").split()
     if len(connection) != 4:
         return ""
@@ -100,7 +100,7 @@ def has_browser(environment: Mapping[str, str], platform: str = sys.platform) ->
 
 @contextmanager
 def _opened(address: str, *, wanted: bool) -> Iterator[None]:
-    """The browser, by a file that only this user can read: the arguments of a program are seen by everybody."""
+    """Open the browser by a file that only this user can read: everybody sees the arguments of a program."""
     if not wanted or not has_browser(os.environ):
         yield
         return

@@ -112,7 +112,7 @@ def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot], within: 
 
 
 def are_unrecorded(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
-    """Are steps without a recorder compared? Where all of them are known."""
+    """Are steps without a recorder compared? They are if all runs of both sides know them."""
     return all(each.unrecorded_ns for each in (*before, *after))
 
 

@@ -33,7 +33,7 @@ def of_facts(
     steps_ns: Sequence[int],
     rules: Mapping[str, Rule],
 ) -> Snapshot:
-    """`row`, `parts` (ns over all windows), `findings` and `steps_ns`: as the history has them; None: not known."""
+    """The snapshot of a stored run, from what the history has of it. `parts`: in ns over all windows."""
     window_ns = sum(parts.values())
     step_ns = float(row["recorded_step_ns"] or window_ns)
     unrecorded = row["unrecorded_step_ns"] or (row["step_ns"] if row["step_ns"] != row["recorded_step_ns"] else None)
@@ -69,7 +69,7 @@ def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:
 
 
 def _basis(row: Mapping[str, Any]) -> Basis:
-    """As `metrics.accounting.basis` has it."""
+    """The basis of the run's numbers, as `metrics.accounting.basis` finds it in a recording."""
     if not row["steps"]:
         return RECORDING
     if (row["part"] or "").startswith("range "):

@@ -73,7 +73,7 @@ _RULES: Sequence[tuple[str, Callable[[WorkTime], Key | None]]] = (
 
 
 def pairs(before: Sequence[WorkTime], after: Sequence[WorkTime]) -> list[_Pair]:
-    """All work of both sides, each once."""
+    """The work of `before` and of `after`, matched; each is in one pair."""
     found: list[_Pair] = []
     left, right = list(before), list(after)
     for by, key in _RULES:
@@ -104,7 +104,10 @@ def _by_key(works: Sequence[WorkTime], key: Callable[[WorkTime], Key | None]) ->
 def changes(
     before: Sequence[WorkTime], after: Sequence[WorkTime], steps_ns: tuple[int, int], most: int
 ) -> tuple[tuple[Changed, ...], int, int]:
-    """The largest changes, what all others bring together in ns, and how many they are; all of it sums exactly."""
+    """The `most` largest changes, what all others bring together in ns, and how many these are.
+
+    `steps_ns`: the mean steps of both sides, to whose difference all of it sums exactly.
+    """
     every = sorted(pairs(before, after), key=lambda pair: -abs(_ns(pair.after) - _ns(pair.before)))
     ours = whole_numbers([_ns(pair.before) for pair in every], steps_ns[0])
     theirs = whole_numbers([_ns(pair.after) for pair in every], steps_ns[1])
@@ -180,7 +183,7 @@ def _label(pair: _Pair, one: WorkTime) -> str:
 
 
 def _shapes(pair: _Pair) -> str:
-    """Of the op's tensors, where all have the same."""
+    """The shapes of the op's tensors if all of the pair have the same, else ""."""
     different = {work.shapes for work in (*pair.before, *pair.after)}
     shapes = different.pop() if len(different) == 1 else ""
     said = shapes.replace(", []", "") if pair.by not in _NO_SHAPES else ""

@@ -148,7 +148,7 @@ def _margin(step: StepChange) -> float:
 def _together(
     fixed: Sequence[PromisedSaving], predictions: Mapping[tuple[str, ...], tuple[float, float, float]], step_ns: float
 ) -> tuple[float, float, float]:
-    """What all of them save together: as it was replayed, else as much as they can at most without each other."""
+    """(low, likely, high) that the `fixed` save together in ns: as replayed for BEFORE, else from their own savings."""
     if len(fixed) == 1:
         return fixed[0].low, fixed[0].likely, fixed[0].high
     known = predictions.get(tuple(sorted({each.rule for each in fixed})))
@@ -164,7 +164,7 @@ def _together(
 
 
 def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _PromiseOutcome) -> tuple[Promise, ...]:
-    """The promise of one finding, compared with its part of the step; empty if it has none of its own."""
+    """The promise of one of the `fixed` findings beside its part of the step; empty if it has none of its own."""
     own = _own(saving, seen.causes)
     keys = {each.key for each in own}
     others = (other for other in fixed if other.rule != saving.rule)

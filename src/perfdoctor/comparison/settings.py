@@ -31,7 +31,7 @@ _SIGNALS = ("ops", "functions", "ranges", "calls", "os_calls", "device_samples")
 
 
 def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
-    """By the names of SETTINGS, in words; without those that were not recorded."""
+    """The settings of the run in words, by the names of SETTINGS; without those that were not recorded."""
     names = sorted({place.info.name for place in run.places if place.device is not None and place.info.name})
     found = {
         "GPU": " and ".join(names),
@@ -81,7 +81,7 @@ def _of_folder(run: Run, paths: Sequence[Path]) -> dict[str, str]:
 
 
 def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
-    """What differs, what matters first; and what was not recorded on one side, so that it could not be compared."""
+    """The settings that differ, those that matter first; and those that one side did not record."""
     found, unknown = [], []
     for name, matters in SETTINGS.items():
         sides = [sorted({each.settings.get(name, "") for each in side}) for side in (before, after)]
@@ -97,7 +97,7 @@ def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tu
 
 
 def _variables(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[Setting]:
-    """Of the environment, where both sides recorded it."""
+    """The variables of the environment that differ, if both sides recorded it."""
     if not all("program" in each.settings for each in (*before, *after)):
         return
     names = sorted({name for each in (*before, *after) for name in each.settings if name.startswith(VARIABLE)})

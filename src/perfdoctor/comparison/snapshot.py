@@ -74,7 +74,7 @@ def _is_on_host(run: Run) -> bool:
 
 
 def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
-    """The steps as they were recorded, a mean over the ranks, which step together."""
+    """The recorded steps in order, each as the mean over the ranks, which step together."""
     if not run.per_step:
         return StepSample(np.array([float(run.step_ns)]))
     each = [place.steps.durations_ns.astype(np.float64) for place in run.job.places]
@@ -119,7 +119,7 @@ def _predictions(diagnosis: Diagnosis) -> dict[tuple[str, ...], tuple[float, flo
 def _staged(
     steps: Sequence[tuple[str, float]], whole: Sequence[float]
 ) -> dict[tuple[str, ...], tuple[float, float, float]]:
-    """Of the stages only the likely step is known; the last has its range, and the others as wide a one."""
+    """(low, likely, high) of the step after each stage, by the rules fixed; the range of all is that of the last."""
     found: dict[tuple[str, ...], tuple[float, float, float]] = {}
     rules: list[str] = []
     for rule, ns in steps:
@@ -133,7 +133,7 @@ def _staged(
 
 
 def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> Snapshot:
-    """Of a stored diagnosis: parts, findings and the longest kernels; ops and lines are not in it.
+    """The snapshot of a stored diagnosis: parts, findings and the longest kernels, without ops and lines.
 
     Raises PerfdoctorError where it lacks what every diagnosis has.
     """

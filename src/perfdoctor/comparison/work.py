@@ -146,7 +146,7 @@ def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _Work
 
 
 def _reach(frame: Frame) -> Ints:
-    """For each row, until when the rows that began before it run."""
+    """For each row, the latest end of the rows that began before it, in ns."""
     least = np.iinfo(np.int64).min
     return np.concatenate(([least], np.maximum.accumulate(frame.end_ns)[:-1])) if len(frame) else frame.end_ns
 
@@ -215,7 +215,7 @@ def _module_and_range(place: Place, launched: Launches | None, size: int) -> tup
 
 
 def _no_steps(place: Place, ranges: Frame) -> Mask:
-    """One bool a row: is it neither a mark of steps nor a range of torch's own?"""
+    """One bool for each of `ranges`: is it neither a mark of steps nor a range of torch's own?"""
     steps = ranges.name.matches(torch_names.PROFILER_STEP) | ranges.name.matches(torch_names.OPTIMIZER_RANGE)
     marks = host_marks(place.timeline, place.rank)
     if marks is not None and marks.found_by == "user-range":

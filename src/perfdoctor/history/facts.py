@@ -143,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _recorded_unix_ns(manifest: Manifest, run: Run, paths: Sequence[Path]) -> int:
-    """When the recording began; where nobody says it, when its file was written."""
+    """When the recording began, in ns since 1970; if that is not recorded, when the newest of `paths` was written."""
     if manifest.started_unix_ns > 0:
         return manifest.started_unix_ns
     epoch = run.timeline.epoch_ns
@@ -196,7 +196,7 @@ def _folder(path: Path | RemoteFile) -> str:
 
 
 def _commit(manifest: Manifest, paths: Sequence[Path]) -> Row:
-    """The commit that was recorded with the run. Else what is checked out, unless the recording is older than that."""
+    """The commit that was recorded with the run, else the one checked out here, unless the recording is older."""
     recorded = manifest.checkout
     if recorded:
         known: Checkout | None = Checkout(

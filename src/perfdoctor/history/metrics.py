@@ -53,7 +53,7 @@ def step_ns(row: Row) -> int | None:
 
 
 def percentile_ns(row: Row, column: str) -> float | None:
-    """`p10_ns` or `p90_ns` of steps as long as `step_ns`: as far from it as the recorded ones are from theirs."""
+    """`p10_ns` or `p90_ns` (the `column`), scaled from the recorded steps to steps as long as `step_ns`."""
     value, step, recorded = row.get(column), step_ns(row), row.get("recorded_step_ns")
     if not isinstance(value, int):
         return None

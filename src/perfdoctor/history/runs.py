@@ -107,7 +107,7 @@ def count(db: Database) -> int:
 
 
 def stored(db: Database, name: str) -> StoredRun:
-    """The run with this id."""
+    """The run with the id `name`."""
 
     def of(table: str, order: str) -> list[Row]:
         rows = db.query(f"select * from {table} where run_id = ? order by {order}", [name])  # noqa: S608 constants
@@ -201,7 +201,7 @@ def tag(db: Database, text: str, name: str) -> None:
 
 
 def untag(db: Database, text: str, name: str) -> bool:
-    """Remove the tag from the run; was it there?"""
+    """Remove the tag `text` from the run `name`. Was it there?"""
     query = "delete from tags where run_id = ? and tag = ?"
     return bool(store.write(db, lambda db: db.conn.execute(query, [name, text]).rowcount))
 
@@ -230,7 +230,7 @@ def to_prune(db: Database, keep: str) -> list[str]:
 
 
 def remove(db: Database, ids: Sequence[str]) -> None:
-    """Forget these runs: also on the disk, as a command line may hold what nobody should read."""
+    """Remove the runs `ids`, also from the disk: a command line may hold what nobody should read."""
 
     def work(db: Database) -> None:
         for table in schema.OF_RUNS:
@@ -284,7 +284,7 @@ def _only(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
 
 
 def _is_whole(row: Row, table: str) -> bool:
-    """Has it all by which it is known, and is it more than that?"""
+    """Has the row all columns without which it says nothing?"""
     return all(row[name] is not None for name in _NEEDED[table])
 
 

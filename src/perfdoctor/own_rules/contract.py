@@ -56,7 +56,7 @@ class Checked(Struct, frozen=True):
 
 
 def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timeline]] = ()) -> Checked:
-    """`known`: all rules. `real`: recordings of the author's, each with its name, in which it is tried as well."""
+    """Check one rule. `known`: all rules; `real`: recordings of the author's, by name, in which it is tried as well."""
     assert rule.origin is not None
     folder = Path(rule.origin.folder)
     if rule.broken:
@@ -89,7 +89,7 @@ def _in(file: Path, problems: Iterator[str]) -> Iterator[str]:
 
 
 def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterator[str]:
-    """It raises in none, finds the same twice, and never more time than a step has. An error is said once."""
+    """What is wrong in the `given` recordings: it raises, differs the second time, or saves more than a step takes."""
     failed: dict[str, list[str]] = {}
     for name, recording in given:
         try:
@@ -142,7 +142,7 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
 
 
 def _failed(output: str, test: str) -> str:
-    """Which of its tests fail and why in a line, and below it the end of the traceback."""
+    """Which tests of the file `test` fail and why, in one line, and below it the end of the `output`."""
     lines = output.strip().splitlines()
     summed_up = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     why = "; ".join(line.partition(" ")[2].removeprefix(f"{test}::") for line in summed_up)
@@ -161,7 +161,7 @@ def _too_few(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Do the findings of its test have what the document speaks of, and nothing else?"""
+    """Where the findings of its test and the document disagree: values, savings, doubts, situations, formulas."""
     found = [finding for line in lines for finding in line["findings"]]
     if not found:
         return
@@ -193,7 +193,7 @@ _known_seconds: dict[int, float] = {}
 
 
 def _ours_seconds(recording: Timeline) -> float:
-    """Measured once for all rules that are checked."""
+    """Seconds that all rules of perfdoctor take in `recording`, measured once for all rules that are checked."""
     kernels = len(recording.kernels)
     if kernels not in _known_seconds:
         run = prepare(recording)

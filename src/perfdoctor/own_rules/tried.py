@@ -55,7 +55,7 @@ class Tried(Struct, frozen=True):
 
 
 def rule_at(document: Path) -> Rule:
-    """The rule in this file. PerfdoctorError where it cannot be used."""
+    """The rule in this file. Raises PerfdoctorError if it cannot be used."""
     rule = read(document)
     if rule.broken:
         raise PerfdoctorError(f"the rule cannot be used: {rule.broken}", do="Mend the file.")
@@ -63,7 +63,7 @@ def rule_at(document: Path) -> Rule:
 
 
 def found_in(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, float] | None = None) -> list[Finding]:
-    """What its detector finds, with sentences that have all their numbers. Raises what is wrong with it."""
+    """What the detector finds, with sentences that have all their numbers. Raises what is wrong with the rule."""
     for name in thresholds or {}:
         known(name, rule.thresholds, f"threshold of {rule.id}")
     run = recording if isinstance(recording, Run) else prepare(recording)
@@ -76,7 +76,7 @@ def found_in(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, flo
 
 
 def tried(rule: Rule, recording: Timeline | Run, thresholds: Mapping[str, float] | None = None) -> Tried:
-    """The same, and the whole diagnosis with this rule alone."""
+    """What the rule finds, as `found_in`, and the whole diagnosis with this rule alone."""
     run = recording if isinstance(recording, Run) else prepare(recording)
     findings = found_in(rule, run, thresholds)
     set_so = {name: replace(rule.thresholds[name], value=value) for name, value in (thresholds or {}).items()}
@@ -123,7 +123,7 @@ def _signal(finding: Finding, run: Run) -> str:
 
 
 def names_in(formula: str) -> set[str]:
-    """The names in plain arithmetic. ValueError for what is none."""
+    """The names in plain arithmetic. Raises ValueError for what is none."""
     try:
         tree = ast.parse(formula.translate(_SIGNS), mode="eval")
     except SyntaxError as error:
@@ -134,7 +134,7 @@ def names_in(formula: str) -> set[str]:
 
 
 def value_of(formula: str, values: Mapping[str, float]) -> float:
-    """What it gives. ValueError for what is no plain arithmetic, KeyError where a name has no value."""
+    """The value of a formula. Raises ValueError for what is no plain arithmetic, KeyError for a name without value."""
     if unknown := names_in(formula) - set(values):
         raise KeyError(*sorted(unknown))
     given: dict[str, Any] = {**_FUNCTIONS, **values}
@@ -142,7 +142,7 @@ def value_of(formula: str, values: Mapping[str, float]) -> float:
 
 
 def off(how: Derivation) -> Iterator[str]:
-    """Where the document computes another saving than the detector, or one of its numbers is not there."""
+    """Where the formulas of the document give another saving than the detector, or lack one of their numbers."""
     values = {each.name: each.value for each in how.inputs if each.value is not None}
     for each in how.inputs:
         if each.value is None:

@@ -51,7 +51,7 @@ def each(
 def _outcomes(
     client: Client, function: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[ItemOutcome[Result]]:
-    """Dask blames a dead worker on every item that it had, also on those that waited: these are tried again, alone."""
+    """The outcome of every item. Those that Dask blames for a dead worker are tried again, alone: some only waited."""
     blamed = []
     for outcome in _done(client, function, items, range(len(items))):
         if isinstance(outcome.error, WorkerDiedError):
@@ -153,7 +153,7 @@ def _local(workers: int, stack: ExitStack) -> Client:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process that is started here sees no Ctrl-C until it is ready for one; this process sees it afterwards."""
+    """Keep Ctrl-C from processes that are started inside, until they are ready; this process gets it afterwards."""
     came: list[object] = []
     with _deferred(came), _blocked_for_children():
         yield
@@ -163,7 +163,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _deferred(came: list[object]) -> Iterator[None]:
-    """Any thread may get the signal, so that blocking it in this one is not enough."""
+    """Collect Ctrl-C in `came` instead of raising it: any thread may get it, so that blocking it here is not enough."""
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -177,7 +177,7 @@ def _deferred(came: list[object]) -> Iterator[None]:
 
 @contextmanager
 def _blocked_for_children() -> Iterator[None]:
-    """Processes and threads that begin here begin with Ctrl-C blocked."""
+    """Block Ctrl-C in the processes and threads that begin inside."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -91,7 +91,7 @@ def _reduced(
     cluster: str | None,
     known: Callable[[Timeline], Timeline],
 ) -> Run:
-    """All ranks by summaries, and some of them in full."""
+    """The run of all ranks by summaries, and of some in full. `known`: adds what the user gave to a timeline."""
     from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
     from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
 
@@ -119,7 +119,7 @@ def _other_passes(
     progress: Progress,
     process: int | None,
 ) -> list[RankSource]:
-    """What torch.profiler recorded where nsys was to be read of a run, and cannot be."""
+    """The recordings of torch.profiler of those runs whose export of nsys (in `files`) could not be read."""
     failed = [
         file.part
         for file, each in zip(files, packed, strict=True)
@@ -151,7 +151,7 @@ def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[
 
 
 def _text_bytes(file: RankSource | RemoteFile) -> int:
-    """The size of what is read, of compressed traces as their ends say."""
+    """The size of what is read in bytes, of compressed traces as their ends say."""
     if isinstance(file, RankSource):
         return sum(map(_bytes_here, file.files))
     return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
@@ -192,7 +192,7 @@ def summarised(task: Task) -> bytes:
 def _summaries(
     files: Sequence[RankSource | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
-    """In the order of the files, whatever the order in which they are done."""
+    """The packed summary of each file, or why there is none, in the order of `files`."""
     progress(ProgressText("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
     tasks = [(_for_a_worker(file), selection) for file in files]
     found: list[bytes | Exception] = [b""] * len(files)
@@ -222,7 +222,7 @@ def _for_a_worker(file: RankSource | RemoteFile) -> str | RecordedPart | RemoteF
 
 
 def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
-    """Why a file is left out. Raises what is a bug of ours."""
+    """Why a file is left out, as an error to show. Raises what is a bug of ours."""
     from perfdoctor.system import pool  # noqa: PLC0415
 
     if isinstance(error, pool.WorkerDiedError):
@@ -259,7 +259,7 @@ def _notes(job: ReadJob, chosen: Mapping[int, str], in_full: Collection[int]) ->
 
 
 def _with_job(run: Run, job: ReadJob, typical: Sequence[int]) -> Run:
-    """The places that stand for others count for all that were not read in full."""
+    """The run with the summaries of the job: places of `typical` ranks count for all that were not read in full."""
     others = len(job.summaries.places) - len(run.places)
     standing = [place.rank in typical for place in run.places]
     each = others // max(sum(standing), 1)

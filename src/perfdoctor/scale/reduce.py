@@ -132,7 +132,7 @@ def _clocks(
 def _timeline(
     devices: tuple[Device, ...], world_size: int, recorded: frozenset[str], known: Mapping[str, Frame]
 ) -> Timeline:
-    """A timeline without rows of ranks: who asks it for kernels, calls or ops gets a KeyError."""
+    """A timeline with the `known` frames, without rows of ranks: `timeline.kernels` and the like raise KeyError."""
     frames = {signal: known.get(signal, Frame.empty(signal)) for signal in (*MACHINE_SIGNALS, "cpu_processes")}
     return Timeline(frames, recorded, devices=devices, world_size=world_size)
 

@@ -289,7 +289,7 @@ def _summary(place: Place, every: int) -> PlaceSummary:
 
 
 def _kernels(place: Place) -> tuple[Kernel, ...]:
-    """Those that take most of the time."""
+    """The kernels that take most of the time."""
     medians = sorted(medians_of(place).items(), key=lambda each: -each[1][0] * each[1][1])[:_MOST_KERNELS]
     return tuple(Kernel(name, blocks, per_step, ns) for (name, blocks), (per_step, ns) in medians)
 
@@ -334,7 +334,7 @@ def intervals(packed: Numbers) -> Intervals:
 
 
 def _all(value: int, count: int) -> Ints:
-    """A column of one number, which takes no memory a row."""
+    """A column of `count` times `value`, which takes no memory a row."""
     return np.broadcast_to(np.int64(value), count)
 
 

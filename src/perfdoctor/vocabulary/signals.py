@@ -147,7 +147,7 @@ def host_events(*first: str) -> tuple[str, ...]:
 
 
 def needs_gpu(need: str) -> bool:
-    """Can it only be recorded on a GPU, also where collectives of the host would do as well?"""
+    """Can the need only be recorded on a GPU? Collectives of the host, as another choice, do not count."""
     choices = set(need.split("|"))
     return bool(choices - {"collectives"}) and choices - {"collectives"} <= GPU_SIGNALS
 

@@ -63,7 +63,7 @@ def line(x: Sequence[float], y: Sequence[float]) -> FittedLine:
 
 
 def error_at(x: Sequence[float], y: Sequence[float], at: float) -> float:
-    """The standard error of another observation there, by the line through these; 0.0 where two points show none."""
+    """The standard error of another observation at `at`, by the line through these; 0.0 if two points show none."""
     fit, across = line(x, y), np.asarray(x, np.float64)
     if fit.slope_error is None:
         return 0.0

@@ -118,7 +118,7 @@ def _rungs(
 
 
 def _work(kind: Kind, series: Sequence[tuple[int, Sequence[Snapshot]]]) -> tuple[tuple[Changed, ...], int, int]:
-    """Of the share of the fewest ranks, and of the most: what takes more, and what less."""
+    """The changes of work from its share of a step of the fewest ranks to a step of the most, as `matching.changes`."""
     (first, ours), (last, theirs) = series[0], series[-1]
     share = share_of_first(kind, last, first)
     shared = [replace(each, ns=each.ns * share) for each in merged([run.work for run in ours])]
@@ -128,7 +128,7 @@ def _work(kind: Kind, series: Sequence[tuple[int, Sequence[Snapshot]]]) -> tuple
 
 
 def _settings(series: Sequence[Recorded], kind: Kind) -> Iterator[SettingOver]:
-    """What differs beside the number of ranks, what matters first; what one does not say is left out."""
+    """Settings beside the number of ranks that differ and that all recordings know, those that matter first."""
     for name, matters in sorted(SETTINGS.items(), key=lambda each: not each[1]):
         values: dict[str, list[int]] = {}
         for each in series:
