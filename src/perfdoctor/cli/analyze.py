@@ -13,7 +13,6 @@ from perfdoctor.cli import cross_check as cross_checking
 from perfdoctor.cli import (
     hardware_options,
     outside_options,
-    own_rules_options,
     report_files,
     scale_options,
     shared_options,
@@ -126,8 +125,8 @@ def analyze(
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
     what_if_text: shared_options.WhatIf = None,
     gpu: hardware_options.Gpu = None,
@@ -267,10 +266,10 @@ def rules_of(
     only: Sequence[str] = (), ignored: Sequence[str] = (), own: Sequence[str] | None = None, config: Path | None = None,
     *, quiet: bool = False,
 ) -> list[Rule]:  # fmt: skip
-    own_rules_options.print_unused(own, config, quiet=quiet)
-    known = own_rules_options.all_rules(own, config)
+    shared_options.print_unused(own, config, quiet=quiet)
+    known = shared_options.all_rules(own, config)
     chosen([*only, *ignored], known)
-    tuned = own_rules_options.tuned(known, config)
+    tuned = shared_options.tuned(known, config)
     return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
 
 

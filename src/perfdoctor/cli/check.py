@@ -12,7 +12,6 @@ import typer
 
 from perfdoctor.cli import (
     hardware_options,
-    own_rules_options,
     report_files,
     scale_options,
     shared_options,
@@ -95,8 +94,8 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Write it as a test report.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page.", metavar="FILE")] = None,
     db: Db = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     range_: shared_options.Range = None,

@@ -37,26 +37,23 @@ class Side(Struct):
 
 def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict[str, tuple[StoredRun, ...]]:
     """The runs pinned by each of `names`. Raises PerfdoctorError for a name that is neither a pin nor a path."""
-    from perfdoctor.history import runs, store
+    from perfdoctor.history import runs, series, store
 
     found: dict[str, tuple[StoredRun, ...]] = {}
     file = history_of(db, verbose=verbose)
     known: list[str] = []
     if file is not None and file.exists():
         with store.read(file) as history:
-            found = {name: _of_each_recording(pinned) for name in names if (pinned := runs.pinned(history, name))}
+            for name in names:
+                pinned = runs.pinned(history, name)
+                last = [row["id"] for row in series.latest([run.facts for run in pinned])]
+                if pinned:
+                    found[name] = tuple(run for run in pinned if run.facts["id"] in last)
             known = runs.pin_names(history)
     for name in names:
         if name not in found and "://" not in name and not Path(name).exists():
             raise _no_baseline(name, file, known)
     return found
-
-
-def _of_each_recording(runs: Sequence[StoredRun]) -> tuple[StoredRun, ...]:
-    """The last analysis of each recording: several of one recording are one measurement."""
-    by_age = sorted(runs, key=lambda run: (run.facts["stored_at"], run.facts["id"]))
-    last = {(run.facts["recording"] or run.facts["id"], run.facts["part"]): run.facts["id"] for run in by_age}
-    return tuple(run for run in runs if run.facts["id"] in last.values())
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:

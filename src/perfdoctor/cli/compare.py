@@ -10,7 +10,6 @@ from typer.core import TyperCommand
 
 from perfdoctor.cli import (
     hardware_options,
-    own_rules_options,
     report_files,
     scale_options,
     scaling,
@@ -99,8 +98,8 @@ def compare(
     format_: Annotated[
         OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     range_: shared_options.Range = None,

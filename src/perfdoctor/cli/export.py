@@ -12,7 +12,6 @@ import typer
 
 from perfdoctor.cli import (
     export_tables,
-    own_rules_options,
     report_files,
     scale_options,
     shared_options,
@@ -50,8 +49,8 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     sqlite: Annotated[
         Path | None, typer.Option(help="Write all tables into an SQLite database.", metavar="FILE")
     ] = None,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfdoctor.diagnosis.records import Examination
-    from perfdoctor.history.series import Trend
     from perfdoctor.system.remote import RemoteFile
 
 EXAMPLES = """\b
@@ -117,9 +116,10 @@ def _trend(
     """Follow a number from run to run, and find where it changed."""
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other.")
+    from perfdoctor.cli import report_files
     from perfdoctor.history import runs, series, store
     from perfdoctor.history.metrics import metric as named
-    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report import history_json, history_terminal, trend_page
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import trends
 
@@ -138,16 +138,9 @@ def _trend(
     else:
         history_terminal.trend(found, Terminal())
     if html:
-        _write_page(html, found)
-
-
-def _write_page(target: Path, found: Trend) -> None:
-    from perfdoctor.cli import report_files
-    from perfdoctor.report import trend_page
-
-    if target.is_file() and not report_files.is_page(target):
-        raise PerfdoctorError(f"--html {target} exists and was not written by perfdoctor", do="Choose another file.")
-    report_files.written("--html", target, lambda: trend_page.render(found))
+        if html.is_file() and not report_files.is_page(html):
+            raise PerfdoctorError(f"--html {html} exists and was not written by perfdoctor", do="Choose another file.")
+        report_files.written("--html", html, lambda: trend_page.render(found))
 
 
 @app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfdoctor.cli import completion, own_rules_options
+from perfdoctor.cli import completion, shared_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
 
@@ -58,12 +58,12 @@ def _rules(
         listed.RulesFormat | None,
         typer.Option("--format", help="json: every rule with its texts, thresholds and fixes."),
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
 ) -> None:
     """List what is checked; begin and check rules of your own."""
     if context.invoked_subcommand is None:
-        listed.list_rules(own_rules_options.all_rules(own_rules, config), format_, quiet=quiet, verbose=verbose)
+        listed.list_rules(shared_options.all_rules(own_rules, config), format_, quiet=quiet, verbose=verbose)
     elif context.invoked_subcommand == "explain" and format_ is not None:
         raise typer.BadParameter("--format is for the list of rules.")
     else:

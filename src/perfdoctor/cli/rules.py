@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import completion, own_rules_options
+from perfdoctor.cli import completion, shared_options
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def explain(
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
 ) -> None:
     """Explain one rule: its cost, its thresholds, every fix with code."""
     from perfdoctor.report.rule_page import print_page
     from perfdoctor.report.terminal_text import Terminal
 
-    known = own_rules_options.all_rules(own_rules, config)
+    known = shared_options.all_rules(own_rules, config)
     (found,) = chosen([rule], known)
     if found.broken:
         raise PerfdoctorError(f"the rule {rule} cannot be used: {found.broken}", do="Mend the file.")

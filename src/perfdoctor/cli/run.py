@@ -19,7 +19,6 @@ from perfdoctor.cli import (
     analyze,
     hardware_options,
     outside_options,
-    own_rules_options,
     run_options,
     shared_options,
 )
@@ -68,8 +67,8 @@ def run(
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     fail_on: Annotated[
         list[str] | None,
         shared_options.fail_on("Exit with 3 if this rule finds something and the program ended with 0."),

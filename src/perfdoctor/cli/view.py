@@ -55,7 +55,11 @@ def view(
         typer.echo(server.address)
         sys.stdout.flush()
         if not quiet:
-            _explain(server.folder.root.given, server.server_port)
+            place = f"The reports of {server.folder.root.given} can be read at this address"
+            typer.echo(f"{place}, on this machine alone. Ctrl-C stops it.", err=True)
+            if forward := forward_command(os.environ, server.server_port):
+                do = "From your own machine, forward the port first, then open the address there:"
+                typer.echo(f"{do}\n  {forward}", err=True)
         if verbose:
             contents = server.contents()
             typer.echo(f"perfdoctor: {len(contents.files)} files can be read there", err=True)
@@ -63,16 +67,6 @@ def view(
             server.serve_forever()
     if not quiet:
         typer.echo("Stopped.", err=True)
-
-
-def _explain(folder: Path, port: int) -> None:
-    typer.echo(
-        f"The reports of {folder} can be read at this address, on this machine alone. Ctrl-C stops it.", err=True
-    )
-    if forward := forward_command(os.environ, port):
-        typer.echo(
-            f"From your own machine, forward the port first, then open the address there:\n  {forward}", err=True
-        )
 
 
 def forward_command(environment: Mapping[str, str], port: int) -> str:

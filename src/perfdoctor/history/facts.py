@@ -98,8 +98,12 @@ def facts(
         **_steps(run, diagnosis),
         **_prediction(diagnosis),
         **_efficiency(diagnosis),
-        **_memory(diagnosis),
-        **_for_comparisons(diagnosis),
+        "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
+        "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),
+        # What `comparison/` needs to tell how alike two runs are, and how certain their difference is.
+        "unrecorded_step_ns": diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
+        "contended_share": diagnosis.contended_share,
+        "items_per_step": diagnosis.items_per_step,
     }
     parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
     findings = (_finding(name, position, each) for position, each in enumerate(with_symptoms(diagnosis.findings), 1))
@@ -283,16 +287,6 @@ def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
     }
 
 
-def _for_comparisons(diagnosis: Diagnosis) -> Row:
-    """What `comparison/` needs to tell how alike two runs are, and how certain their difference is."""
-    known = diagnosis.real_time
-    return {
-        "unrecorded_step_ns": known.unrecorded_ns if known else None,
-        "contended_share": diagnosis.contended_share,
-        "items_per_step": diagnosis.items_per_step,
-    }
-
-
 def _prediction(diagnosis: Diagnosis) -> Row:
     predicted = diagnosis.prediction
     if predicted is None or predicted.asked:
@@ -314,15 +308,8 @@ def _efficiency(diagnosis: Diagnosis) -> Row:
     }  # fmt: skip
 
 
-def _memory(diagnosis: Diagnosis) -> Row:
-    """The memory of the device that used most; None if it was not recorded."""
-    return {
-        "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
-        "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),
-    }
-
-
 def _most(sizes: Iterable[int]) -> int | None:
+    """The size on the device that used most; None if it was not recorded."""
     return max((size for size in sizes if size > 0), default=None)
 
 

@@ -102,8 +102,8 @@ def trend(
     `folder`: where git is asked for commits. Raises UsageError where nothing fits.
     """
     every = _rows(db, tag)
-    latest = _latest(every)
-    pool = [row for row in latest if program is None or program in program_of(row)]
+    last = latest(every)
+    pool = [row for row in last if program is None or program in program_of(row)]
     if like:
         chosen = next((row for row in every if row["id"] == like), None)
     else:
@@ -123,7 +123,7 @@ def trend(
     return Trend(
         metric, _what(chosen, program), tuple(points),
         tuple(_level_change(change, points, metric, folder) for change in changes),
-        len(same) - len(points), len(latest) - len(same), len(every) - len(latest), not_searched,
+        len(same) - len(points), len(last) - len(same), len(every) - len(last), not_searched,
     )  # fmt: skip
 
 
@@ -142,11 +142,10 @@ def _rows(db: Database, tag: str | None) -> list[Row]:
     return [{**checked(row, schema.RUN_COLUMNS), "parts": parts.get(row["id"], {})} for row in rows]
 
 
-def _latest(rows: Sequence[Row]) -> list[Row]:
+def latest(rows: Sequence[Row]) -> list[Row]:
     """The rows with only the last of several analyses of one recording, which are one measurement and no series."""
     by_age = sorted(rows, key=lambda row: (row["stored_at"], row["id"]))
-    last = {(row["recording"] or row["id"], row["part"]): row["id"] for row in by_age}
-    kept = set(last.values())
+    kept = set({(row["recording"] or row["id"], row["part"]): row["id"] for row in by_age}.values())
     return [row for row in rows if row["id"] in kept]
 
 

@@ -194,7 +194,12 @@ def _summaries(
 ) -> list[bytes | Exception]:
     """The packed summary of each file, or why there is none, in the order of `files`."""
     progress(ProgressText("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
-    tasks = [(_for_a_worker(file), selection) for file in files]
+    tasks: list[Task] = []
+    for file in files:
+        if isinstance(file, RankSource):
+            tasks.append((file.part.for_a_worker() if file.part else str(file.file.absolute()), selection))
+        else:
+            tasks.append((file, selection))
     found: list[bytes | Exception] = [b""] * len(files)
     for done, outcome in enumerate(_outcomes(tasks, _workers(files), cluster), 1):
         file = files[outcome.index]
@@ -213,12 +218,6 @@ def _outcomes(tasks: Sequence[Task], workers: int, cluster: str | None) -> Itera
     from perfdoctor.scale import cluster as clusters  # noqa: PLC0415 Dask is an extra, and large
 
     return clusters.each(summarised, tasks, cluster)
-
-
-def _for_a_worker(file: RankSource | RemoteFile) -> str | RecordedPart | RemoteFile:
-    if not isinstance(file, RankSource):
-        return file
-    return file.part.for_a_worker() if file.part else str(file.file.absolute())
 
 
 def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:

@@ -37,16 +37,14 @@ _REPLAYED = 2
 
 
 def of_run(snapshot: Snapshot, run: Run) -> Recorded:
-    return Recorded(snapshot, _ranks(run), work_of_rank(run), run)
-
-
-def _ranks(run: Run) -> int:
-    """Processes of the job, or the GPUs of a single one; 0 where it communicates with ranks that are not recorded."""
+    """A recording that was read. Its ranks: processes of the job, or the GPUs of a single one, or 0 if not recorded."""
     devices = sum(place.device is not None for place in run.job.places)
-    return max(recorded_ranks(run), devices) if devices > 1 else recorded_ranks(run)
+    ranks = max(recorded_ranks(run), devices) if devices > 1 else recorded_ranks(run)
+    return Recorded(snapshot, ranks, work_of_rank(run), run)
 
 
 def of_document(snapshot: Snapshot, document: Mapping[str, Any]) -> Recorded:
+    """A recording of which a diagnosis.json is left."""
     ranks = max(int(document["run"]["world_size"]), len(document["time"]))
     alone = ranks == 1 and any(row["communication_ns"] for row in document["time"])
     return Recorded(snapshot, 0 if alone else ranks)
