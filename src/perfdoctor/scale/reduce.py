@@ -160,16 +160,15 @@ def _why(file: RankSource | RemoteFile, error: Exception) -> str:
     return f"{folder.name}: {error.what}" if folder else error.what
 
 
-# --- one rank ---------------------------------------------------------------------------------------------------------
-
-
 class ReducedPlace(JobPlace, frozen=True, dict=True):
     """One rank by its summary: a place that answers what rules about several ranks ask.
 
     Its window, steps and collectives are those of the rank. Each part of its window is exact between any two edges of
     its communication and steps; inside, it stands in one piece. Copies beside compute are left out. Results of
-    functions that are `kept_in_summaries` (`model/cache.py`) were worked out when the rank was read. `pieces`: each part of the
-    window; parts that it lacks took no time. `arrived`: the collectives of the whole recording.
+    functions that are `kept_in_summaries` (`model/cache.py`) were worked out when the rank was read.
+
+    `pieces`: each part of the window; parts that it lacks took no time. `arrived`: the collectives of the whole
+    recording.
     """
 
     info: Device = field(default_factory=lambda: Device(0, 0))

@@ -56,11 +56,10 @@ def with_own(rules: Mapping[str, Rule], places: Iterable[str], base: Path | None
 
 def all_rules(places: Sequence[str] = (), config: Path | None = None) -> dict[str, Rule]:
     """All rules: ours, those that `config` names (relative to its folder), and those of these places."""
-    named = named_in(config) if config is not None else []
     rules = load_rules()
-    if named and config is not None:
-        rules = with_own(rules, named, config.parent)
-    return with_own(rules, places) if places else rules
+    if config is not None:
+        rules = with_own(rules, named_in(config), config.parent)
+    return with_own(rules, places)
 
 
 def named_in(config: Path) -> list[str]:
