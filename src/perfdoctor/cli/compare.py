@@ -150,18 +150,8 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     from perfdoctor.comparison.compare import compare as compared
 
     comparison = compared(read[0][0], read[1][0])
-    from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
-
     timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
-    shown.write(
-        local, DEFAULT_PAGE,
-        verdict=lambda: words.verdict(comparison),
-        as_json=lambda: json_report.render(comparison),
-        as_markdown=lambda: markdown.render(comparison),
-        as_text=lambda console: terminal.render(comparison, console, show_all=shown.show_all),
-        as_html=lambda: html.render(comparison, timelines),
-        as_brief=lambda: brief.render(comparison),
-    )  # fmt: skip
+    shown.write(comparison, "perfdoctor.report.comparison", DEFAULT_PAGE, local, timelines)
     return comparison
 
 

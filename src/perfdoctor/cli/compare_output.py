@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from msgspec import Struct
@@ -14,8 +15,6 @@ from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from rich.console import Console
 
 #: What to do where a file cannot be written.
 CHOOSE = "Choose another file."
@@ -31,28 +30,30 @@ class Shown(Struct, frozen=True):
     show_all: bool
     quiet: bool
 
-    def write(
-        self, local: Sequence[Path], default_page: str, *,
-        verdict: Callable[[], str], as_json: Callable[[], str], as_markdown: Callable[[], str],
-        as_text: Callable[[Console], None], as_html: Callable[[], str], as_brief: Callable[[], str],
-    ) -> None:  # fmt: skip
-        """Print and write the comparison. `local`: recordings on this machine, which are never overwritten."""
+    def write(self, found: Any, reports: str, default_page: str, local: Sequence[Path], *of_page: Any) -> None:
+        """Print what was `found`, and write its files and its page, by the modules of the package `reports`.
+
+        `local`: recordings on this machine, which are never overwritten. `of_page`: what the page shows besides.
+        """
+
+        def module(form: str) -> Any:
+            return import_module(f"{reports}.{form}")
+
         if self.json_file:
-            report_files.written("--json", self.json_file, as_json, CHOOSE)
+            report_files.written("--json", self.json_file, lambda: module("json_report").render(found), CHOOSE)
         if self.output is OutputFormat.JSON:
-            typer.echo(as_json(), nl=False)
+            typer.echo(module("json_report").render(found), nl=False)
         elif self.quiet:
-            typer.echo(verdict())
-        elif self.output is OutputFormat.MARKDOWN:
-            typer.echo(as_markdown(), nl=False)
-        elif self.output is OutputFormat.BRIEF:
-            typer.echo(as_brief(), nl=False)
+            typer.echo(module("words").verdict(found))
+        elif self.output is not OutputFormat.TEXT:  # markdown and brief
+            typer.echo(module(self.output.value).render(found), nl=False)
         else:
             from perfdoctor.report.terminal_text import Terminal
 
-            as_text(Terminal())
+            module("terminal").render(found, Terminal(), show_all=self.show_all)
         if not self.no_html:
-            self._write_page(report_files.free_html(self.html or Path(default_page), local), as_html)
+            page = report_files.free_html(self.html or Path(default_page), local)
+            self._write_page(page, lambda: module("html").render(found, *of_page))
 
     def _write_page(self, page: Path, as_html: Callable[[], str]) -> None:
         """Write the page. A line says why if it cannot be written, and nobody asked for it; else PerfdoctorError."""

@@ -86,21 +86,12 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
         report_files.check_json(shown.json_file, local)
     from perfdoctor.comparison.scaling.recorded import kept_for_replay
     from perfdoctor.comparison.scaling.series import scaling
-    from perfdoctor.report.scaling import brief, html, json_report, markdown, terminal, words
 
     recorded: list[Recorded] = []
     for stated, each in zip(series.given, given, strict=True):
         recorded = kept_for_replay([*recorded, _recorded(stated, each, wanted)])
     found = scaling(recorded, series.kind, series.network)
-    shown.write(
-        local, DEFAULT_PAGE,
-        verdict=lambda: words.verdict(found),
-        as_json=lambda: json_report.render(found),
-        as_markdown=lambda: markdown.render(found),
-        as_text=lambda console: terminal.render(found, console, show_all=shown.show_all),
-        as_html=lambda: html.render(found),
-        as_brief=lambda: brief.render(found),
-    )  # fmt: skip
+    shown.write(found, "perfdoctor.report.scaling", DEFAULT_PAGE, local)
 
 
 def _recorded(stated: Stated, given: Given, wanted: AnalysisRequest) -> Recorded:
