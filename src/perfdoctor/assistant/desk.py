@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from perfdoctor.vocabulary.own_rules import all_rules, named_in
 from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from perfdoctor.assistant.arguments import _OfRecording
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.system.remote import RemoteFile

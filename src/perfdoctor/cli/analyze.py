@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,8 +23,6 @@ from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.model.selection import Selection

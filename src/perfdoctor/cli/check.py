@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,6 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from perfdoctor.comparison.check import Check
     from perfdoctor.history.facts import Row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from perfdoctor.cli.scale_options import Given
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from perfdoctor.comparison.check import BaselineRun
     from perfdoctor.comparison.records import Snapshot
     from perfdoctor.diagnosis.records import Examination

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,8 +30,6 @@ from perfdoctor.cli.compare_output import Shown
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination

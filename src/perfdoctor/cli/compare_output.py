@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from msgspec import Struct
@@ -12,9 +13,6 @@ from msgspec import Struct
 from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import OutputFormat, print_page_path
 from perfdoctor.errors import PerfdoctorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: What to do where a file cannot be written.
 CHOOSE = "Choose another file."

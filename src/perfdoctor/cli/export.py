@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,8 +22,6 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
 

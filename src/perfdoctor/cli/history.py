@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ import typer
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
 

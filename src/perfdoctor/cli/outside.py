@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from perfdoctor.cli import report_files
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.cli.outside_options import Outside, Pricing, Tracker
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.export.numbers import Number

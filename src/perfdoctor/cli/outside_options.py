@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,6 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.hardware.prices import Price
 
 Metrics = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json as json_format
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,6 @@ from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.export.tables.query import QueryResult
     from perfdoctor.model.run import Run
     from perfdoctor.system.remote import RemoteFile

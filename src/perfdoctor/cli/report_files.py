@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,6 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from perfdoctor.system.remote import RemoteFile
 
 #: Our files begin with these; other files are the user's.

@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +28,6 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,6 @@ from perfdoctor.system.paths import is_plain
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from perfdoctor.cli.analyze import AnalysisRequest
     from perfdoctor.system.remote import RemoteFile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,15 +10,12 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli import report_files
-from perfdoctor.cli.analyze import diagnosed
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.diagnosis.questions import RATES
 from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perfdoctor.cli.analyze import AnalysisRequest
     from perfdoctor.cli.compare_output import Shown
     from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.scaling.records import Kind, Recorded

@@ -20,10 +20,10 @@ from msgspec import Struct
 from perfdoctor import __version__
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.patterns import regex
-from perfdoctor.records.findings import with_symptoms
+from perfdoctor.records.findings import Advice, with_symptoms
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.remote import is_view
+from perfdoctor.system.remote import RemoteFile, is_view
 from perfdoctor.system.run_folder import Manifest, RunFolder
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.model.selection import Selection
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
-    from perfdoctor.system.remote import RemoteFile
 
 Row = dict[str, Any]
 

@@ -6,13 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 from perfdoctor.assistant.bounded import Answer, name, page
-from perfdoctor.assistant.desk import part_of
+from perfdoctor.assistant.desk import Desk, part_of
 from perfdoctor.metrics.kernels.kernel_table import kernel_rows
 from perfdoctor.report.words import wording
 
 if TYPE_CHECKING:
     from perfdoctor.assistant.arguments import Kernels
-    from perfdoctor.assistant.desk import Desk
 
 _SHOWN = 10
 
