@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfdoctor.assistant.arguments import Compare
 from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.comparison.compare import compare
+from perfdoctor.comparison.records import Snapshot
 from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.report.comparison import json_report, words
 from perfdoctor.report.json_document import document
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Compare
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.comparison.records import Snapshot
 
 _KEPT = (
     "before", "after", "verdict", "settings", "step", "item", "before_ns", "after_ns", "difference_ns", "recording_ns",

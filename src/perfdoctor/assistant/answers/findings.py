@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfdoctor.assistant.answers.analyze import finding
+from perfdoctor.assistant.arguments import Findings
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows, with_symptoms
 from perfdoctor.report.words import derivations, wording
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Findings
-    from perfdoctor.assistant.desk import Desk
 
 _MOST_EVIDENCE, _MOST_ROWS, _MOST_LINES = 8, 5, 5
 

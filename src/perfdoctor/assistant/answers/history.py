@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perfdoctor.assistant.arguments import History
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.history import runs, series, store
 from perfdoctor.history.metrics import metric
@@ -18,9 +20,6 @@ from perfdoctor.report.words.wording import counted
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
-
-    from perfdoctor.assistant.arguments import History
-    from perfdoctor.assistant.desk import Desk
 
 _LISTED = (
     "id", "recorded_at", "source", "program", "device", "gpus", "world_size", "git_commit", "git_dirty", "step_ns",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+from perfdoctor.assistant.arguments import Kernels
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.assistant.desk import Desk, part_of
 from perfdoctor.metrics.kernels.kernel_table import kernel_rows
 from perfdoctor.report.words import wording
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Kernels
 
 _SHOWN = 10
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from perfdoctor.assistant.arguments import TimelineSlice
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
 from perfdoctor.report.words import wording
 from perfdoctor.vocabulary.signals import SIGNALS
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import TimelineSlice
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.model.run import Run
-    from perfdoctor.model.timeline import Frame
 
 #: What is said of each event, where its signal has it. Times, name and signal are said of all.
 _COLUMNS = ("rank", "device", "stream", "thread", "correlation", "bytes", "direction", "kind")
