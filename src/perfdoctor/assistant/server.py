@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from mcp import types
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from perfdoctor import __version__
 from perfdoctor.assistant.asking import Call, WorkerProcess
 from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
+from perfdoctor.assistant.worker import WorkerSetup
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
-
-if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-
-    from perfdoctor.assistant.worker import WorkerSetup
 
 #: Calls that wait for their turn; of more than these nobody reads the answers.
 _MOST_WAITING = 16

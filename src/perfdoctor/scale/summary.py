@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from sys import intern
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,15 +27,13 @@ from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.model.columns import Column, Ints, Text
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.steps import Confidence, FoundBy, Steps
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.signals import SIGNALS
-
-if TYPE_CHECKING:
-    from perfdoctor.model.selection import Selection
 
 #: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
 MOST_BYTES = 1_000_000
