@@ -49,8 +49,9 @@ def env(
         if line.do:
             typer.echo(f"{'':12}→ {line.do}")
     if not quiet:
+        made = plan.make(machine, None, Path.cwd())
         typer.echo("\nperfdoctor run -- COMMAND would record:")
-        for text in plan.make(machine, None, Path.cwd()).lines(10, 5):
+        for text in made.lines(10, 5):
             typer.echo(f"  {text}")
 
 

@@ -58,12 +58,14 @@ def query(
     most = limit or (_ALL if json or as_csv else _SHOWN)
     with scale_options.at_hand([given], None, quiet=quiet, verbose=verbose) as paths:
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
-    rows = [[_plain(value) for value in row] for row in answer.rows]
+    rows = ([_plain(value) for value in row] for row in answer.rows)
     if json:
-        document = {"columns": answer.columns, "rows": rows, "is_cut": answer.is_cut}
+        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
         typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows([answer.columns, *rows])
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows(rows)
     else:
         _print_table(answer)
     if answer.is_cut and not quiet:

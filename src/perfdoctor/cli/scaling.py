@@ -70,8 +70,8 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
         raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
     given = []
     for text in paths:
-        found = _STATED.fullmatch(text) if not Path(text).exists() else None
-        given.append(Stated(found[2], int(found[1])) if found else Stated(text))
+        found = _STATED.fullmatch(text)
+        given.append(Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text))
     return ScalingSeries(
         given, "weak" if weak else "strong" if strong else "",
         float(rate[1]) * RATES[rate[2], rate[3]] if rate else 0.0,
