@@ -303,7 +303,7 @@ def _file(given: Path | None, *, verbose: bool) -> Path:
 
 
 def _existing(given: Path | None, *, verbose: bool) -> Path:
-    """As `_file`; raises PerfdoctorError where it does not exist: it would be made only to find no run in it."""
+    """The file of the history. Raises PerfdoctorError if there is none: it would be made only to find no run in it."""
     found = _file(given, verbose=verbose)
     if not found.exists():
         raise PerfdoctorError(

@@ -85,7 +85,7 @@ COMMANDS = {
 
 @cache
 def program(*names: str) -> typer.Typer:
-    """With these commands, whose modules are loaded."""
+    """The program with the commands of these names, whose modules are loaded."""
     made = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,

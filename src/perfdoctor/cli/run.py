@@ -244,7 +244,7 @@ def _one_pass(
 
 
 def _let_go_of_closed_streams() -> None:
-    """Where nobody reads any more (a terminal that was closed: SIGHUP), print into nothing, and keep the recording."""
+    """Print into nothing if nobody reads any more (a terminal was closed: SIGHUP), so that the recording is kept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         poll = select.poll()

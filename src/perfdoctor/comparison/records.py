@@ -308,5 +308,5 @@ class Comparison(Struct, frozen=True):
 
     @property
     def judged(self) -> StepChange:
-        """Whose verdict is given: of an item where batches differ, as more items in a longer step may be faster."""
+        """The change whose verdict is given: that of an item if batches differ, since a longer step may hold more."""
         return self.item or self.step

@@ -180,7 +180,7 @@ def _taken(text: Text, rows: Ints) -> Text:
 
 
 def _phase(place: Place, launched: Launches | None, size: int) -> Ints:
-    """Where each row stands in the step, as a position in _PHASES; the first where no phase was recorded."""
+    """The phase of the step in which each row was launched, as a position in _PHASES; 0 where none was recorded."""
     if launched is None:
         return np.zeros(size, np.int64)
     timeline = place.timeline

@@ -154,7 +154,7 @@ def _opened(file: Path) -> Database:
 
 
 def _opened_to_read(file: Path, *, in_place: bool) -> Database:
-    """In a folder that cannot or shall not be written to, a file that nobody writes to is read as it stands."""
+    """The file opened to read; as it stands if nothing may be written beside it (not `in_place`), and nobody writes."""
     address = file.resolve().as_uri()
     as_it_stands = not in_place and not file.with_name(f"{file.name}-wal").exists()
     for options in ("mode=ro&immutable=1",) if as_it_stands else ("mode=ro", "mode=ro&immutable=1"):

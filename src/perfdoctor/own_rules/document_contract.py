@@ -166,7 +166,7 @@ def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
 
 
 def _situations(rule: Rule) -> Iterator[str]:
-    """Where no fix is left for a finding: some fix fits each, whatever is known of the program."""
+    """The first situation, and what is known of the program, for which no fix is left."""
     situations = {"", *rule.summaries, *(each for fix in rule.fixes for each in fix.situations)}
     if rule.fixes and all(fix.situations and "" not in fix.situations for fix in rule.fixes):
         situations.discard("")

@@ -140,7 +140,7 @@ def _fit(files: Sequence[RankSource], most_in_full: int | None) -> bool:
 
 
 def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[Path]:
-    """Where each of the files is on this machine."""
+    """The path of each of the files on this machine; remote ones are fetched."""
     remote = [file for file in files if not isinstance(file, RankSource)]
     here: Mapping[RemoteFile, Path] = {}
     if remote:
@@ -232,7 +232,7 @@ def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
 
 
 def _workers(files: Sequence[RankSource | RemoteFile]) -> int:
-    """As many as there are cores, and no more than there is memory for the largest file in each."""
+    """The number of worker processes: one a core, and no more than there is memory for the largest file in each."""
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)
 

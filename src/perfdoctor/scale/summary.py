@@ -114,7 +114,7 @@ class Kernel(Struct, frozen=True):
 
 
 class StepEdges(Struct, frozen=True):
-    """As `model.steps.Steps`, with lists."""
+    """The fields of `model.steps.Steps`, packed."""
 
     found_by: FoundBy
     confidence: Confidence

@@ -67,7 +67,7 @@ def kept_for_replay(series: Sequence[Recorded]) -> list[Recorded]:
 
 
 def work_of_rank(run: Run) -> dict[str, float]:
-    """By `MEASURES`, what a rank has in a step, as a mean over those that were read; what is not known is left out."""
+    """The work of a rank in a step, as a mean over those that were read, by each of `MEASURES` that is known."""
     on_device = [place for place in run.places if place.device is not None]
     found = {
         MEASURES[0]: items_per_step(run) or 0.0,
@@ -88,7 +88,7 @@ def _batch_bytes(place: Place) -> float:
 
 
 def _threads(place: Place) -> float:
-    """Each thread of an element-wise kernel has a fixed number of elements; those of the optimizer are parameters."""
+    """Threads of element-wise kernels a step, each of a fixed number of elements; without those of the optimizer."""
     kernels = place.recorded("kernels")
     updating = recorded_launches(place, "kernels").while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
     chosen = kernels.name.has(kernel_names.family, "elementwise") & ~updating & place.in_window("kernels")
