@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
-from perfdoctor.comparison.snapshot import parts_of
+from perfdoctor.comparison.snapshot import promised
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -78,9 +78,8 @@ def _basis(row: Mapping[str, Any]) -> Basis:
 
 
 def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    low, likely, high = (float(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
-    title = finding["title"] or finding["rule"]
-    return PromisedSaving(finding["rule"], title, low, likely, high, parts_of(finding["rule"], rules))
+    ns = [finding[f"{case}_ns"] or 0 for case in ("low", "likely", "high")]
+    return promised(finding["rule"], finding["title"] or finding["rule"], ns, rules)
 
 
 def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:

@@ -87,16 +87,20 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
 
 def _saving(advice: Advice, rules: Mapping[str, Rule]) -> PromisedSaving:
     saving = advice.saving_ns_per_step
-    low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
     rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
-    parts = parts_of(advice.rule, rules)
-    return PromisedSaving(advice.rule, advice.title, low, likely, high, parts, _own_line(rows), advice.origin)
+    ns = [round(each) for each in (saving.low, saving.likely, saving.high)]
+    return promised(advice.rule, advice.title, ns, rules, rows, advice.origin)
 
 
-def _own_line(tables: Iterable[Iterable[Iterable[object]]]) -> str:
-    """The first line of the user's own code in the evidence: `train.py(10): forward`; "" where it names none."""
+def promised(
+    rule: str, title: str, saving_ns: Sequence[float], rules: Mapping[str, Rule],
+    tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "",
+) -> PromisedSaving:  # fmt: skip
+    """The saving of a finding: low, likely and high. `tables`: rows of its evidence, whose first own line it names."""
     cells = (cell for table in tables for row in table for cell in row)
-    return next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
+    line = next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
+    low, likely, high = map(float, saving_ns)
+    return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin)
 
 
 def parts_of(rule: str, rules: Mapping[str, Rule]) -> tuple[str, ...]:
@@ -248,13 +252,9 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
 
 
 def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    saving = finding["saving_ns_per_step"]
-    low, likely, high = (float(saving[case]) for case in _CASES)
+    ns = [finding["saving_ns_per_step"][case] for case in _CASES]
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
-    return PromisedSaving(
-        finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows),
-        finding.get("origin", ""),
-    )  # fmt: skip
+    return promised(finding["rule"], finding["title"], ns, rules, rows, finding.get("origin", ""))
 
 
 def _stored_predictions(
