@@ -27,6 +27,7 @@ PLACES: Mapping[str, Sequence[str]] = {
     "render": ("perfdoctor.report.json_report:render",),
     "questions": ("perfdoctor.diagnosis.questions:questions", "perfdoctor.cli.what_if:questions"),
     "selection": (
+        "perfdoctor.cli.shared_options:selection",
         "perfdoctor.cli.selection_options:selection",
         "perfdoctor.cli.part_options:selection",
         "perfdoctor.cli.part_options:look",

@@ -202,7 +202,7 @@ def returned_by(method: str) -> ast.expr:
 def situations_named(rule_id: str) -> set[str]:
     """Strings in the detector, in the shapes that detectors share, and in what they ask for the situation."""
     loader = ROOT / "src" / "perfdoctor" / "metrics" / "host" / "feeding.py"
-    kinds = ROOT / "src" / "perfdoctor" / "vocabulary" / "names" / "host_work.py"
+    kinds = ROOT / "src" / "perfdoctor" / "vocabulary" / "names" / "python_code.py"
     sources = [module(rule_id), loader, kinds, *DETECTORS.glob("*.py")]
     return {
         node.value

@@ -10,9 +10,8 @@ from pathlib import Path
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
-from perfdoctor.own_rules import seen
 from perfdoctor.own_rules.drawn import draw, draw_steps
-from perfdoctor.own_rules.tried import rule_at, tried
+from perfdoctor.own_rules.tried import SEEN_FILE, line_of, rule_at, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.signals import need_label
 
@@ -42,9 +41,9 @@ def findings(rule: str | os.PathLike[str], recording: Timeline | Run, **threshol
             f"the rule is skipped: the recording has no {' and no '.join(map(need_label, found.lacking))}",
             do="draw_steps draws steps, and what launched what; a signal counts as recorded if it is drawn.",
         )
-    if target := os.environ.get(seen.FILE):
+    if target := os.environ.get(SEEN_FILE):
         with Path(target).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(seen.line_of(Path(rule), found)) + "\n")
+            file.write(json.dumps(line_of(Path(rule), found)) + "\n")
     return list(found.findings)
 
 

@@ -131,7 +131,8 @@ def test_titles_read_by_line_are_those_of_the_rules():
 def test_every_offer_is_accepted():
     assert len(completion.gpus("")) > 50
     for name, full in completion.gpus(""):
-        assert hardware_options._gpu(name) == hardware_options._gpu(name.lower()) == full
+        given = [hardware_options.user_values(each, [], None, None) for each in (name, name.lower())]
+        assert [each.gpu for each in given] == [full, full]
     assert [name.rstrip("=") for name, _ in completion.peaks("")] == list(SETTABLE)
     for question, _ in completion.questions(None, "") + completion.questions(None, "input-wait, launch-bound=50%,"):
         if question.rpartition(",")[2].strip() not in ("input-wait", "launch-bound") or "," not in question:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, plain
-from perfdoctor.history.location import history_file
+from perfdoctor.history.store import history_file
 from perfdoctor.report import history_terminal
 from perfdoctor.report.terminal_text import Terminal
 

@@ -15,7 +15,7 @@ from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.cli.own_rules_options import CONFIG
+from perfdoctor.cli.shared_options import CONFIG
 from perfdoctor.diagnosis import engine, ranking
 from perfdoctor.model import run as runs
 from perfdoctor.vocabulary.rulebook import load_rules

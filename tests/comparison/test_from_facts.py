@@ -27,7 +27,7 @@ def of_row(found, **changes):
 @pytest.mark.parametrize("name", ["straggler/torch", "cpu-slow-input/torch", "healthy/nsys"])
 def test_it_is_the_snapshot_of_the_recording_without_kernels(name):
     path = FIXTURES / name
-    examination = diagnosed([path], AnalysisRequest(rules_of([], [])), quiet=True, verbose=False)
+    examination = diagnosed([path], AnalysisRequest(rules_of([], []), quiet=True))
     whole = of_examination("whole", examination, RULES, [path])
     stored = of_row(facts(examination, [path], source="analyze"))
     assert stored.parts == {part: pytest.approx(ns, rel=1e-3, abs=2) for part, ns in whole.parts.items() if ns}

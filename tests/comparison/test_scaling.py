@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perfdoctor.comparison.records import StepSample
-from perfdoctor.comparison.scaling.fits import error_at, line, through_origin
-from perfdoctor.comparison.scaling.laws import karp_flatt
+from perfdoctor.comparison.scaling.laws import error_at, karp_flatt, line, through_origin
 from perfdoctor.comparison.scaling.recorded import of_document, stated
 from perfdoctor.comparison.scaling.series import scaling
 from perfdoctor.comparison.snapshot import of_document as snapshot_of_document

@@ -26,7 +26,7 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.report import html, json_report
 from perfdoctor.report.words.wording import machines, verdict
 from perfdoctor.views.build import views
-from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
+from perfdoctor.vocabulary.rulebook import load_rules, with_thresholds
 
 RULES = list(load_rules().values())
 EVERYTHING = ["kernels", "copies", "collectives", "calls", "ops", "ranges", "functions", "os_calls", "overheads"]
@@ -425,7 +425,7 @@ def test_time_and_recording_have_a_row_for_each_place():
 
 def test_an_overridden_threshold_silences_a_finding(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 0.26\n")
-    changed = list(with_overrides(load_rules(), tmp_path).values())
+    changed = list(with_thresholds(load_rules(), tmp_path / "pyproject.toml").values())
     assert outcomes(diagnose(waiting_for_input(), changed))["input-wait"] == "clear"
     assert outcomes(diagnose(waiting_for_input(), RULES))["input-wait"] == "found"
 

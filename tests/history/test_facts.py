@@ -22,7 +22,7 @@ from perfdoctor.report import json_report
 
 
 def examined(name, **asked):
-    return diagnosed([FIXTURES / name], AnalysisRequest(rules_of([], []), **asked), quiet=True, verbose=False)
+    return diagnosed([FIXTURES / name], AnalysisRequest(rules_of([], []), **asked, quiet=True))
 
 
 @pytest.fixture(scope="module")

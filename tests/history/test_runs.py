@@ -19,7 +19,7 @@ def file(tmp_path):
 
 
 def renamed(each):
-    return runs._renamed(each, each.run["id"])
+    return runs.renamed(each, each.run["id"])
 
 
 def ids(file):

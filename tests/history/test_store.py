@@ -209,7 +209,7 @@ def test_a_newer_file_is_read_and_written_where_it_says_so(tmp_path):
 
 def test_a_newer_file_that_an_older_perfdoctor_may_not_touch_is_left_alone(tmp_path):
     file = newer(tmp_path / "history.db", works_from=schema.VERSION + 1)
-    for use in (lambda: history(file, [facts(1)]), lambda: store.open_to_read(file)):
+    for use in (lambda: history(file, [facts(1)]), lambda: store.read(file).__enter__()):
         with pytest.raises(PerfdoctorError, match=r"perfdoctor 9\.0"):
             use()
     assert len(ids(file)) == 1
@@ -227,7 +227,7 @@ def test_a_database_of_another_program_is_not_written_to(tmp_path):
 def test_a_damaged_file_is_one_line(tmp_path, content):
     file = tmp_path / "history.db"
     file.write_bytes(content)
-    for use in (lambda: history(file, [facts()]), lambda: store.open_to_read(file)):
+    for use in (lambda: history(file, [facts()]), lambda: store.read(file).__enter__()):
         with pytest.raises(PerfdoctorError) as caught:
             use()
         assert "\n" not in caught.value.what + caught.value.do

@@ -17,7 +17,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.detectors import RuleError
 from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.own_rules import contract, document_contract, recordings, seen_in
+from perfdoctor.own_rules import contract, document_contract, notes, recordings
 from perfdoctor.own_rules.drawn import timeline
 from perfdoctor.own_rules.tried import found_in, tried
 from perfdoctor.rule_testing import draw, draw_steps, findings
@@ -142,10 +142,10 @@ def test_it_is_said_what_a_rule_finds_in_a_recording_of_its_author(tmp_path, mon
         "empty": timeline(),
     }
     also = "is about 100% of the time of the same kernels: name it in symptom_of or explains, or see whether it says enough"
-    monkeypatch.setattr(seen_in, "load_rules", lambda: {"the-same": rule, "another": load_rules()["fp64-kernels"]})
+    monkeypatch.setattr(notes, "load_rules", lambda: {"the-same": rule, "another": load_rules()["fp64-kernels"]})
     known = all_rules([str(folder)])
     rule = known["acme/slow-add"]
-    assert [note for each in shows.items() for note in seen_in.notes(rule, *each)] == [
+    assert [note for each in shows.items() for note in notes.of_recording(rule, *each)] == [
         "long: found: 4.0 ms of a 8.0 ms step are 1 adds (50 %). Saves 0.4 to 4.0 ms.",
         f"long: acme/slow-add, a rule of perfdoctor, {also}",
         "short: below its threshold: 2.0 ms of a 10.0 ms step are 1 adds (20 %). Saves 0.2 to 2.0 ms.",

@@ -16,7 +16,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import WHOLE_RECORDING
-from perfdoctor.scale.reduced_place import reduced_place
+from perfdoctor.scale.reduce import reduced_place
 from perfdoctor.scale.summary import MOST_BYTES, Numbers, UnpackedColumns, moved_together, packed_summary, unpack
 
 KERNELS = st.text("# ", min_size=4, max_size=60)

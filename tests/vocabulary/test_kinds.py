@@ -20,7 +20,7 @@ def test_readers_tell_copies_apart_by_these_directions_and_kinds_of_memory():
 
 
 def test_names_and_readers_tell_these_collectives_apart():
-    assert {kind for kind, _ in nccl_names._KINDS} | {"other"} == set(kinds.COLLECTIVE_KINDS)
+    assert {*nccl_names._KINDS, "other"} == set(kinds.COLLECTIVE_KINDS)
     assert set(nccl_tests._KINDS.values()) <= set(kinds.COLLECTIVE_KINDS)
     assert {kind for _, kind in flight_recorder._KINDS} <= set(kinds.COLLECTIVE_KINDS)
 

@@ -9,12 +9,12 @@ import pytest
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.vocabulary import rulebook
 from perfdoctor.vocabulary.derivations import unit_of
-from perfdoctor.vocabulary.rulebook import known, load_rules, rules_folder, with_overrides
+from perfdoctor.vocabulary.rulebook import known, load_rules, rules_folder, with_thresholds
 
 
 def override(folder: Path, text: str):
     (folder / "pyproject.toml").write_text(text, "utf-8")
-    return with_overrides(load_rules(), folder)
+    return with_thresholds(load_rules(), folder / "pyproject.toml")
 
 
 def test_rules_come_by_id_in_alphabetical_order():
@@ -28,7 +28,7 @@ def test_a_detector_gets_the_thresholds_values():
 
 
 def test_without_a_pyproject_the_rules_are_as_they_come(tmp_path):
-    assert with_overrides(load_rules(), tmp_path) == load_rules()
+    assert with_thresholds(load_rules(), tmp_path / "pyproject.toml") == load_rules()
 
 
 def test_a_pyproject_of_another_tool_changes_nothing(tmp_path):

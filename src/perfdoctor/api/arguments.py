@@ -161,12 +161,12 @@ def known_rules(
     if file is not None and not file.is_file():
         raise UsageError(f"config {file}: there is no such file", do="Name a pyproject.toml.")
     if own is None and file is None:
-        found = rulebook.with_overrides(rulebook.load_rules(), Path.cwd())
+        found = rulebook.with_thresholds(rulebook.load_rules(), Path.cwd() / "pyproject.toml")
     else:
         from perfdoctor.vocabulary import own_rules  # noqa: PLC0415 they are code of others: few have some
 
         known = own_rules.all_rules(listed(own) if own is not None else (), file)
-        found = rulebook.with_thresholds(known, file) if file else rulebook.with_overrides(known, Path.cwd())
+        found = rulebook.with_thresholds(known, file or Path.cwd() / "pyproject.toml")
     if thresholds is None:
         return found
     return rulebook.with_values(found, _by_rule(thresholds), "thresholds", rulebook.SET_BY_CALLER)

@@ -91,19 +91,15 @@ class WorkerProcess:
 
     def _running(self) -> Spawned:
         if self._process is None or not self._process.is_running():
-            folder = tempfile.mkdtemp(dir=self._empty_scratch())
+            scratch = Path(self._scratch.name)
+            for left in scratch.iterdir():  # of an earlier process
+                shutil.rmtree(left, ignore_errors=True)
+            folder = tempfile.mkdtemp(dir=scratch)
             self._process = Spawned(
                 "perfdoctor.assistant.worker", [msgspec.json.encode(self._setting).decode()],
                 folder=folder, environment=dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder),
             )  # fmt: skip
         return self._process
-
-    def _empty_scratch(self) -> Path:
-        """The scratch folder, emptied of what an earlier process left there."""
-        folder = Path(self._scratch.name)
-        for left in folder.iterdir():
-            shutil.rmtree(left, ignore_errors=True)
-        return folder
 
     def _without_answer(self, *, is_late: bool) -> PerfdoctorError:
         if is_late:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,9 @@ from perfdoctor.report import json_document
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.own_rules import all_rules, named_in
-from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_overrides, with_thresholds
+from perfdoctor.vocabulary.rulebook import Rule, load_rules, with_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from perfdoctor.assistant.arguments import _OfRecording
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.system.remote import RemoteFile
@@ -45,44 +44,47 @@ class _Key(Struct, frozen=True):
     part: Selection
 
 
-class Named(Struct, frozen=True):
-    """The rules beside ours, which are code: named when the server was started, and never by a call."""
-
-    rules: tuple[str, ...] = ()
-    config: Path | None = None
-
-
 class Desk:
-    """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take."""
+    """The recordings below one root, and the last diagnoses of them. `seconds`: that a call may take.
 
-    def __init__(self, root: AllowedRoot, seconds: float = 120.0, named: Named | None = None) -> None:
-        self.root, self.seconds, self._named = root, seconds, named or Named()
+    `folders`, `config`: of rules beside ours, which are code: named when the server starts, and never by a call.
+    """
+
+    def __init__(
+        self, root: AllowedRoot, seconds: float = 120.0, folders: Sequence[str] = (), config: Path | None = None
+    ) -> None:
+        self.root, self.seconds, self._folders, self._config = root, seconds, folders, config
         self._kept: OrderedDict[_Key, Examination] = OrderedDict()
 
     @property
     def known(self) -> dict[str, Rule]:
         """All rules by id, with thresholds of the config that was named, else of the root's own pyproject.toml."""
-        rules, config = self._named.rules, self._named.config
-        known = all_rules(rules, config) if rules or config else load_rules()
-        return with_thresholds(known, config) if config else with_overrides(known, self.root.folder)
+        folders, config = self._folders, self._config
+        known = all_rules(folders, config) if folders or config else load_rules()
+        return with_thresholds(known, config or self.root.folder / "pyproject.toml")
 
     @property
     def rules(self) -> list[Rule]:
         return list(self.known.values())
 
-    def asked(self, about: _OfRecording) -> Examination:
-        return self.examined(about.path, part_of(about))
-
     def diagnosed(self, about: _OfRecording) -> Diagnosis:
         """The diagnosis that was asked for, also where the recording is no more, and a diagnosis.json is there."""
-        if self.root.address(about.path) is None:
-            path = self.root.recording(about.path)
-            if json_document.file_of(path) is not None:
-                return _stored(about, path)
-        return self.asked(about).diagnosis
+        is_here = self.root.address(about.path) is None
+        if not is_here or json_document.file_of(path := self.root.recording(about.path)) is None:
+            return self.examined(about.path, part_of(about)).diagnosis
+        from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
+
+        if about.range or about.steps:
+            raise PerfdoctorError(
+                "a stored diagnosis is of all that was analysed then",
+                do="Leave out range and steps, or name the recording.",
+            )
+        found = stored(about.path, path)
+        assert found is not None, "it was one just now"
+        return found
 
     def examined(self, text: str, part: Selection = WHOLE_RECORDING) -> Examination:
-        """The diagnosis of what this text names. What lies elsewhere is not kept: nobody says when it changes."""
+        """The diagnosis of the recording that `text` names; one elsewhere is not kept: nobody says when it changes."""
         if self.root.address(text) is not None:
             with self.at_hand(text) as paths:
                 return self._read(paths, part)
@@ -95,7 +97,8 @@ class Desk:
         for old in [each for each in self._kept if each.path == key.path and each.seen != key.seen]:
             del self._kept[old]
         self._kept[key] = found
-        self._forget()
+        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
+            self._kept.popitem(last=False)  # the one that was unused longest
         return found
 
     def again(self, text: str, part: Selection, questions: tuple[Question, ...]) -> Examination:
@@ -119,33 +122,14 @@ class Desk:
 
     def _judging(self) -> _Seen:
         """The state of the files of rules and thresholds, which change while somebody writes a rule."""
-        config = self._named.config or self.root.folder / "pyproject.toml"
-        of_config = named_in(config) if self._named.config else ()
-        places = (*self._named.rules, *of_config)
-        folders = [config.parent / place for place in places]
+        config = self._config or self.root.folder / "pyproject.toml"
+        of_config = named_in(config) if self._config else ()
+        folders = [config.parent / place for place in (*self._folders, *of_config)]
         files = [file for folder in folders for file in folder.glob("*.*") if file.suffix in (".toml", ".py")]
         return tuple(each for file in (*files, config) if file.is_file() for each in _seen(file))
 
-    def _forget(self) -> None:
-        """Drop the diagnoses that were unused longest, until the others are few and small enough."""
-        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or self._rows() > MOST_ROWS_KEPT):
-            self._kept.popitem(last=False)
-
     def _rows(self) -> int:
         return sum(len(frame) for each in self._kept.values() for frame in each.run.timeline.frames.values())
-
-
-def _stored(about: _OfRecording, path: Path) -> Diagnosis:
-    from perfdoctor.report.stored_diagnosis import stored  # noqa: PLC0415 most are recordings
-
-    if about.range or about.steps:
-        raise PerfdoctorError(
-            "a stored diagnosis is of all that was analysed then",
-            do="Leave out range and steps, or name the recording.",
-        )
-    found = stored(about.path, path)
-    assert found is not None, "it was one just now"
-    return found
 
 
 def part_of(about: _OfRecording) -> Selection:

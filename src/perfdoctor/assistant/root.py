@@ -52,7 +52,13 @@ class AllowedRoot(Struct, frozen=True):
 
         The same is said of both: an assistant does not learn what is elsewhere.
         """
-        found = self._resolved(text)
+        try:
+            found = Path(os.path.realpath(self.folder / text))
+            is_there = "\0" not in text and self._holds(found) and found.exists()
+        except (OSError, ValueError):  # too long, a null byte, a loop of links
+            is_there = False
+        if not is_there:
+            raise PerfdoctorError("there is no such file or folder below the server's root", do=_BELOW)
         mode = found.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise PerfdoctorError("that is neither a file nor a folder", do=_BELOW)
@@ -74,16 +80,6 @@ class AllowedRoot(Struct, frozen=True):
     def name(self, path: Path) -> str:
         """The path as answers name it."""
         return path.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else path.name
-
-    def _resolved(self, text: str) -> Path:
-        try:
-            found = Path(os.path.realpath(self.folder / text))
-            is_there = "\0" not in text and self._holds(found) and found.exists()
-        except (OSError, ValueError):  # too long, a null byte, a loop of links
-            is_there = False
-        if not is_there:
-            raise PerfdoctorError("there is no such file or folder below the server's root", do=_BELOW)
-        return found
 
     def _holds(self, path: Path) -> bool:
         return path == self.folder or path.is_relative_to(self.folder)

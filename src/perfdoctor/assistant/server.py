@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from mcp import types
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from perfdoctor import __version__
 from perfdoctor.assistant.asking import Call, WorkerProcess
 from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
+from perfdoctor.assistant.worker import WorkerSetup
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
-
-if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-
-    from perfdoctor.assistant.worker import WorkerSetup
 
 #: Calls that wait for their turn; of more than these nobody reads the answers.
 _MOST_WAITING = 16
@@ -61,7 +58,13 @@ def _server(worker: WorkerProcess) -> Server[Any]:
     async def list_tools(
         _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(name) for name in TOOLS])
+        return types.ListToolsResult(tools=[
+            types.Tool(
+                name=name, title=tool.title, description=tool.description, input_schema=tool.schema(),
+                annotations=_READS_ONLY,
+            )
+            for name, tool in TOOLS.items()
+        ])  # fmt: skip
 
     async def call_tool(
         _context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -108,10 +111,3 @@ def _failed(what: str, do: str) -> types.CallToolResult:
         content=[types.TextContent(text=f"{what}\n{do}")], structured_content={"error": {"what": what, "do": do}},
         is_error=True,
     )  # fmt: skip
-
-
-def _described(name: str) -> types.Tool:
-    tool = TOOLS[name]
-    return types.Tool(
-        name=name, title=tool.title, description=tool.description, input_schema=tool.schema(), annotations=_READS_ONLY
-    )

@@ -112,17 +112,12 @@ def understood(tool: str, given: object) -> msgspec.Struct:
     try:
         return msgspec.convert({} if given is None else given, TOOLS[tool].arguments, strict=True)
     except msgspec.ValidationError as error:
-        raise PerfdoctorError(
-            f"{tool} does not take these arguments: {str(error)[:300]}", do=f"It takes: {_taken(TOOLS[tool])}."
-        ) from error
+        fields = msgspec.structs.fields(TOOLS[tool].arguments)
+        taken = ", ".join(f"{each.name}{'' if each.required else ' (optional)'}" for each in fields)
+        what = f"{tool} does not take these arguments: {str(error)[:300]}"
+        raise PerfdoctorError(what, do=f"It takes: {taken}.") from error
 
 
 def answer_of(tool: str) -> Callable[[Any, Desk], Answer]:
     found: Callable[[Any, Desk], Answer] = import_module(f"perfdoctor.assistant.answers.{tool}").answer
     return found
-
-
-def _taken(tool: Tool) -> str:
-    return ", ".join(
-        f"{each.name}{'' if each.required else ' (optional)'}" for each in msgspec.structs.fields(tool.arguments)
-    )

@@ -58,11 +58,11 @@ def main() -> None:
     requests, replies = own_streams()
     setting = msgspec.json.decode(sys.argv[1], type=WorkerSetup)
     _limit_memory(setting.memory_bytes)
-    from perfdoctor.assistant.desk import Desk, Named  # noqa: PLC0415 after that, for numpy
+    from perfdoctor.assistant.desk import Desk  # noqa: PLC0415 after that, for numpy
     from perfdoctor.assistant.root import AllowedRoot  # noqa: PLC0415
 
-    named = Named(tuple(setting.rules), Path(setting.config) if setting.config else None)
-    desk = Desk(AllowedRoot(Path(setting.root), tuple(setting.remote)), setting.seconds, named)
+    root = AllowedRoot(Path(setting.root), tuple(setting.remote))
+    desk = Desk(root, setting.seconds, setting.rules, Path(setting.config) if setting.config else None)
     while (content := receive(requests)) is not None:
         _alarm(setting.seconds + _LATE_S)
         reply = answered(msgspec.json.decode(content, type=ToolRequest), desk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,32 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from perfdoctor.cli import (
-    cross_check as cross_checking,
-)
+from perfdoctor.cli import cross_check as cross_checking
 from perfdoctor.cli import (
     hardware_options,
     outside_options,
-    own_rules_options,
     report_files,
     scale_options,
-    selection_options,
     shared_options,
-    stored,
 )
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from perfdoctor.diagnosis.questions import Question
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.model.run import Selection
     from perfdoctor.model.timeline import UserValues
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
     from perfdoctor.system.remote import RemoteFile
     from perfdoctor.vocabulary.rulebook import Rule
 
@@ -78,9 +71,9 @@ CrossCheck = Annotated[
 
 
 class AnalysisRequest(Struct, frozen=True):
-    """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command.
+    """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command, from 1.
 
-    `cluster`: which Dask cluster reads the files.
+    `cluster`: which Dask cluster reads the files. `quiet`, `verbose`: what is printed meanwhile.
     """
 
     rules: Sequence[Rule]
@@ -91,6 +84,8 @@ class AnalysisRequest(Struct, frozen=True):
     process: int | None = None
     cluster: str | None = None
     pricing: outside_options.Pricing | None = None
+    quiet: bool = False
+    verbose: bool = False
 
     @property
     def known(self) -> dict[str, Rule]:
@@ -100,12 +95,20 @@ class AnalysisRequest(Struct, frozen=True):
         return {**load_rules(), **{rule.id: rule for rule in self.rules}}
 
 
-class Files(Struct, frozen=True):
-    """What is written where. `html`: None is a place that depends on what is read."""
+class Reports(Struct, frozen=True):
+    """What is printed and written of a diagnosis, and where. `html`: None for a place that depends on what is read.
 
+    `on_error`: is text printed on standard error, since standard output is the recorded program's?
+    """
+
+    output: OutputFormat
     json: Path | None
     html: Path | None
     no_html: bool
+    show_all: bool
+    save: bool
+    outside: outside_options.Outside = outside_options.Outside()
+    on_error: bool = False
 
 
 def analyze(
@@ -121,17 +124,17 @@ def analyze(
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
     what_if_text: shared_options.WhatIf = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
+    process: shared_options.Process = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     cross_check: CrossCheck = False,
@@ -151,12 +154,13 @@ def analyze(
     asked = AnalysisRequest(
         rules, conditions_of(fail_on or [], rules), questions_of(what_if_text, rules),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
-        selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
-        outside_options.pricing(gpu_hour_price, cost=cost),
+        shared_options.selection(range_, steps), process, scale_options.cluster(cluster),
+        outside_options.pricing(gpu_hour_price, cost=cost), quiet, verbose,
     )  # fmt: skip
+    json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     outside = outside_options.outside(metrics, log or [])
+    reports = Reports(output, json_file, html, no_html, show_all, save, outside)
     scale_options.set_jobs(jobs)
-    files = Files(Path(json) if json not in (None, STANDARD_OUTPUT) else None, html, no_html)
     of_recordings = {
         "--html": html, "--rule": rule, "--ignore": ignore, "--rules": own_rules, "--what-if": what_if_text,
         "--gpu": gpu, "--peak": peak, "--tokens-per-step": tokens_per_step, "--range": range_, "--steps": steps,
@@ -164,85 +168,81 @@ def analyze(
         "--gpu-hour-price": gpu_hour_price, "--cost": cost,
     }  # fmt: skip
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
-        here = [path for path in paths if isinstance(path, Path)]
-        if files.json:
-            report_files.check_json(files.json, here)
-        if (kept := stored.diagnosis_of(paths, of_recordings)) is not None:
-            _print_again(kept, asked, output, files, show_all=show_all, quiet=quiet)
-            return
-        _analyze(
-            paths, asked, output, files,
-            cross_check=cross_check, save=save, outside=outside, show_all=show_all, quiet=quiet, verbose=verbose,
-        )  # fmt: skip
-
-
-def _print_again(
-    kept: Diagnosis, asked: AnalysisRequest, output: OutputFormat, files: Files, *, show_all: bool, quiet: bool
-) -> None:
-    if files.json:
-        write_json(files.json, kept)
-    show(kept, output, show_all=show_all, quiet=quiet)
-    if is_met(asked.conditions, kept):
-        raise typer.Exit(CONDITION_MET)
-
-
-def _analyze(
-    paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, output: OutputFormat, files: Files, *,
-    cross_check: bool, save: bool, outside: outside_options.Outside, show_all: bool, quiet: bool, verbose: bool,
-) -> None:  # fmt: skip
-    here = [path for path in paths if isinstance(path, Path)]
-    if cross_check:
-        cross_checking.check(here)
-    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
-    diagnosis = examination.diagnosis
-    page = None
-    try:
-        with progress(quiet=quiet, verbose=verbose) as update:
-            update("Writing the report")
-            page = _write_files(examination, files, paths, text=output is OutputFormat.TEXT)
-    finally:  # the diagnosis is shown even if a file cannot be written
-        show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
-    if cross_check:
-        _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
-    print_page_path(page, on_error=output is not OutputFormat.TEXT)
-    if save:
-        store(examination, paths, source="analyze", process=asked.process, quiet=quiet)
-    publish(examination, paths, outside, page, process=asked.process, quiet=quiet)
+        if reports.json:
+            report_files.check_json(reports.json, [path for path in paths if isinstance(path, Path)])
+        if (diagnosis := _stored(paths, of_recordings)) is None:
+            diagnosis = _analyze(paths, asked, reports, cross_check=cross_check)
+        else:
+            if reports.json:
+                write_json(reports.json, diagnosis)
+            show(diagnosis, reports, quiet=quiet)
     if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
 
-def _cross_check(
-    paths: Sequence[Path], diagnosis: Diagnosis, output: OutputFormat, *, show_all: bool, quiet: bool, verbose: bool
-) -> None:
-    with progress(quiet=quiet, verbose=verbose) as update:
-        checked = cross_checking.cross_checked(paths, update)
-    cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not OutputFormat.TEXT)
+def _stored(paths: Sequence[Path | RemoteFile], options: Mapping[str, object]) -> Diagnosis | None:
+    """The diagnosis that the one path is, or holds; None for a recording.
+
+    Raises UsageError if one of the `options`, by name, was given: they ask more than a diagnosis holds.
+    """
+    if len(paths) != 1 or not isinstance(paths[0], Path):
+        return None
+    if paths[0].suffix != ".json" and not (paths[0] / "diagnosis.json").is_file():  # nearly all
+        return None
+    from perfdoctor.report import json_document
+
+    if json_document.file_of(paths[0]) is None:
+        return None
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"{given[0]} asks for the recording, and {paths[0]} holds its diagnosis alone",
+            do="Give the recording, or only --format, --json, --all, --fail-on and --quiet.",
+        )
+    from perfdoctor.report.stored_diagnosis import stored
+
+    return stored(str(paths[0]), paths[0])
 
 
-def store(
-    examination: Examination, paths: Sequence[Path | RemoteFile], *, source: str, process: int | None, quiet: bool
-) -> None:
-    """Into the history. Where that fails, a line says why, and all else goes on."""
-    from perfdoctor.cli import history
+def _analyze(
+    paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, reports: Reports, *, cross_check: bool
+) -> Diagnosis:
+    """Diagnose the recordings, and write and print all reports. Returns the diagnosis."""
+    here = [path for path in paths if isinstance(path, Path)]
+    is_text = reports.output is OutputFormat.TEXT
+    if cross_check:
+        cross_checking.check(here)
+    examination = diagnosed(paths, asked)
+    diagnosis, page = examination.diagnosis, None
+    try:
+        with progress(quiet=asked.quiet, verbose=asked.verbose) as update:
+            update("Writing the report")
+            if reports.json:
+                write_json(reports.json, diagnosis)
+            page = None if reports.no_html else write_html(reports.html, paths, examination, text=is_text)
+    finally:  # the diagnosis is shown even if a file cannot be written
+        show(diagnosis, reports, quiet=asked.quiet, page=page)
+    if cross_check:
+        with progress(quiet=asked.quiet, verbose=asked.verbose) as update:
+            checked = cross_checking.cross_checked(here, update)
+        cross_checking.show(checked, diagnosis, show_all=reports.show_all, quiet=asked.quiet, err=not is_text)
+    print_page_path(page, on_error=not is_text)
+    if reports.save:
+        from perfdoctor.cli import history
 
-    def notify(text: str) -> None:
-        if not quiet:
-            typer.echo(f"perfdoctor: {text}", err=True)
-
-    history.save(examination, paths, source=source, process=process, notify=notify)
+        history.save(examination, paths, source="analyze", process=asked.process, quiet=asked.quiet)
+    publish(examination, paths, asked, reports.outside, page)
+    return diagnosis
 
 
 def publish(
-    examination: Examination, paths: Sequence[Path | RemoteFile], outside: outside_options.Outside, page: Path | None,
-    *, process: int | None, quiet: bool,
+    examination: Examination, paths: Sequence[Path | RemoteFile], asked: AnalysisRequest,
+    outside: outside_options.Outside, page: Path | None,
 ) -> None:  # fmt: skip
-    """To other tools. Raises PerfdoctorError for the first that could not be reached, when all were tried."""
-    if outside.metrics is None and not outside.trackers:
-        return
-    from perfdoctor.cli import outside as tools
+    """Write to the other tools of `outside`. Raises PerfdoctorError for the first that failed, when all were tried."""
+    if outside.metrics is not None or outside.trackers:
+        from perfdoctor.cli import outside as tools
 
-    tools.publish(examination, paths, outside, page, process=process, quiet=quiet)
+        tools.publish(examination, paths, outside, page, process=asked.process, quiet=asked.quiet)
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -265,10 +265,10 @@ def rules_of(
     only: Sequence[str] = (), ignored: Sequence[str] = (), own: Sequence[str] | None = None, config: Path | None = None,
     *, quiet: bool = False,
 ) -> list[Rule]:  # fmt: skip
-    own_rules_options.print_unused(own, config, quiet=quiet)
-    known = own_rules_options.all_rules(own, config)
+    shared_options.print_unused(own, config, quiet=quiet)
+    known = shared_options.all_rules(own, config)
     chosen([*only, *ignored], known)
-    tuned = own_rules_options.tuned(known, config)
+    tuned = shared_options.tuned(known, config)
     return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
 
 
@@ -289,9 +289,9 @@ def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, *, quiet: bool, verbose: bool) -> Examination:
-    """The diagnosis of these recordings."""
-    with progress(quiet=quiet, verbose=verbose) as update:
+def diagnosed(paths: Sequence[Path | RemoteFile], asked: AnalysisRequest) -> Examination:
+    """The diagnosis of the recordings at `paths`, with costs where these are asked for."""
+    with progress(quiet=asked.quiet, verbose=asked.verbose) as update:
         update("starting")
         from perfdoctor.model.run import WHOLE_RECORDING
         from perfdoctor.scale.read import read_run
@@ -304,41 +304,29 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: AnalysisRequest, *, qui
         from perfdoctor.diagnosis.engine import examine
 
         examination = examine(run, asked.rules, asked.questions)
-    return _with_cost(examination, paths, asked.pricing, quiet=quiet) if asked.pricing else examination
-
-
-def _with_cost(
-    examination: Examination, paths: Sequence[Path | RemoteFile], pricing: outside_options.Pricing, *, quiet: bool
-) -> Examination:
+    if asked.pricing is None:
+        return examination
     from perfdoctor.cli import outside as tools
 
-    return tools.with_cost(examination, paths, pricing, quiet=quiet)
+    return tools.with_cost(examination, paths, asked.pricing, quiet=asked.quiet)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _write_files(
-    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool
-) -> Path | None:
-    if files.json:
-        write_json(files.json, examination.diagnosis)
-    return None if files.no_html else write_html(files.html, paths, examination, text=text)
-
-
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
     from perfdoctor.report import json_report
 
-    try:
-        report_files.write(target, lambda: json_report.render(diagnosis))
-    except OSError as error:
-        raise _unwritable("--json", target, error) from error
+    report_files.written("--json", target, lambda: json_report.render(diagnosis))
 
 
 def write_html(
     named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool
 ) -> Path | None:
-    """Where the page was written. None, with a message, where the default folder cannot be written to."""
+    """Write the page to `named`, else to its default place, and return where it is.
+
+    Where the default place cannot be written to, a line says so, and None is returned. `text`: is text the output?
+    """
     from perfdoctor.report import html
     from perfdoctor.views.build import views
 
@@ -349,7 +337,7 @@ def write_html(
         report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
     except OSError as error:
         if named:
-            raise _unwritable("--html", target, error) from error
+            raise report_files.unwritable("--html", target, error) from error
         typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
         return None
     if target != wanted:
@@ -357,39 +345,24 @@ def write_html(
     return target
 
 
-def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
-    return PerfdoctorError(
-        f"{option} {target} cannot be written: {error.strerror or error}",
-        do="Choose a file in a folder that you may write to.",
-    )
-
-
-def show(
-    diagnosis: Diagnosis,
-    output: OutputFormat,
-    *,
-    show_all: bool,
-    quiet: bool,
-    on_error: bool = False,
-    page: Path | None = None,
-) -> None:
-    """Print it on standard output or error. On a terminal findings are links to the page, where it supports links."""
+def show(diagnosis: Diagnosis, reports: Reports, *, quiet: bool, page: Path | None = None) -> None:
+    """Print the diagnosis. On a terminal that supports links, its findings link to the `page`."""
     from perfdoctor.report import json_report, markdown, terminal
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import wording
 
-    if output is OutputFormat.JSON:
+    if reports.output is OutputFormat.JSON:
         typer.echo(json_report.render(diagnosis), nl=False)
     elif quiet:
-        typer.echo(wording.verdict(diagnosis), err=on_error)
-    elif output is OutputFormat.MARKDOWN:
+        typer.echo(wording.verdict(diagnosis), err=reports.on_error)
+    elif reports.output is OutputFormat.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
-    elif output is OutputFormat.BRIEF:
+    elif reports.output is OutputFormat.BRIEF:
         from perfdoctor.report import brief
 
         typer.echo(brief.render(diagnosis), nl=False)
     else:
-        terminal.render(diagnosis, Terminal(stderr=on_error), show_all=show_all, page=page)
+        terminal.render(diagnosis, Terminal(stderr=reports.on_error), show_all=reports.show_all, page=page)
 
 
 def print_page_path(page: Path | None, *, on_error: bool) -> None:
@@ -402,16 +375,12 @@ def print_page_path(page: Path | None, *, on_error: bool) -> None:
 
 
 def is_met(conditions: Sequence[str], diagnosis: Diagnosis) -> bool:
-    """Has a named rule found something? Prints a message for a rule that was not checked: that does not mean clear."""
-    found = {advice.rule for advice in _all(diagnosis.findings)}
+    """Has a rule of `conditions` found something? Prints a line for one that was not checked: it may not be clear."""
+    from perfdoctor.records.findings import with_symptoms
+
+    found = {advice.rule for advice in with_symptoms(diagnosis.findings)}
     for outcome in diagnosis.outcomes:
         if outcome.rule in conditions and outcome.status in ("skipped", "failed"):
             why = f"lacks {', '.join(outcome.missing)}" if outcome.missing else "failed"
             typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule was not checked: it {why}.", err=True)
     return (ANY in conditions and bool(found)) or bool(found & set(conditions))
-
-
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)

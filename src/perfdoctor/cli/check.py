@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -12,24 +13,19 @@ import typer
 
 from perfdoctor.cli import (
     hardware_options,
-    own_rules_options,
     report_files,
     scale_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
-from perfdoctor.cli.compare_inputs import at_hand
-from perfdoctor.cli.compare_output import written
+from perfdoctor.cli.compare_output import CHOOSE
 from perfdoctor.cli.history import Db
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from perfdoctor.comparison.check import Check
     from perfdoctor.history.facts import Row
 
@@ -97,13 +93,13 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Write it as a test report.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page.", metavar="FILE")] = None,
     db: Db = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
+    process: shared_options.Process = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
@@ -116,23 +112,24 @@ def check(
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
+        part=shared_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     names = list(dict.fromkeys(baseline or [DEFAULT_BASELINE]))
     stored = stored_runs(names, db, verbose=verbose)
     recorded = [name for name in names if name not in stored]
-    with at_hand([*paths, *recorded], asked, quiet=quiet, verbose=verbose) as given:
+    with scale_options.runs_at_hand([*paths, *recorded], asked) as given:
         local = [path for each in given for path in each.local]
         for kind, path in files.items():
             report_files.check_ours(f"--{kind.value}", path, _MARKERS[kind], local)
-        read = Reader(asked, drawn=html is not None, quiet=quiet, verbose=verbose)
+        read = Reader(asked, drawn=html is not None)
         after = read.recordings(given[: len(paths)])
         before = read.baseline(names, stored, dict(zip(recorded, given[len(paths) :], strict=True)))
         found = _checked(names, before, after, limit, program)
         _show(found, output, show_all=show_all, quiet=quiet)
         for kind, path in files.items():
-            written(f"--{kind.value}", path, partial(_renderers()[kind], found))
+            report_files.written(f"--{kind.value}", path, partial(_renderers()[kind], found), CHOOSE)
         if html is not None:
             _write_page(html, found, before, after, local)
     if found.failed:
@@ -142,15 +139,12 @@ def check(
 def _outputs(
     given: CheckFormat | None, named: Mapping[CheckFormat, Path | None]
 ) -> tuple[CheckFormat, dict[CheckFormat, Path]]:
-    """What standard output gets, where `-` names it, too; and the other files."""
+    """The format of standard output, which `-` in `named` asks for too, and the files to write by format."""
     wanted = [kind for kind, path in named.items() if str(path) == STANDARD_OUTPUT] + ([given] if given else [])
     if len(set(wanted)) > 1:
         raise typer.BadParameter(f"{' and '.join(kind.value for kind in wanted)} both want standard output.")
     files = {kind: path for kind, path in named.items() if path is not None and str(path) != STANDARD_OUTPUT}
     return wanted[0] if wanted else CheckFormat.TEXT, files
-
-
-# --- the check -------------------------------------------------------------------------------------------------------
 
 
 def _checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
@@ -181,7 +175,7 @@ def _checked(names: Sequence[str], before: Side, after: Side, limit: float | Non
 
 
 def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
-    """Where own lines of findings, and the program, lie in the checkout: by their text, the program by ""."""
+    """File and line in the checkout of each own line of a finding, by its text, and of the program, by ""."""
     from perfdoctor.system import checkout
 
     root = Path(os.environ.get(WORKSPACE) or checkout.root_of(Path.cwd()))
@@ -192,9 +186,6 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
         if each.line and (place := checkout.place_of(each.line, root, beside)):
             places[each.line] = place
     return places
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:
@@ -227,11 +218,11 @@ def _write_page(target: Path, found: Check, before: Side, after: Side, local: Se
     sides = (("before", before), ("after", after))
     timelines = {name: side.timeline for name, side in sides if side.timeline is not None}
     page = report_files.free_html(target, local)
-    written("--html", page, lambda: html.render(found.comparison, timelines, words.heading(found)))
+    report_files.written("--html", page, lambda: html.render(found.comparison, timelines, words.heading(found)), CHOOSE)
 
 
 def _summarise(found: Check) -> None:
-    """Behind what the step wrote before. A summary that cannot be written is no reason to stop."""
+    """Append the check to GitHub's summary of the step. A line says why if it cannot be written."""
     from perfdoctor.report.check import github, markdown
 
     target = os.environ.get(SUMMARY, "")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.cli.compare import timeline_of
-from perfdoctor.cli.compare_inputs import Given
 from perfdoctor.cli.history import history_of
+from perfdoctor.cli.scale_options import Given
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from perfdoctor.comparison.check import BaselineRun
     from perfdoctor.comparison.records import Snapshot
     from perfdoctor.diagnosis.records import Examination
@@ -23,37 +22,37 @@ if TYPE_CHECKING:
     from perfdoctor.history.runs import StoredRun
 
 
-class Side(Struct, frozen=True):
-    """Runs of one side: what is compared of each, and by what it is known to be of the same series."""
+class Side(Struct):
+    """Runs of one side: what is compared of each, and by what it is known to be of the same series.
 
-    snapshots: list[Snapshot]
-    rows: list[Row]
-    runs: list[BaselineRun]
+    `timeline`: that of the first run that was read, if a page is drawn.
+    """
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    runs: list[BaselineRun] = field(default_factory=list)
     timeline: Any = None
 
 
 def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict[str, tuple[StoredRun, ...]]:
-    """What is pinned by each name; nothing for a name that is a path. Raises PerfdoctorError for what is neither."""
-    from perfdoctor.history import runs, store
+    """The runs pinned by each of `names`. Raises PerfdoctorError for a name that is neither a pin nor a path."""
+    from perfdoctor.history import runs, series, store
 
     found: dict[str, tuple[StoredRun, ...]] = {}
     file = history_of(db, verbose=verbose)
     known: list[str] = []
     if file is not None and file.exists():
         with store.read(file) as history:
-            found = {name: _of_each_recording(pinned) for name in names if (pinned := runs.pinned(history, name))}
+            for name in names:
+                pinned = runs.pinned(history, name)
+                last = [row["id"] for row in series.latest([run.facts for run in pinned])]
+                if pinned:
+                    found[name] = tuple(run for run in pinned if run.facts["id"] in last)
             known = runs.pin_names(history)
     for name in names:
         if name not in found and "://" not in name and not Path(name).exists():
             raise _no_baseline(name, file, known)
     return found
-
-
-def _of_each_recording(runs: Sequence[StoredRun]) -> tuple[StoredRun, ...]:
-    """Its last analysis: several of one recording are one measurement."""
-    by_age = sorted(runs, key=lambda run: (run.facts["stored_at"], run.facts["id"]))
-    last = {(run.facts["recording"] or run.facts["id"], run.facts["part"]): run.facts["id"] for run in by_age}
-    return tuple(run for run in runs if run.facts["id"] in last.values())
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
@@ -79,20 +78,20 @@ def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> Perfdoct
 class Reader:
     """Reads recordings, or what the history says of them."""
 
-    def __init__(self, asked: AnalysisRequest, *, drawn: bool, quiet: bool, verbose: bool) -> None:
-        self._asked, self._drawn, self._quiet, self._verbose = asked, drawn, quiet, verbose
+    def __init__(self, asked: AnalysisRequest, *, drawn: bool) -> None:
+        self._asked, self._drawn = asked, drawn
         self._rules = asked.known
 
-    def recordings(self, given: Sequence[Given]) -> Side:
-        """Each of them is one run."""
+    def recordings(self, given: Sequence[Given], side: Side | None = None) -> Side:
+        """The recordings, each as one run, behind those of `side`."""
         from perfdoctor.comparison.snapshot import of_document
         from perfdoctor.history import comparable
 
-        side = Side([], [], [])
+        side = side or Side()
         for each in given:
             document = each.document()
             if document is None:
-                side = self._with(side, each, *self._examined(each))
+                self._add(side, each, *self._examined(each))
             else:
                 side.snapshots.append(of_document(each.name, document, self._rules))
                 side.rows.append(comparable.of_document(document))
@@ -103,29 +102,29 @@ class Reader:
         self, names: Sequence[str], stored: Mapping[str, Sequence[StoredRun]], given: Mapping[str, Given]
     ) -> Side:
         """The pinned runs of each name: from their recordings where these are still there; else what was stored."""
-        side = Side([], [], [])
+        side = Side()
         for name in names:
             for run in stored.get(name, ()):
-                side = self._with_stored(side, run)
+                self._add_stored(side, run)
             if name in given:
-                side = _joined(side, self.recordings([given[name]]))
+                self.recordings([given[name]], side)
         return side
 
-    def _with_stored(self, side: Side, run: StoredRun) -> Side:
+    def _add_stored(self, side: Side, run: StoredRun) -> None:
         from perfdoctor.comparison.from_facts import of_facts
 
         path = _recording_of(run)
         read = self._read_again(run, Given(str(path), [path])) if path else None
         if read is not None:
-            return self._with(side, *read, run)
+            self._add(side, *read, run)
+            return
         facts = run.facts
         side.snapshots.append(of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules))
         side.rows.append(facts)
         side.runs.append(_run(facts["id"], facts, by_recording=False))
-        return side
 
     def _read_again(self, run: StoredRun, given: Given) -> tuple[Given, Examination, Row] | None:
-        """None where it is another recording by now, or cannot be read: what was stored is enough."""
+        """The run diagnosed anew; None if another recording is there by now, or it cannot be read."""
         try:
             examination, row = self._examined(given)
         except PerfdoctorError:
@@ -133,26 +132,20 @@ class Reader:
         is_same = all(row[name] == run.facts[name] for name in ("recording", "part"))
         return (given, examination, row) if is_same else None
 
-    def _with(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> Side:
+    def _add(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> None:
         from perfdoctor.comparison.snapshot import of_examination
 
         side.snapshots.append(of_examination(given.name, examination, self._rules, given.local))
         side.rows.append(row)
         side.runs.append(_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True))
-        timeline = timeline_of(examination) if side.timeline is None and self._drawn else side.timeline
-        return Side(side.snapshots, side.rows, side.runs, timeline)
+        if side.timeline is None and self._drawn:
+            side.timeline = timeline_of(examination)
 
     def _examined(self, given: Given) -> tuple[Examination, Row]:
         from perfdoctor.history.facts import facts
 
-        examination = diagnosed(given.paths, self._asked, quiet=self._quiet, verbose=self._verbose)
+        examination = diagnosed(given.paths, self._asked)
         return examination, facts(examination, given.paths, source="check", process=self._asked.process).run
-
-
-def _joined(one: Side, other: Side) -> Side:
-    return Side(
-        one.snapshots + other.snapshots, one.rows + other.rows, one.runs + other.runs, one.timeline or other.timeline
-    )
 
 
 def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
@@ -163,15 +156,15 @@ def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
 
 
 def _recording_of(run: StoredRun) -> Path | None:
-    """Its recording, where one of that moment is still there: the next run of a CI may have the same folder."""
-    from perfdoctor.history import location
+    """The recording of the run; None if there is none of that moment: the next run of a CI may have its folder."""
+    from perfdoctor.history import store
     from perfdoctor.history.facts import iso
     from perfdoctor.system.run_folder import RunFolder
 
     folder = run.facts["folder"]
     if not folder:
         return None
-    root = location.project_root(Path.cwd())
+    root = store.project_root(Path.cwd())
     for base in (Path(), *([root] if root else [])):
         path: Path = base / folder
         if not path.exists():

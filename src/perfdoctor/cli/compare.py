@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,15 +10,10 @@ import typer
 from typer.core import TyperCommand
 
 from perfdoctor.cli import (
-    compare_inputs as inputs,
-)
-from perfdoctor.cli import (
     hardware_options,
-    own_rules_options,
     report_files,
     scale_options,
     scaling,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import (
@@ -34,9 +30,7 @@ from perfdoctor.cli.compare_output import Shown
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perfdoctor.cli.compare_inputs import Given
+    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
 
@@ -103,12 +97,12 @@ def compare(
     format_: Annotated[
         OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
@@ -122,20 +116,21 @@ def compare(
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
         user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+        part=shared_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
-    shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet, verbose=verbose)
+    shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet)
     if by_scaling:
         _only_with(before or after or fail_above, "--before, --after and --fail-above are not for --scaling")
         series = scaling.asked(paths or [], weak=weak, strong=strong, network=network)
-        with inputs.at_hand([each.path for each in series.given], asked, quiet=quiet, verbose=verbose) as given:
+        with scale_options.runs_at_hand([each.path for each in series.given], asked) as given:
             scaling.show(series, given, asked, shown)
         return
     _only_with(weak or strong or network, "--weak, --strong and --network are about --scaling")
     sides = _sides(paths or [], before or [], after or [])
-    with inputs.at_hand([*sides[0], *sides[1]], asked, quiet=quiet, verbose=verbose) as given:
+    with scale_options.runs_at_hand([*sides[0], *sides[1]], asked) as given:
         comparison = _compare((given[: len(sides[0])], given[len(sides[0]) :]), asked, shown)
     if limit is not None and comparison.judged.is_longer_by(limit):
         raise typer.Exit(CONDITION_MET)
@@ -150,42 +145,29 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
-    runs = [_Runs(side, asked, shown) for side in sides]
+    read = [_read(side, asked, drawn=not shown.no_html) for side in sides]
     from perfdoctor.comparison.compare import compare as compared
 
-    comparison = compared(runs[0].snapshots, runs[1].snapshots)
-    from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
-
-    timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
-    shown.write(
-        local, DEFAULT_PAGE,
-        verdict=lambda: words.verdict(comparison),
-        as_json=lambda: json_report.render(comparison),
-        as_markdown=lambda: markdown.render(comparison),
-        as_text=lambda console: terminal.render(comparison, console, show_all=shown.show_all),
-        as_html=lambda: html.render(comparison, timelines),
-        as_brief=lambda: brief.render(comparison),
-    )  # fmt: skip
+    comparison = compared(read[0][0], read[1][0])
+    timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
+    shown.write(comparison, "perfdoctor.report.comparison", DEFAULT_PAGE, local, timelines)
     return comparison
 
 
-class _Runs:
-    """One side: a snapshot of each run, and the first that was read in full, for its timeline."""
+def _read(given: Sequence[Given], asked: AnalysisRequest, *, drawn: bool) -> tuple[list[Snapshot], Any]:
+    """A snapshot of each run of one side, and if a page is `drawn`, the timeline of the first that was recorded."""
+    from perfdoctor.comparison.snapshot import of_document, of_examination
 
-    def __init__(self, given: Sequence[Given], asked: AnalysisRequest, shown: Shown) -> None:
-        from perfdoctor.comparison.snapshot import of_document, of_examination
-
-        rules = asked.known
-        self.snapshots: list[Snapshot] = []
-        self.timeline: Any = None
-        for each in given:
-            if (document := each.document()) is not None:
-                self.snapshots.append(of_document(each.name, document, rules))
-                continue
-            examination = diagnosed(each.paths, asked, quiet=shown.quiet, verbose=shown.verbose)
-            self.snapshots.append(of_examination(each.name, examination, rules, each.local))
-            if not shown.no_html and self.timeline is None:
-                self.timeline = timeline_of(examination)
+    rules, snapshots, timeline = asked.known, [], None
+    for each in given:
+        if (document := each.document()) is not None:
+            snapshots.append(of_document(each.name, document, rules))
+            continue
+        examination = diagnosed(each.paths, asked)
+        snapshots.append(of_examination(each.name, examination, rules, each.local))
+        if drawn and timeline is None:
+            timeline = timeline_of(examination)
+    return snapshots, timeline
 
 
 def timeline_of(examination: Examination) -> Any:

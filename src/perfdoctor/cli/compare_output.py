@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 from msgspec import Struct
@@ -12,14 +14,12 @@ from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import OutputFormat, print_page_path
 from perfdoctor.errors import PerfdoctorError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rich.console import Console
+#: What to do where a file cannot be written.
+CHOOSE = "Choose another file."
 
 
 class Shown(Struct, frozen=True):
-    """What was asked for. `html`: None is the default page here."""
+    """What was asked for of a comparison. `html`: None for the default page, in this folder."""
 
     output: OutputFormat
     json_file: Path | None
@@ -27,35 +27,36 @@ class Shown(Struct, frozen=True):
     no_html: bool
     show_all: bool
     quiet: bool
-    verbose: bool
 
-    def write(
-        self, local: Sequence[Path], default_page: str, *,
-        verdict: Callable[[], str], as_json: Callable[[], str], as_markdown: Callable[[], str],
-        as_text: Callable[[Console], None], as_html: Callable[[], str], as_brief: Callable[[], str],
-    ) -> None:  # fmt: skip
-        """`local`: recordings on this machine, which are never overwritten."""
+    def write(self, found: Any, reports: str, default_page: str, local: Sequence[Path], *of_page: Any) -> None:
+        """Print what was `found`, and write its files and its page, by the modules of the package `reports`.
+
+        `local`: recordings on this machine, which are never overwritten. `of_page`: what the page shows besides.
+        """
+
+        def module(form: str) -> Any:
+            return import_module(f"{reports}.{form}")
+
         if self.json_file:
-            written("--json", self.json_file, as_json)
+            report_files.written("--json", self.json_file, lambda: module("json_report").render(found), CHOOSE)
         if self.output is OutputFormat.JSON:
-            typer.echo(as_json(), nl=False)
+            typer.echo(module("json_report").render(found), nl=False)
         elif self.quiet:
-            typer.echo(verdict())
-        elif self.output is OutputFormat.MARKDOWN:
-            typer.echo(as_markdown(), nl=False)
-        elif self.output is OutputFormat.BRIEF:
-            typer.echo(as_brief(), nl=False)
+            typer.echo(module("words").verdict(found))
+        elif self.output is not OutputFormat.TEXT:  # markdown and brief
+            typer.echo(module(self.output.value).render(found), nl=False)
         else:
             from perfdoctor.report.terminal_text import Terminal
 
-            as_text(Terminal())
+            module("terminal").render(found, Terminal(), show_all=self.show_all)
         if not self.no_html:
-            self._write_page(report_files.free_html(self.html or Path(default_page), local), as_html)
+            page = report_files.free_html(self.html or Path(default_page), local)
+            self._write_page(page, lambda: module("html").render(found, *of_page))
 
     def _write_page(self, page: Path, as_html: Callable[[], str]) -> None:
-        """A page that nobody asked for costs a line where it cannot be written."""
+        """Write the page. A line says why if it cannot be written, and nobody asked for it; else PerfdoctorError."""
         try:
-            written("--html", page, as_html, "Choose another file, or --no-html.")
+            report_files.written("--html", page, as_html, "Choose another file, or --no-html.")
         except PerfdoctorError as error:
             if self.html is not None or not isinstance(error.__cause__, OSError):
                 raise
@@ -64,10 +65,3 @@ class Shown(Struct, frozen=True):
             )
         else:
             print_page_path(page, on_error=self.output is not OutputFormat.TEXT)
-
-
-def written(option: str, target: Path, render: Callable[[], str], do: str = "Choose another file.") -> None:
-    try:
-        report_files.write(target, render)
-    except OSError as error:
-        raise PerfdoctorError(f"{option} {target} cannot be written: {error.strerror or error}", do=do) from error

@@ -20,23 +20,24 @@ _PASSES = {
     "nsys": "Nsight Systems",
     "ncu": "Nsight Compute, after one of the others",
 }
-_TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "TensorBoard, in the folder runs"}
+#: Trackers by the package that each needs, as it is imported and installed.
+TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "TensorBoard, in the folder runs"}
 
 Offer = tuple[str, str]
 
 
 def rules(ctx: Any, incomplete: str) -> list[Offer]:
-    """Ids with their titles: ours, and those of the folders that this line names."""
+    """Offers for a rule: ids with titles, of ours and of the folders of rules that this line names."""
     return [(name, title) for name, title, _ in (*_rules(), *_own(ctx)) if name.startswith(incomplete)]
 
 
 def conditions(ctx: Any, incomplete: str) -> list[Offer]:
-    """For `--fail-on`."""
+    """Offers for `--fail-on`: `any`, and the rules."""
     return [*_fitting([("any", "any finding at all")], incomplete), *rules(ctx, incomplete)]
 
 
 def questions(ctx: Any, incomplete: str) -> list[Offer]:
-    """For `--what-if`: behind the last comma, what can be simulated."""
+    """Offers for `--what-if` behind its last comma: what can be simulated."""
     sizes = [("batch=2x", "twice the batch"), ("ranks=8", "on eight ranks"), ("synthetic-data", "without a loader")]
     before, word = _last(incomplete)
     known = (*_rules(), *_own(ctx))
@@ -45,7 +46,7 @@ def questions(ctx: Any, incomplete: str) -> list[Offer]:
 
 
 def passes(incomplete: str) -> list[Offer]:
-    """For `--passes`: behind the last comma, what is not named yet."""
+    """Offers for `--passes` behind its last comma: what is not named yet."""
     before, word = _last(incomplete)
     left = [
         offer for offer in _PASSES.items() if offer[0] not in before.split(",") and (offer[0] != "auto" or not before)
@@ -54,19 +55,19 @@ def passes(incomplete: str) -> list[Offer]:
 
 
 def trackers(incomplete: str) -> list[Offer]:
-    """For `--log`."""
-    return _fitting(_TRACKERS.items(), incomplete)
+    """Offers for `--log`."""
+    return _fitting(TRACKERS.items(), incomplete)
 
 
 def gpus(incomplete: str) -> list[Offer]:
-    """Names that need no quotes."""
+    """Offers for `--gpu`: names that need no quotes."""
     from perfdoctor.hardware.peaks import short_names
 
     return _fitting(short_names().items(), incomplete)
 
 
 def peaks(incomplete: str) -> list[Offer]:
-    """For `--peak`, up to the number."""
+    """Offers for `--peak`, up to the number."""
     from perfdoctor.hardware.peaks import SETTABLE
 
     units = {"memory": "bytes/s", "host_link": "bytes/s, one way"}
@@ -88,7 +89,7 @@ def _fitting(offers: Iterable[Offer], incomplete: str) -> list[Offer]:
 
 
 def _last(incomplete: str) -> tuple[str, str]:
-    """`input-wait, laun` → `input-wait, ` and `laun`"""
+    """The text before the word that is typed, and that word: `input-wait, ` and `laun` of `input-wait, laun`."""
     word = re.split(r",\s*", incomplete)[-1]
     return incomplete[: len(incomplete) - len(word)], word
 

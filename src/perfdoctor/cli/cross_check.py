@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,12 +10,10 @@ import typer
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from perfdoctor.readers.nsys.cross_check import CrossCheck, ExpertRule, Sum, SummaryCheck
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
 
 #: More differences than these are only counted, unless --all is given.
 _SHOWN = 5
@@ -119,19 +118,14 @@ def _expert(rule: ExpertRule) -> str:
 
 
 def _ours(rule: ExpertRule, diagnosis: Diagnosis) -> str:
+    from perfdoctor.records.findings import with_symptoms
     from perfdoctor.report.words.wording import share
 
     base = max(diagnosis.base_ns, 1)
     found = [
         f"{advice.rule} would save {share(advice.saving_ns_per_step.likely / base)}"
-        for advice in _all(diagnosis.findings)
+        for advice in with_symptoms(diagnosis.findings)
         if advice.rule in _OUR_RULES[rule.name]
     ]
     findings = "; ".join(found) or f"no finding of {', '.join(_OUR_RULES[rule.name])}"
     return f"{rule.ours}; {findings}" if rule.ours else findings
-
-
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)

@@ -49,22 +49,17 @@ def env(
         if line.do:
             typer.echo(f"{'':12}→ {line.do}")
     if not quiet:
-        _print_default_plan(machine)
-
-
-def _print_default_plan(machine: Machine) -> None:
-    from perfdoctor.recording import plan
-
-    made = plan.make(machine, None, Path.cwd())
-    typer.echo("\nperfdoctor run -- COMMAND would record:")
-    for line in made.lines(10, 5):
-        typer.echo(f"  {line}")
+        made = plan.make(machine, None, Path.cwd())
+        typer.echo("\nperfdoctor run -- COMMAND would record:")
+        for text in made.lines(10, 5):
+            typer.echo(f"  {text}")
 
 
 def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     from perfdoctor import __version__
 
-    yield _Line("perfdoctor", f"{__version__}, Python {platform.python_version()}, {platform.system()}", _system())
+    elsewhere = "" if platform.system() == "Linux" else "Recording needs Linux; analysing works here."
+    yield _Line("perfdoctor", f"{__version__}, Python {platform.python_version()}, {platform.system()}", elsewhere)
     yield _torch(machine, python, verbose=verbose)
     yield _gpus(machine)
     yield from _profiler(machine)
@@ -73,13 +68,8 @@ def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     yield _sampling(machine, verbose=verbose)
     yield from _rates(machine)
     free = shutil.disk_usage(Path.cwd()).free
-    yield _Line(
-        "disk", f"{free / 1e9:.1f} GB free here", "" if free > 1 << 30 else "Record with -o DIR on another disk."
-    )
-
-
-def _system() -> str:
-    return "" if platform.system() == "Linux" else "Recording needs Linux; analysing works here."
+    too_little = "" if free > 1 << 30 else "Record with -o DIR on another disk."
+    yield _Line("disk", f"{free / 1e9:.1f} GB free here", too_little)
 
 
 def _torch(machine: Machine, python: str, *, verbose: bool) -> _Line:
@@ -117,7 +107,7 @@ def _gpus(machine: Machine) -> _Line:
 
 
 def _rates(machine: Machine) -> Iterator[_Line]:
-    """What was measured with the torch of this Python."""
+    """The rates of this machine, measured with the torch of this Python."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.report.words import rates
 
@@ -155,9 +145,8 @@ def _sampling(machine: Machine, *, verbose: bool) -> _Line:
         return _Line("py-spy", f"{tool.trouble.removeprefix('py-spy is ')}; it finds your own slow lines", tool.do)
     if tool.trouble:
         return _Line("py-spy", f"installed, but not usable: {tool.trouble}", tool.do)
-    return _Line(
-        "py-spy", f"installed, {_named('py-spy', tool.version, tool.path, verbose=verbose)}; names your own lines"
-    )
+    named = _named("py-spy", tool.version, tool.path, verbose=verbose)
+    return _Line("py-spy", f"installed, {named}; names your own lines")
 
 
 def _ncu(machine: Machine, *, verbose: bool) -> _Line:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +13,8 @@ import typer
 
 from perfdoctor.cli import (
     export_tables,
-    own_rules_options,
     report_files,
     scale_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
@@ -24,8 +22,6 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
 
@@ -52,8 +48,8 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     sqlite: Annotated[
         Path | None, typer.Option(help="Write all tables into an SQLite database.", metavar="FILE")
     ] = None,
@@ -64,9 +60,9 @@ def export(
     table: Annotated[
         list[str] | None, typer.Option(help="Only this table; may be repeated. See docs/tables.md.", metavar="NAME")
     ] = None,
-    range_: selection_options.Range = None,
-    steps: selection_options.Steps = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    steps: shared_options.Steps = None,
+    process: shared_options.Process = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
@@ -75,13 +71,14 @@ def export(
     outputs.check_asked()
     if perfetto is None and not outputs:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace, or --sqlite train.db.")
-    part = selection_options.selection(range_, steps)
-    asked = AnalysisRequest(rules_of(own=own_rules, config=config, quiet=quiet), part=part, process=process)
+    part = shared_options.selection(range_, steps)
+    rules = rules_of(own=own_rules, config=config, quiet=quiet)
+    asked = AnalysisRequest(rules, part=part, process=process, quiet=quiet, verbose=verbose)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         if perfetto is not None:
             _check(perfetto, paths)
         outputs.check_files(paths)
-        examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
+        examination = diagnosed(paths, asked)
         if perfetto is not None:
             _export(examination, perfetto, quiet=quiet, verbose=verbose)
         if outputs:
@@ -98,14 +95,11 @@ def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: b
         try:
             _write(perfetto, render(examination))
         except OSError as error:
-            raise PerfdoctorError(
-                f"--perfetto {perfetto} cannot be written: {error.strerror or error}",
-                do="Choose a file in a folder that you may write to.",
-            ) from error
+            raise report_files.unwritable("--perfetto", perfetto, error) from error
 
 
 def _check(target: Path, inputs: Sequence[Path | RemoteFile]) -> None:
-    """Refuse to overwrite a file that is not ours, before the analysis."""
+    """Refuse, before the analysis, to overwrite a recording or a file that `export` did not write."""
     if report_files.is_input(target, inputs):
         raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Choose another file.")
     if target.is_file() and not _is_ours(target):
@@ -137,12 +131,8 @@ def _write(target: Path, pieces: Iterable[bytes]) -> None:
     if target.exists() and not target.is_file():
         _fill(target, pieces, compressed=False)
         return
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        _fill(draft, pieces, compressed=target.suffix == ".gz")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with report_files.draft(target) as made:
+        _fill(made, pieces, compressed=target.suffix == ".gz")
 
 
 def _fill(file: Path, pieces: Iterable[bytes], *, compressed: bool) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +15,12 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
 
 _SQLITE = b"SQLite format 3\x00"
 _APPLICATION_ID, _HEAD = slice(68, 72), 100
+_CHOOSE = "Choose a place that you may write to, with room for it."
 
 
 def is_exported(path: Path) -> bool:
@@ -82,7 +79,7 @@ class Outputs(Struct, frozen=True):
 
 
 def _is_in_the_way(option: str, target: Path) -> bool:
-    """Our databases are replaced. A file of Parquet or Arrow does not say who wrote it."""
+    """Does something lie there that is not replaced? Our databases are; Parquet and Arrow do not say who wrote them."""
     if not target.exists():
         return False
     if option == "--parquet":
@@ -92,7 +89,7 @@ def _is_in_the_way(option: str, target: Path) -> bool:
 
 
 def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: bool) -> None:
-    """Write them. Raises PerfdoctorError where that fails; then there is no file, or the one that was there before."""
+    """Write the outputs, each whole or not at all. Raises PerfdoctorError for the first that cannot be written."""
     from perfdoctor.export.tables import database, files
     from perfdoctor.export.tables.contents import RecordingTables
     from perfdoctor.vocabulary.tables import tables
@@ -119,27 +116,12 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
         if target is not None:
             with progress(quiet=quiet, verbose=verbose) as update:
                 update(f"Writing {target.name}")
-                _written(option, target, write)
+                try:
+                    with report_files.draft(target) as made:
+                        write(made)
+                        if target.is_dir():
+                            target.rmdir()  # it is empty
+                except (OSError, sqlite3.Error) as error:
+                    raise report_files.unwritable(option, target, error, _CHOOSE) from error
             if not quiet:
                 typer.echo(f"Wrote {target}.", err=True)
-
-
-def _written(option: str, target: Path, write: Callable[[Path], None]) -> None:
-    """Whole or not at all."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        write(draft)
-        if target.is_dir():
-            target.rmdir()  # it is empty
-        draft.replace(target)
-    except (OSError, sqlite3.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        raise PerfdoctorError(
-            f"{option} {target} cannot be written: {why or error}",
-            do="Choose a place that you may write to, with room for it.",
-        ) from error
-    finally:
-        if draft.is_dir():
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)

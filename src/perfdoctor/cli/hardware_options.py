@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,6 @@ from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.model.timeline import UserValues
 
 Gpu = Annotated[
@@ -51,7 +50,7 @@ _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15
 def user_values(
     gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None
 ) -> UserValues | None:
-    """The values of these options; None without any. Raises UsageError, before anything is read."""
+    """The values of these options; None without any. Raises UsageError, before anything is read, for a wrong one."""
     if gpu is None and not peaks and tokens_per_step is None and parameters is None:
         return None
     from perfdoctor.model.timeline import UserValues
@@ -61,18 +60,14 @@ def user_values(
             "--parameters needs --tokens-per-step",
             do="Give both: a step's model FLOP are 6 · parameters · tokens.",
         )
+    from perfdoctor.hardware.peaks import the_one_named
+
     return UserValues(
-        gpu=_gpu(gpu) if gpu is not None else "",
+        gpu=the_one_named(gpu).name if gpu is not None else "",
         peaks=dict(_peak(text) for text in peaks),
         tokens_per_step=_count("--tokens-per-step", tokens_per_step, "16384, or 16k"),
         parameters=_count("--parameters", parameters, "7e9, or 7B"),
     )
-
-
-def _gpu(text: str) -> str:
-    from perfdoctor.hardware.peaks import the_one_named
-
-    return the_one_named(text).name
 
 
 def _peak(text: str) -> tuple[str, float]:

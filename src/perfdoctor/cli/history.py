@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,7 @@ import typer
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from perfdoctor.diagnosis.records import Examination
-    from perfdoctor.history.series import Trend
     from perfdoctor.system.remote import RemoteFile
 
 EXAMPLES = """\b
@@ -117,8 +115,12 @@ def _trend(
     """Follow a number from run to run, and find where it changed."""
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other.")
+    from perfdoctor.cli import report_files
     from perfdoctor.history import runs, series, store
     from perfdoctor.history.metrics import metric as named
+    from perfdoctor.report import history_json, history_terminal, trend_page
+    from perfdoctor.report.terminal_text import Terminal
+    from perfdoctor.report.words import trends
 
     wanted = named(metric)
     with store.read(_file(db, verbose=verbose)) as history:
@@ -126,16 +128,6 @@ def _trend(
         found = series.trend(history, wanted, folder=Path.cwd(), like=chosen, program=program, tag=tag)
     if not found.points:
         raise UsageError(f"that run has no {wanted.name}", do="perfdoctor history show prints what it has.")
-    _print_trend(found, json=json, csv=csv, quiet=quiet)
-    if html:
-        _write_page(html, found)
-
-
-def _print_trend(found: Trend, *, json: bool, csv: bool, quiet: bool) -> None:
-    from perfdoctor.report import history_json, history_terminal
-    from perfdoctor.report.terminal_text import Terminal
-    from perfdoctor.report.words import trends
-
     if json:
         typer.echo(history_json.trend(found), nl=False)
     elif csv:
@@ -144,21 +136,10 @@ def _print_trend(found: Trend, *, json: bool, csv: bool, quiet: bool) -> None:
         typer.echo(trends.heading(found))
     else:
         history_terminal.trend(found, Terminal())
-
-
-def _write_page(target: Path, found: Trend) -> None:
-    from perfdoctor.cli import report_files
-    from perfdoctor.report import trend_page
-
-    if target.is_file() and not report_files.is_page(target):
-        raise PerfdoctorError(f"--html {target} exists and was not written by perfdoctor", do="Choose another file.")
-    try:
-        report_files.write(target, lambda: trend_page.render(found))
-    except OSError as error:
-        raise PerfdoctorError(
-            f"--html {target} cannot be written: {error.strerror or error}",
-            do="Choose a file in a folder that you may write to.",
-        ) from error
+    if html:
+        if html.is_file() and not report_files.is_page(html):
+            raise PerfdoctorError(f"--html {html} exists and was not written by perfdoctor", do="Choose another file.")
+        report_files.written("--html", html, lambda: trend_page.render(found))
 
 
 @app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))
@@ -276,19 +257,14 @@ def _merge(
 
 
 def save(
-    examination: Examination,
-    paths: Sequence[Path | RemoteFile],
-    *,
-    source: str,
-    process: int | None,
-    notify: Callable[[str], None],
+    examination: Examination, paths: Sequence[Path | RemoteFile], *, source: str, process: int | None, quiet: bool
 ) -> None:
-    """Store the run. Whatever goes wrong costs one line: the diagnosis is what the user waits for."""
+    """Store the run in the project's history. What goes wrong prints a line: the user waits for the diagnosis."""
     try:
-        from perfdoctor.history import facts, location, runs, store
+        from perfdoctor.history import facts, runs, store
         from perfdoctor.report.words import wording
 
-        file = location.history_file(Path.cwd())
+        file = store.history_file(Path.cwd())
         if file is None:
             return
         verdict = wording.verdict(examination.diagnosis)
@@ -296,42 +272,38 @@ def save(
         with store.written(file) as history:
             name = runs.save(history, found)
     except Exception as error:  # noqa: BLE001 the exit code and the reports stay as they are
-        typer.echo(f"perfdoctor: not stored in the history: {_one_line(error)}", err=True)
+        from perfdoctor.report.words.foreign_text import clean
+
+        why = f"{error.what}. {error.do}" if isinstance(error, PerfdoctorError) else f"{type(error).__name__}: {error}"
+        typer.echo(f"perfdoctor: not stored in the history: {clean(why)}", err=True)
     else:
-        notify(f"stored in the history as {name}")
-
-
-def _one_line(error: Exception) -> str:
-    from perfdoctor.report.words.foreign_text import clean
-
-    if isinstance(error, PerfdoctorError):
-        return clean(f"{error.what}. {error.do}")
-    return clean(f"{type(error).__name__}: {error}")
+        if not quiet:
+            typer.echo(f"perfdoctor: stored in the history as {name}", err=True)
 
 
 def history_of(given: Path | None, *, verbose: bool) -> Path | None:
-    """The file that was named, else the project's; None where the user wants none."""
-    from perfdoctor.history import location
+    """The `given` file, else the project's; None where the user wants none."""
+    from perfdoctor.history import store
 
-    found = given or location.history_file(Path.cwd())
+    found = given or store.history_file(Path.cwd())
     if verbose and found:
         typer.echo(str(found), err=True)
     return found
 
 
 def _file(given: Path | None, *, verbose: bool) -> Path:
-    from perfdoctor.history import location
+    from perfdoctor.history import store
 
     found = history_of(given, verbose=verbose)
     if found is None:
         raise UsageError(
-            f"{location.VARIABLE} is {location.OFF}: nothing is stored", do="Unset it, or name a file with --db."
+            f"{store.VARIABLE} is {store.OFF}: nothing is stored", do="Unset it, or name a file with --db."
         )
     return found
 
 
 def _existing(given: Path | None, *, verbose: bool) -> Path:
-    """A history that is there: one that is made only to find no run in it would be of no use."""
+    """The file of the history. Raises PerfdoctorError if there is none: it would be made only to find no run in it."""
     found = _file(given, verbose=verbose)
     if not found.exists():
         raise PerfdoctorError(

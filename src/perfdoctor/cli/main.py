@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from functools import cache
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import ascii_fallback, completion, plain_values
+from perfdoctor.cli import completion, plain_values
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.system import own_process
 
@@ -20,6 +21,12 @@ FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 128 + 2  # SIGINT
 OUTPUT_CLOSED = 128 + 13  # SIGPIPE
+#: The error handler that replaces characters that a terminal cannot show: `x` for ×, and so on, not question marks.
+PLAIN = "perfdoctor-plain"
+_PLAIN = {
+    "×": "x", "·": "|", "–": "-", "−": "-", "→": "->", "…": "...", "µ": "u", "’": "'", "°": " deg ", "“": '"', "”": '"',
+    "■": "#", "█": "#", "▓": "%", "▒": "+", "░": "-",
+}  # fmt: skip
 EXAMPLES = """\b
 Examples:
   perfdoctor run -- torchrun train.py          record and diagnose a training
@@ -78,7 +85,7 @@ COMMANDS = {
 
 @cache
 def program(*names: str) -> typer.Typer:
-    """With these commands, whose modules are loaded."""
+    """The program with the commands of these names, whose modules are loaded."""
     made = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -124,10 +131,26 @@ def _perfdoctor(
     """Why is this PyTorch training slow, what to change, and how much will it bring?"""
 
 
+def replaced(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that a terminal cannot show, and where to go on, for `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in lost), error.end
+
+
+def show_any_text() -> None:
+    """Let no text of ours raise an error, whatever the encoding of standard output and error."""
+    codecs.register_error(PLAIN, replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=PLAIN)
+
+
 def main() -> None:
     """The `perfdoctor` program."""
     own_process.take()
-    ascii_fallback.set_up()
+    show_any_text()
     plain_values.set_up()
     if completion.VARIABLE in os.environ:
         completion.skip_rich()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import own_rules_options
+from perfdoctor.cli import shared_options
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from perfdoctor.assistant.worker import WorkerSetup
 
 EXAMPLES = """\b
@@ -51,7 +50,7 @@ def mcp(
             "--allow-remote", metavar="ADDRESS", help="Also read what is below s3://BUCKET/FOLDER/; may be repeated."
         ),
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
+    own_rules: shared_options.OwnRules = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -89,8 +88,8 @@ def mcp(
 
 
 def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -> None:
-    """Raises where they are not there; a line for each that cannot be used. None of their code is run yet."""
-    known = own_rules_options.tuned(own_rules_options.all_rules(named, config), config) if named or config else {}
+    """Print a line for each rule that cannot be used. Raises UsageError if none is there. No code of theirs is run."""
+    known = shared_options.tuned(shared_options.all_rules(named, config), config) if named or config else {}
     for rule in known.values():
         if rule.broken and not quiet:
             typer.echo(f"perfdoctor: the rule {rule.id} cannot be used: {rule.broken}", err=True)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from perfdoctor.cli import report_files
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.cli.outside_options import Outside, Pricing, Tracker
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.export.numbers import Number
@@ -32,7 +31,7 @@ _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOU
 def with_cost(
     examination: Examination, paths: Sequence[Path | RemoteFile], pricing: Pricing, *, quiet: bool
 ) -> Examination:
-    """The same, with what it costs. A line says why where that is not known."""
+    """The examination with its costs; unchanged, with a line on standard error, where these are not known."""
     from perfdoctor.diagnosis import cost
     from perfdoctor.report.words.foreign_text import clean_name
 
@@ -48,7 +47,7 @@ def with_cost(
 
 
 def _run_seconds(paths: Sequence[Path | RemoteFile]) -> float | None:
-    """How long the program ran that a run folder is of: under the first tool that recorded it."""
+    """How long the recorded program ran under the first tool that says so; None without a run folder."""
     from perfdoctor.system.run_folder import RunFolder
 
     first = paths[0]
@@ -60,10 +59,7 @@ def publish(
     examination: Examination, paths: Sequence[Path | RemoteFile], outside: Outside, page: Path | None, *,
     process: int | None, quiet: bool,
 ) -> None:  # fmt: skip
-    """To all that was asked for. Raises PerfdoctorError at the end, for the first that failed; others cost a line.
-
-    Whatever else is raised on the way becomes such an error: after a training, nothing may change its exit code.
-    """
+    """Write to all of `outside`. Raises PerfdoctorError at the end for the first that failed; others print a line."""
     from perfdoctor.export import numbers
     from perfdoctor.history import facts
     from perfdoctor.report.words import wording
@@ -72,7 +68,8 @@ def publish(
         examination, paths, source="outside", process=process, verdict=wording.verdict(examination.diagnosis)
     )
     known = numbers.numbers(found, examination.diagnosis.cost)
-    tries = (_failure(target, examination, found, known, page, quiet=quiet) for target in _targets(outside))
+    targets = (*([outside.metrics] if outside.metrics else ()), *outside.trackers)
+    tries = (_failure(target, examination, found, known, page, quiet=quiet) for target in targets)
     failures = [failure for failure in tries if failure is not None]
     for failure in failures[1:]:
         typer.echo(f"perfdoctor: {failure.what}\n  → {failure.do}", err=True)
@@ -80,24 +77,23 @@ def publish(
         raise failures[0]
 
 
-def _targets(outside: Outside) -> Sequence[Path | Tracker]:
-    return (*([outside.metrics] if outside.metrics else ()), *outside.trackers)
-
-
 def _failure(
     target: Path | Tracker, examination: Examination, facts: Facts, known: Sequence[Number], page: Path | None, *,
     quiet: bool,
 ) -> PerfdoctorError | None:  # fmt: skip
+    """Why the target got nothing, or None. Whatever is raised becomes the error: the training's exit code stays."""
+    from perfdoctor.export import open_metrics
     from perfdoctor.report.words.foreign_text import clean
 
     try:
         if isinstance(target, Path):
-            _write_metrics(target, known)
+            name = target.name.removesuffix(".prom")
+            report_files.written("--metrics", target, lambda: open_metrics.render(known, name))
         else:
             _log(target, examination, facts, known, page, quiet=quiet)
     except PerfdoctorError as error:
         return error
-    except Exception as error:  # noqa: BLE001 the training's exit code stays
+    except Exception as error:  # noqa: BLE001 see above
         name = f"--metrics {target}" if isinstance(target, Path) else f"--log {target.name}"
         return PerfdoctorError(
             clean(f"{name}: {type(error).__name__}: {error}"), do="The reports are written as always."
@@ -105,42 +101,22 @@ def _failure(
     return None
 
 
-def _write_metrics(target: Path, known: Sequence[Number]) -> None:
-    from perfdoctor.export import open_metrics
-
-    try:
-        report_files.write(target, lambda: open_metrics.render(known, target.name.removesuffix(".prom")))
-    except OSError as error:
-        raise PerfdoctorError(
-            f"--metrics {target} cannot be written: {error.strerror or error}",
-            do="Choose a file in a folder that you may write to.",
-        ) from error
-
-
-# --- trackers --------------------------------------------------------------------------------------------------------
-
-
 def _log(
     tracker: Tracker, examination: Examination, facts: Facts, known: Sequence[Number], page: Path | None, *, quiet: bool
 ) -> None:
-    """In a process of its own: trackers print, ask for passwords, wait for servers, and start threads."""
+    """Log in a process of its own: trackers print, ask for passwords, wait for servers, and start threads."""
     with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
         if page is None:
-            page = _page(Path(folder), examination)
+            from perfdoctor.report import html
+            from perfdoctor.views.build import views
+
+            page = Path(folder) / "report.html"
+            page.write_text(html.render(examination.diagnosis, views(examination.run, examination.diagnosis)), "utf-8")
         request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
         request.write_text(json.dumps(_request(tracker, examination, facts, known, page)), "utf-8")
         where = _answered(tracker, request, answer)
     if not quiet:
         typer.echo(f"perfdoctor: logged to {tracker.name}: {where}", err=True)
-
-
-def _page(folder: Path, examination: Examination) -> Path:
-    from perfdoctor.report import html
-    from perfdoctor.views.build import views
-
-    page = folder / "report.html"
-    page.write_text(html.render(examination.diagnosis, views(examination.run, examination.diagnosis)), "utf-8")
-    return page
 
 
 def _request(
@@ -164,7 +140,7 @@ def _request(
 
 
 def _answered(tracker: Tracker, request: Path, answer: Path) -> str:
-    """Where the tracker has it now."""
+    """Run the tracker's process; the address that it answers. Raises PerfdoctorError if it fails or is too slow."""
     from perfdoctor.report.words.foreign_text import clean
     from perfdoctor.system import tool_process
 

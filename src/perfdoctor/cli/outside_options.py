@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,6 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.hardware.prices import Price
 
 Metrics = Annotated[
@@ -38,8 +37,6 @@ ShowCost = Annotated[
     bool, typer.Option("--cost", help="Show costs by a dated list price of the GPU, or by --gpu-hour-price.")
 ]
 
-#: The package that each tracker needs, as it is imported and as it is installed.
-TRACKERS = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboard"}
 _PRICE = regex(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([A-Za-z]{3}|[€$£¥₹])?")
 
 
@@ -64,14 +61,20 @@ class Pricing(Struct, frozen=True):
 
 
 def outside(metrics: Path | None, log: Sequence[str]) -> Outside:
-    """What was asked for. Raises before anything is recorded or read, where it cannot be done."""
+    """The outputs of `--metrics` and `--log`. Raises PerfdoctorError, before any work, if one cannot be written."""
     if metrics is not None:
-        _check_metrics(metrics)
+        from perfdoctor.cli import report_files
+
+        _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
+        if metrics.is_dir() or not metrics.parent.is_dir():
+            what = f"--metrics {metrics}: there is no such folder for a file"
+            raise PerfdoctorError(what, do="Name a file in a folder.")
+        report_files.check_ours("--metrics", metrics, report_files.METRICS_MARKER, ())
     return Outside(metrics, tuple(dict.fromkeys(_tracker(text) for text in log)))
 
 
 def pricing(price: str | None, *, cost: bool) -> Pricing | None:
-    """None where nobody asked for costs."""
+    """How the run is priced; None without `--gpu-hour-price` and `--cost`. Raises UsageError for what is no price."""
     if price is None:
         return Pricing() if cost else None
     from perfdoctor.hardware.prices import Price
@@ -85,20 +88,13 @@ def pricing(price: str | None, *, cost: bool) -> Pricing | None:
     return Pricing(Price(float(found[1]), (found[2] or "").upper()))
 
 
-def _check_metrics(target: Path) -> None:
-    from perfdoctor.cli import report_files
-
-    _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
-    if target.is_dir() or not target.parent.is_dir():
-        raise PerfdoctorError(f"--metrics {target}: there is no such folder for a file", do="Name a file in a folder.")
-    report_files.check_metrics(target)
-
-
 def _tracker(text: str) -> Tracker:
     name, _, folder = text.partition("=")
-    if name not in TRACKERS or (folder and name != "tensorboard"):
-        raise UsageError(f"--log {text}: there is no such tracker", do=f"Known: {', '.join(TRACKERS)}[=FOLDER].")
-    _needs(TRACKERS[name], f"--log {name}", f"pip install {name}")
+    if name not in completion.TRACKERS or (folder and name != "tensorboard"):
+        raise UsageError(
+            f"--log {text}: there is no such tracker", do=f"Known: {', '.join(completion.TRACKERS)}[=FOLDER]."
+        )
+    _needs(name, f"--log {name}", f"pip install {name}")
     return Tracker(name, Path(folder) if folder else None)
 
 

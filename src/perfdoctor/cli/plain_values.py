@@ -12,7 +12,7 @@ from typing import Any
 
 
 def set_up() -> None:
-    """From here on pydantic is loaded for numbers and choices alone. Versions of typer without it stay as they are."""
+    """Load pydantic for numbers and choices alone from here on. Versions of typer without it stay as they are."""
     try:
         from typer import core
         from typer._param_types import coerce_cli_path
@@ -38,9 +38,7 @@ class _Value:
         values = value if kind.is_list and isinstance(value, (list, tuple)) else [value]
         if one not in (str, Path) or kind.parameter_info.parser or any(type(each) is not str for each in values):
             return self._checked(kind).coerce(value, param=param, ctx=ctx)
-        found = values if one is str else [self._as_path(each, param, ctx) for each in values]
-        return list(found) if kind.is_list else found[0]
-
-    def _as_path(self, value: str, param: Any, ctx: Any) -> Any:
-        """Raises typer.BadParameter, as typer does, for one that may not be read."""
-        return self._path(Path(value), self._kind.parameter_info, path_type=Path, param=param, ctx=ctx)
+        if one is Path:  # as typer does, with its typer.BadParameter for one that may not be read
+            info = kind.parameter_info
+            values = [self._path(Path(each), info, path_type=Path, param=param, ctx=ctx) for each in values]
+        return list(values) if kind.is_list else values[0]

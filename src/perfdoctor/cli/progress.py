@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ import typer
 from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from rich.progress import Progress as Bars
     from rich.progress import Task
 
@@ -22,7 +21,7 @@ _MOST_TEXT = 48
 
 @contextmanager
 def progress(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
-    """Who works calls what this yields. Nothing is shown with `quiet`, or where standard error is no terminal."""
+    """The function to call with progress. Nothing is shown if `quiet`, or if standard error is no terminal."""
     if verbose:
         yield _lines()
     elif quiet or not sys.stderr.isatty():
@@ -36,7 +35,7 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
 
 @contextmanager
 def _still(bars: Bars) -> Iterator[None]:
-    """Nothing is drawn in here, and no thread of the display is there."""
+    """Stop the bars inside, with the thread that draws them."""
     bars.stop()
     try:
         yield
@@ -59,7 +58,7 @@ def _lines() -> Callable[[str], None]:
 
 
 def _shown_in(bars: Bars) -> Callable[[str], None]:
-    """One line at a time: a work takes the place of the one before it."""
+    """Show progress in one line of `bars`: a new work takes the place of the one before it."""
     from perfdoctor.report.words.foreign_text import clean_name
 
     task = bars.add_task("starting", total=None)

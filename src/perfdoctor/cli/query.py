@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json as json_format
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,6 @@ from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perfdoctor.export.tables.query import QueryResult
     from perfdoctor.model.run import Run
     from perfdoctor.system.remote import RemoteFile
@@ -59,10 +58,14 @@ def query(
     most = limit or (_ALL if json or as_csv else _SHOWN)
     with scale_options.at_hand([given], None, quiet=quiet, verbose=verbose) as paths:
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
+    rows = ([_plain(value) for value in row] for row in answer.rows)
     if json:
-        _print_json(answer)
+        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
+        typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        _print_csv(answer)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows(rows)
     else:
         _print_table(answer)
     if answer.is_cut and not quiet:
@@ -88,23 +91,11 @@ def _answered(
         return ask(of, sql, limit=limit, seconds=seconds)
 
 
-def _print_json(answer: QueryResult) -> None:
-    rows = [[_plain(value) for value in row] for row in answer.rows]
-    document = {"columns": answer.columns, "rows": rows, "is_cut": answer.is_cut}
-    typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
-
-
 def _plain(value: Any) -> Any:
-    """What JSON has no words for: bytes are hexadecimal digits, infinity is null."""
+    """The value as JSON and CSV have it: bytes are hexadecimal digits, infinity is null."""
     if isinstance(value, bytes):
         return value.hex()
     return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
-
-
-def _print_csv(answer: QueryResult) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows([_plain(value) for value in row] for row in answer.rows)
 
 
 def _print_table(answer: QueryResult) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,31 +12,26 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from perfdoctor.system.remote import RemoteFile
 
 #: Our files begin with these; other files are the user's.
 HTML_MARKER = b"<!-- perfdoctor report"
 METRICS_MARKER = b"# HELP perfdoctor_"
 _HEAD = 1024
+_CHOOSE = "Choose a file in a folder that you may write to."
 
 
 def default_html(paths: Sequence[Path | RemoteFile]) -> Path:
     """`report.html` in a run folder that is on this machine, else `<stem>.perfdoctor.html` in the working directory."""
     first = paths[0]
-    if not isinstance(first, Path):
+    if not isinstance(first, Path) or not first.is_dir():
         return Path(f"{_stem(first.name) or 'report'}.perfdoctor.html")
-    if first.is_dir() and (first / "run.json").is_file() and not _is_fetched(first):
-        return first / "report.html"
-    name = first.resolve().name if first.is_dir() else _stem(first.name)
-    return Path(f"{name or 'report'}.perfdoctor.html")
+    if (first / "run.json").is_file():
+        from perfdoctor.system.remote import is_view
 
-
-def _is_fetched(folder: Path) -> bool:
-    from perfdoctor.system.remote import is_view
-
-    return is_view(folder)
+        if not is_view(first):
+            return first / "report.html"
+    return Path(f"{first.resolve().name or 'report'}.perfdoctor.html")
 
 
 def _stem(name: str) -> str:
@@ -59,7 +56,10 @@ def check_json(target: Path, inputs: Sequence[Path]) -> None:
 
 
 def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path]) -> None:
-    """Refuse to overwrite another file, before the analysis. A script needs the name it gave, so no other is chosen."""
+    """Refuse, before the analysis, to overwrite a recording or a file that does not hold the `marker` of ours.
+
+    A script needs the name that it gave, so no other is chosen.
+    """
     if is_input(target, inputs):
         raise PerfdoctorError(f"{option} {target} is one of the recordings", do="Choose another file.")
     if target.is_file() and not _is_ours(target, marker):
@@ -68,26 +68,14 @@ def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path])
         )
 
 
-def check_metrics(target: Path) -> None:
-    """Refuse to overwrite the metrics of another program."""
-    if target.is_file() and not _is_ours(target, METRICS_MARKER):
-        raise PerfdoctorError(
-            f"--metrics {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
-        )
-
-
 def free_html(target: Path, inputs: Sequence[Path | RemoteFile]) -> Path:
     """The target; `name-2`, `name-3`, … where a file that is not ours has that name."""
+    ending = next((each for each in (".perfdoctor.html", ".html") if target.name.endswith(each)), target.suffix)
     candidate, number = target, 1
     while is_input(candidate, inputs) or (candidate.is_file() and not _is_ours(candidate, HTML_MARKER)):
         number += 1
-        candidate = target.with_name(_numbered(target.name, number))
+        candidate = target.with_name(f"{target.name.removesuffix(ending)}-{number}{ending}")
     return candidate
-
-
-def _numbered(name: str, number: int) -> str:
-    ending = next((ending for ending in (".perfdoctor.html", ".html") if name.endswith(ending)), Path(name).suffix)
-    return f"{name[: len(name) - len(ending)]}-{number}{ending}"
 
 
 def is_page(path: Path) -> bool:
@@ -110,9 +98,34 @@ def write(target: Path, render: Callable[[], str]) -> None:
     if target.exists() and not target.is_file():
         target.write_text(text, "utf-8")
         return
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with draft(target) as made:
+        made.write_text(text, "utf-8")
+
+
+@contextmanager
+def draft(target: Path) -> Iterator[Path]:
+    """A path beside `target`: what is written there becomes the target at the end, and is removed if that fails."""
+    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(text, "utf-8")
-        draft.replace(target)
+        yield made
+        made.replace(target)
     finally:
-        draft.unlink(missing_ok=True)
+        if made.is_dir():
+            import shutil
+
+            shutil.rmtree(made, ignore_errors=True)
+        else:
+            made.unlink(missing_ok=True)
+
+
+def written(option: str, target: Path, render: Callable[[], str], do: str = _CHOOSE) -> None:
+    """Write the file whole or not at all. Raises PerfdoctorError, with this `do`, where it cannot be written."""
+    try:
+        write(target, render)
+    except OSError as error:
+        raise unwritable(option, target, error, do) from error
+
+
+def unwritable(option: str, target: Path, error: Exception, do: str = _CHOOSE) -> PerfdoctorError:
+    why = error.strerror if isinstance(error, OSError) else None
+    return PerfdoctorError(f"{option} {target} cannot be written: {why or error}", do=do)

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfdoctor.cli import completion, own_rules_options
+from perfdoctor.cli import completion, shared_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfdoctor.model.timeline import Timeline
     from perfdoctor.own_rules.contract import Checked
-    from perfdoctor.vocabulary.rulebook import Rule
 
 #: As `perfdoctor check`: the condition is met.
 NOT_KEPT = 3
@@ -60,12 +58,12 @@ def _rules(
         listed.RulesFormat | None,
         typer.Option("--format", help="json: every rule with its texts, thresholds and fixes."),
     ] = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
 ) -> None:
     """List what is checked; begin and check rules of your own."""
     if context.invoked_subcommand is None:
-        listed.list_rules(own_rules_options.all_rules(own_rules, config), format_, quiet=quiet, verbose=verbose)
+        listed.list_rules(shared_options.all_rules(own_rules, config), format_, quiet=quiet, verbose=verbose)
     elif context.invoked_subcommand == "explain" and format_ is not None:
         raise typer.BadParameter("--format is for the list of rules.")
     else:
@@ -111,10 +109,15 @@ def _check(
 ) -> None:
     """Hold rules of your own to the contract that ours keep, and run their tests. Exits with 3 if one breaks it."""
     from perfdoctor.own_rules.contract import check
+    from perfdoctor.readers.open import read
     from perfdoctor.vocabulary.own_rules import all_rules
 
     known = all_rules(places)
-    real = [(str(path), _read(path)) for path in on or []]
+    real = []
+    for path in on or []:
+        if not path.exists():
+            raise UsageError(f"--on {path}: there is no such recording", do="Name a run folder, a trace or a report.")
+        real.append((str(path), read([path])))
     checked = []
     for rule in (rule for rule in known.values() if rule.origin):
         if verbose:
@@ -128,14 +131,6 @@ def _check(
         raise typer.Exit(NOT_KEPT)
 
 
-def _read(path: Path) -> Timeline:
-    from perfdoctor.readers.open import read
-
-    if not path.exists():
-        raise UsageError(f"--on {path}: there is no such recording", do="Name a run folder, a trace or a report.")
-    return read([path])
-
-
 def _print(checked: Checked, *, quiet: bool) -> None:
     from perfdoctor.report.words.foreign_text import clean_block
 
@@ -143,13 +138,10 @@ def _print(checked: Checked, *, quiet: bool) -> None:
         typer.echo(f"{'ok ' if not checked.problems else 'no '} {checked.rule.id}  {_summary(checked)}")
     for problem in checked.problems:
         of_one_line = problem.splitlines()[0]
-        typer.echo(clean_block(f"{_place(checked.rule)}{of_one_line}" if quiet else f"    {problem}"))
+        place = f"{checked.rule.origin.name}/" if checked.rule.origin else ""
+        typer.echo(clean_block(f"{place}{of_one_line}" if quiet else f"    {problem}"))
     for note in () if quiet else checked.notes:
         typer.echo(clean_block(f"    {note}"))
-
-
-def _place(rule: Rule) -> str:
-    return f"{rule.origin.name}/" if rule.origin else ""
 
 
 def _summary(checked: Checked) -> str:

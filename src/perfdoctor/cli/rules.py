@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import completion, own_rules_options
+from perfdoctor.cli import completion, shared_options
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from rich.console import Console
     from rich.text import Text
 
@@ -45,14 +44,21 @@ class RulesFormat(str, Enum):
 
 
 def list_rules(known: Mapping[str, Rule], format_: RulesFormat | None, *, quiet: bool, verbose: bool) -> None:
-    """What is checked: every rule, and what it finds."""
+    """Print every rule and what it finds: as JSON, as ids alone if `quiet`, else as a table."""
     if format_ is RulesFormat.JSON:
-        _print_json(list(known.values()))
+        import json
+
+        typer.echo(json.dumps([_as_json(rule) for rule in known.values()], ensure_ascii=False, indent=2))
     elif quiet:
         for name in known:
             typer.echo(name)
     else:
-        _print_table(list(known.values()), verbose=verbose)
+        from perfdoctor.report.terminal_text import Terminal
+
+        console, rules = Terminal(), list(known.values())
+        lines = _grouped(rules, console, verbose=verbose) if console.is_terminal else _rows(rules, verbose=verbose)
+        for line in lines:
+            console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def explain(
@@ -65,15 +71,22 @@ def explain(
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
 ) -> None:
     """Explain one rule: its cost, its thresholds, every fix with code."""
-    _explain(rule, own_rules_options.all_rules(own_rules, config), quiet=quiet, verbose=verbose)
+    from perfdoctor.report.rule_page import print_page
+    from perfdoctor.report.terminal_text import Terminal
+
+    known = shared_options.all_rules(own_rules, config)
+    (found,) = chosen([rule], known)
+    if found.broken:
+        raise PerfdoctorError(f"the rule {rule} cannot be used: {found.broken}", do="Mend the file.")
+    print_page(found, known, Terminal(), quiet=quiet, verbose=verbose)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
-    """The rules with these ids; a usage error with the nearest ids for an unknown one."""
+    """The rules with these ids. Raises typer.BadParameter, with the nearest ids, for an unknown one."""
     for name in names:
         if name not in known and "/" in name and not any(rule.origin for rule in known.values()):
             raise typer.BadParameter(f"there is no rule {name!r}. A rule of your own is used with --rules DIR.")
@@ -84,16 +97,8 @@ def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
     return [known[name] for name in names]
 
 
-def _print_table(rules: Sequence[Rule], *, verbose: bool) -> None:
-    from perfdoctor.report.terminal_text import Terminal
-
-    console = Terminal()
-    for line in _grouped(rules, console, verbose=verbose) if console.is_terminal else _rows(rules, verbose=verbose):
-        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
-
-
 def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
-    """One line a rule, however long: piped output is for grep."""
+    """One line a rule, however long, below a heading: piped output is for grep."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import columns
@@ -111,14 +116,14 @@ def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
 
 
 def _what(rule: Rule) -> str:
-    """What it finds; of one that cannot be used, why."""
+    """What the rule finds; of one that cannot be used, why."""
     from perfdoctor.report.words.foreign_text import clean
 
     return clean(rule.broken or rule.title) if rule.origin else rule.title
 
 
 def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Iterator[Text]:
-    """By category; titles beside the ids, or under them."""
+    """The rules by category, for a terminal: titles beside the ids, or under them where it is narrow."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, wrapped
@@ -151,14 +156,8 @@ def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Itera
     yield from wrapped(Text(f"{len(rules)} rules. One with its fixes: perfdoctor explain RULE", "dim"), console, width)
 
 
-def _print_json(rules: Sequence[Rule]) -> None:
-    import json
-
-    typer.echo(json.dumps([_as_json(rule) for rule in rules], ensure_ascii=False, indent=2))
-
-
 def _as_json(rule: Rule) -> dict[str, Any]:
-    """All fields; of a rule that is not ours also where it lies, and why it cannot be used if so."""
+    """All fields of the rule; of one that is not ours also its folder, and why it cannot be used, if so."""
     from msgspec import to_builtins
 
     document = to_builtins(rule)
@@ -166,13 +165,3 @@ def _as_json(rule: Rule) -> dict[str, Any]:
     if rule.origin:
         document["origin"] = rule.origin.name
     return {**document, "broken": rule.broken} if rule.broken else document
-
-
-def _explain(name: str, known: Mapping[str, Rule], *, quiet: bool, verbose: bool) -> None:
-    from perfdoctor.report.rule_page import print_page
-    from perfdoctor.report.terminal_text import Terminal
-
-    (rule,) = chosen([name], known)
-    if rule.broken:
-        raise PerfdoctorError(f"the rule {name} cannot be used: {rule.broken}", do="Mend the file.")
-    print_page(rule, known, Terminal(), quiet=quiet, verbose=verbose)

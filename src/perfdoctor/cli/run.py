@@ -8,20 +8,19 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from perfdoctor.cli import (
     analyze,
     hardware_options,
     outside_options,
-    own_rules_options,
     run_options,
-    selection_options,
     shared_options,
 )
 from perfdoctor.cli.analyze import OutputFormat
@@ -29,8 +28,6 @@ from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan
@@ -69,8 +66,8 @@ def run(
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
-    own_rules: own_rules_options.OwnRules = None,
-    config: own_rules_options.Config = None,
+    own_rules: shared_options.OwnRules = None,
+    config: shared_options.Config = None,
     fail_on: Annotated[
         list[str] | None,
         shared_options.fail_on("Exit with 3 if this rule finds something and the program ended with 0."),
@@ -79,8 +76,8 @@ def run(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: selection_options.Range = None,
-    process: selection_options.Process = None,
+    range_: shared_options.Range = None,
+    process: shared_options.Process = None,
     no_save: run_options.NoSave = False,
     metrics: outside_options.Metrics = None,
     log: outside_options.Log = None,
@@ -98,15 +95,22 @@ def run(
     asked = analyze.AnalysisRequest(
         rules, analyze.conditions_of(fail_on or [], rules), (),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
-        selection_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
+        shared_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
+        quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    outside = outside_options.outside(metrics, log or [])
-    shown = _Output(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
+    reports = analyze.Reports(
+        format_ or OutputFormat.TEXT, json, html, no_html, show_all, not no_save,
+        outside_options.outside(metrics, log or []), on_error=format_ is None,
+    )  # fmt: skip
     session = _session(
         command, output, passes, steps, skip_steps, timeout,
         stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules,
     )  # fmt: skip
-    notify = _printer(quiet=quiet)
+
+    def notify(text: str) -> None:
+        if not quiet:
+            typer.echo(f"perfdoctor: {text}", err=True)
+
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
     if ended.at_once:
@@ -114,26 +118,8 @@ def run(
     elif nothing := _nothing_recorded(session.folder):
         typer.echo(f"perfdoctor: nothing to diagnose: {nothing}", err=True)
     else:
-        _report(session.folder, asked, shown, ended)
+        _report(session.folder, asked, reports, ended)
     _leave(ended)
-
-
-class _Output(Struct, frozen=True):
-    """What is written and printed of the diagnosis, and where."""
-
-    format: OutputFormat | None
-    html: Path | None
-    no_html: bool
-    json: Path | None
-    show_all: bool
-    quiet: bool
-    verbose: bool
-    no_save: bool = False
-    outside: outside_options.Outside = outside_options.Outside()
-
-
-def _printer(*, quiet: bool) -> Callable[[str], None]:
-    return lambda text: None if quiet else typer.echo(f"perfdoctor: {text}", err=True)
 
 
 # --- before ----------------------------------------------------------------------------------------------------------
@@ -198,7 +184,7 @@ def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
 
 
 def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> Ended:
-    """Each pass in turn. How the first pass ended that failed, else the last one."""
+    """Record each pass in turn; how the first one that failed ended, else the last one."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.tools.cpu import CpuSampler
@@ -257,7 +243,7 @@ def _one_pass(
 
 
 def _let_go_of_closed_streams() -> None:
-    """Where nobody reads any more (a terminal that was closed: SIGHUP), print into nothing, and keep the recording."""
+    """Print into nothing if nobody reads any more (a terminal was closed: SIGHUP), so that the recording is kept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         poll = select.poll()
@@ -278,7 +264,7 @@ def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _export(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
-    """Export to SQLite while nsys is available, so that the folder can be read on any machine."""
+    """Export the reports of nsys to SQLite while nsys is at hand, so that the folder can be read on any machine."""
     from perfdoctor.readers.nsys.export import export_beside
 
     record, folder = session.folder.manifest.passes[-1], session.folder
@@ -308,24 +294,29 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 
 
 def _nothing_recorded(folder: RunFolder) -> str:
-    """Why, and what to do, where no pass recorded a step, and none left a recording to read; else ""."""
+    """Why there is nothing to diagnose, and what to do, where no pass left a recording to read; else ""."""
     passes = folder.manifest.passes
     if not passes or not all(each.do and (each.exit_code or not each.files) for each in passes):
         return ""
     return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
 
 
-def _report(folder: RunFolder, asked: analyze.AnalysisRequest, shown: _Output, ended: Ended) -> None:
+def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, ended: Ended) -> None:
     """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
-        examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
+        examination = analyze.diagnosed([folder.path], asked)
         sys.stdout.flush()
-        page = _write(folder, examination, shown)
-        if not shown.no_save:
-            analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
+        page = _write(folder, examination, reports, quiet=asked.quiet)
+        if reports.save:
+            from perfdoctor.cli import history
+
+            history.save(examination, [folder.path], source="run", process=asked.process, quiet=asked.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
-        _publish(folder, examination, asked, shown, page)
+        try:  # other tools may take some time: whoever does not wait has all reports
+            analyze.publish(examination, [folder.path], asked, reports.outside, page)
+        except KeyboardInterrupt:
+            typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
@@ -336,27 +327,13 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, shown: _Output, e
         raise typer.Exit(analyze.CONDITION_MET)
 
 
-def _publish(
-    folder: RunFolder, examination: Examination, asked: analyze.AnalysisRequest, shown: _Output, page: Path | None
-) -> None:
-    """To other tools, which may take some time: whoever does not wait has all reports."""
-    try:
-        analyze.publish(examination, [folder.path], shown.outside, page, process=asked.process, quiet=shown.quiet)
-    except KeyboardInterrupt:
-        typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
-
-
-def _write(folder: RunFolder, examination: Examination, shown: _Output) -> Path | None:
-    """The page that was written, if any."""
-    diagnosis = examination.diagnosis
-    analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)
-    page = None
-    if not shown.no_html:
-        page = analyze.write_html(shown.html, [folder.path], examination, text=False)
-    analyze.show(
-        diagnosis, shown.format or OutputFormat.TEXT, show_all=shown.show_all, quiet=shown.quiet,
-        on_error=shown.format is None, page=page,
-    )  # fmt: skip
+def _write(folder: RunFolder, examination: Examination, reports: analyze.Reports, *, quiet: bool) -> Path | None:
+    """Write and print all reports. Returns the page that was written, if any."""
+    diagnosis, page = examination.diagnosis, None
+    analyze.write_json(reports.json or folder.path / "diagnosis.json", diagnosis)
+    if not reports.no_html:
+        page = analyze.write_html(reports.html, [folder.path], examination, text=False)
+    analyze.show(diagnosis, reports, quiet=quiet, page=page)
     analyze.print_page_path(page, on_error=True)
     return page
 

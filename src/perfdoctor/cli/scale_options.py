@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from perfdoctor.cli.progress import progress
 from perfdoctor.system.paths import is_plain
 from perfdoctor.system.processors import JOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
+    from perfdoctor.cli.analyze import AnalysisRequest
     from perfdoctor.system.remote import RemoteFile
 
 Recordings = Annotated[
@@ -49,7 +50,7 @@ Cluster = Annotated[
 def at_hand(
     given: Sequence[str], cluster: str | None, *, quiet: bool, verbose: bool
 ) -> Iterator[Sequence[Path | RemoteFile]]:
-    """What was given, as paths on this machine: what lies elsewhere is fetched, unless workers read it themselves."""
+    """The `given` recordings as paths on this machine: those elsewhere are fetched, unless a cluster reads them."""
     if all(is_plain(text) for text in given):
         yield [Path(text) for text in given]
         return
@@ -61,14 +62,50 @@ def at_hand(
         yield paths
 
 
+class Given(Struct, frozen=True):
+    """One run to compare, by the `name` that it was given, without passwords. `paths`: its files or its folder."""
+
+    name: str
+    paths: Sequence[Path | RemoteFile]
+
+    @property
+    def local(self) -> list[Path]:
+        return [path for path in self.paths if isinstance(path, Path)]
+
+    def document(self) -> dict[str, Any] | None:
+        """The diagnosis.json that it is; None where it is anything else."""
+        from perfdoctor.report.json_document import document
+
+        return document(self.name, self.local[0]) if len(self.paths) == len(self.local) == 1 else None
+
+
+@contextmanager
+def runs_at_hand(texts: Sequence[str], asked: AnalysisRequest) -> Iterator[list[Given]]:
+    """Each text as a run of its own, whose files are fetched where they lie elsewhere."""
+    with ExitStack() as stack:
+        found = []
+        for text in texts:
+            paths = stack.enter_context(at_hand([text], asked.cluster, quiet=asked.quiet, verbose=asked.verbose))
+            found.append(Given(_name(text), paths))
+        yield found
+
+
+def _name(text: str) -> str:
+    if "://" not in text:
+        return text
+    from perfdoctor.system.remote import shown
+
+    return shown(text)
+
+
 def set_jobs(jobs: int | None) -> None:
-    """For this process, and for all that it starts."""
+    """Limit the processes of this program, and of all that it starts, to so many at once."""
     if jobs is not None:
         os.environ[JOBS] = str(jobs)
 
 
 def cluster(named: str | None) -> str | None:
-    """The same. Raises UsageError, before anything is read, where it names no cluster."""
+    """The same text. Raises UsageError, before anything is read, where it names no cluster."""
     if named is None:
         return None
     from perfdoctor.scale.cluster import checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,17 +10,14 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli import report_files
-from perfdoctor.cli.analyze import diagnosed
+from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.diagnosis.questions import RATES
 from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perfdoctor.cli.analyze import AnalysisRequest
-    from perfdoctor.cli.compare_inputs import Given
     from perfdoctor.cli.compare_output import Shown
+    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.scaling.records import Kind, Recorded
 
 DEFAULT_PAGE = "scaling.html"
@@ -59,7 +57,7 @@ class ScalingSeries(Struct, frozen=True):
 
 
 def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None) -> ScalingSeries:
-    """Raises UsageError before anything is read."""
+    """The series of these options. Raises UsageError, before anything is read, for what is none."""
     if len(paths) < 2:
         raise UsageError(
             f"--scaling takes two recordings or more, {len(paths)} {'is' if len(paths) == 1 else 'are'} given",
@@ -70,47 +68,32 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
     rate = _RATE.fullmatch(network) if network is not None else None
     if network is not None and not (rate and float(rate[1])):
         raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
+    given = []
+    for text in paths:
+        found = _STATED.fullmatch(text)
+        given.append(Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text))
     return ScalingSeries(
-        [_stated(text) for text in paths], "weak" if weak else "strong" if strong else "",
+        given, "weak" if weak else "strong" if strong else "",
         float(rate[1]) * RATES[rate[2], rate[3]] if rate else 0.0,
     )  # fmt: skip
-
-
-def _stated(text: str) -> Stated:
-    found = _STATED.fullmatch(text)
-    return Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text)
 
 
 def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> None:
     local = [path for each in given for path in each.local]
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
-    from perfdoctor.comparison.scaling.series import scaling
-    from perfdoctor.report.scaling import brief, html, json_report, markdown, terminal, words
-
-    found = scaling(_recorded(series, given, wanted, shown), series.kind, series.network)
-    shown.write(
-        local, DEFAULT_PAGE,
-        verdict=lambda: words.verdict(found),
-        as_json=lambda: json_report.render(found),
-        as_markdown=lambda: markdown.render(found),
-        as_text=lambda console: terminal.render(found, console, show_all=shown.show_all),
-        as_html=lambda: html.render(found),
-        as_brief=lambda: brief.render(found),
-    )  # fmt: skip
-
-
-def _recorded(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> list[Recorded]:
-    """All of them, of which only those among most ranks are kept to be replayed."""
     from perfdoctor.comparison.scaling.recorded import kept_for_replay
+    from perfdoctor.comparison.scaling.series import scaling
 
-    found: list[Recorded] = []
+    recorded: list[Recorded] = []
     for stated, each in zip(series.given, given, strict=True):
-        found = kept_for_replay([*found, _one(stated, each, wanted, shown)])
-    return found
+        recorded = kept_for_replay([*recorded, _recorded(stated, each, wanted)])
+    found = scaling(recorded, series.kind, series.network)
+    shown.write(found, "perfdoctor.report.scaling", DEFAULT_PAGE, local)
 
 
-def _one(stated: Stated, given: Given, wanted: AnalysisRequest, shown: Shown) -> Recorded:
+def _recorded(stated: Stated, given: Given, wanted: AnalysisRequest) -> Recorded:
+    """One recording of the series, read and diagnosed, or from its diagnosis.json."""
     from perfdoctor.comparison.scaling import recorded
     from perfdoctor.comparison.snapshot import of_document, of_examination
 
@@ -118,6 +101,6 @@ def _one(stated: Stated, given: Given, wanted: AnalysisRequest, shown: Shown) ->
     if (document := given.document()) is not None:
         found = recorded.of_document(of_document(given.name, document, rules), document)
     else:
-        examination = diagnosed(given.paths, wanted, quiet=shown.quiet, verbose=shown.verbose)
+        examination = diagnosed(given.paths, wanted)
         found = recorded.of_run(of_examination(given.name, examination, rules, given.local), examination.run)
     return recorded.stated(found, stated.ranks) if stated.ranks else found

@@ -109,22 +109,27 @@ class _Shown(Struct):
         if not (self.quiet or self._to_standard_output):
             _show(check)
         if self.file and not self._to_standard_output:
-            _write(self.file, self._document())
+            try:
+                report_files.write(self.file, self._text)
+            except OSError as error:
+                what = f"{self.file} cannot be written: {error.strerror or error}"
+                raise PerfdoctorError(what, do="Choose another file with --json FILE.") from error
 
     def end(self) -> bool:
         """Print the last lines; does everything work?"""
         from perfdoctor.selftest import document
 
         if self._to_standard_output:
-            typer.echo(_text(self._document()), nl=False)
+            typer.echo(self._text(), nl=False)
         else:
             typer.echo(f"\nFor a bug report:\n{document.line_for_a_report(self.machine, self.checks)}")
         return document.works(self.checks)
 
-    def _document(self) -> dict[str, object]:
+    def _text(self) -> str:
         from perfdoctor.selftest import document
 
-        return document.document(self.machine, self.checks, full=self.full)
+        results = document.document(self.machine, self.checks, full=self.full)
+        return json_.dumps(results, indent=1, ensure_ascii=False) + "\n"
 
 
 def _python_with_torch(environment: dict[str, str]) -> str:
@@ -154,9 +159,6 @@ def _folder(output: Path | None) -> Iterator[Path]:
     yield output.absolute()
 
 
-# --- output ----------------------------------------------------------------------------------------------------------
-
-
 def _show(check: ToolCheck) -> None:
     """`nsys   works: 12 steps …`, and what to do below it."""
     from rich.text import Text
@@ -171,16 +173,3 @@ def _show(check: ToolCheck) -> None:
         console.print(line)
     for line in wrapped(Text(clean(check.do)), console, width, f"{indent}  ", f"{indent}→ ") if check.do else ():
         console.print(line)
-
-
-def _text(results: dict[str, object]) -> str:
-    return json_.dumps(results, indent=1, ensure_ascii=False) + "\n"
-
-
-def _write(target: Path, results: dict[str, object]) -> None:
-    try:
-        report_files.write(target, lambda: _text(results))
-    except OSError as error:
-        raise PerfdoctorError(
-            f"{target} cannot be written: {error.strerror or error}", do="Choose another file with --json FILE."
-        ) from error

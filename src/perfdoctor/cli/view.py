@@ -43,16 +43,23 @@ def view(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print what is served.")] = False,
 ) -> None:
     """Show the reports of a folder in the browser."""
+    from perfdoctor.system.run_folder import RUNS
     from perfdoctor.viewer.server import serving
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", do="Leave one of them out.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with serving(_folder(folder), port) as server, suppress(KeyboardInterrupt):
+    runs = Path(RUNS)
+    shown = folder or (runs if runs.is_dir() else Path())
+    with serving(shown, port) as server, suppress(KeyboardInterrupt):
         typer.echo(server.address)
         sys.stdout.flush()
         if not quiet:
-            _explain(server.folder.root.given, server.server_port)
+            place = f"The reports of {server.folder.root.given} can be read at this address"
+            typer.echo(f"{place}, on this machine alone. Ctrl-C stops it.", err=True)
+            if forward := forward_command(os.environ, server.server_port):
+                do = "From your own machine, forward the port first, then open the address there:"
+                typer.echo(f"{do}\n  {forward}", err=True)
         if verbose:
             contents = server.contents()
             typer.echo(f"perfdoctor: {len(contents.files)} files can be read there", err=True)
@@ -62,25 +69,8 @@ def view(
         typer.echo("Stopped.", err=True)
 
 
-def _folder(given: Path | None) -> Path:
-    from perfdoctor.system.run_folder import RUNS
-
-    runs = Path(RUNS)
-    return given or (runs if runs.is_dir() else Path())
-
-
-def _explain(folder: Path, port: int) -> None:
-    typer.echo(
-        f"The reports of {folder} can be read at this address, on this machine alone. Ctrl-C stops it.", err=True
-    )
-    if forward := forward_command(os.environ, port):
-        typer.echo(
-            f"From your own machine, forward the port first, then open the address there:\n  {forward}", err=True
-        )
-
-
 def forward_command(environment: Mapping[str, str], port: int) -> str:
-    """What a user who came over ssh types at home; "" for one who sits here."""
+    """The command by which a user who came over ssh forwards the port from home; "" for one who sits here."""
     connection = environment.get("SSH_CONNECTION", "").split()
     if len(connection) != 4:
         return ""
@@ -104,7 +94,7 @@ def has_browser(environment: Mapping[str, str], platform: str = sys.platform) ->
 
 @contextmanager
 def _opened(address: str, *, wanted: bool) -> Iterator[None]:
-    """The browser, by a file that only this user can read: the arguments of a program are seen by everybody."""
+    """Open the browser by a file that only this user can read: everybody sees the arguments of a program."""
     if not wanted or not has_browser(os.environ):
         yield
         return

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from perfdoctor.comparison.common_work import in_common
 from perfdoctor.comparison.contributions import contributions
-from perfdoctor.comparison.matching import SAME_SHARE, changes, mean_of, merged
+from perfdoctor.comparison.matching import SAME_SHARE, changes, in_common, mean_of, merged
 from perfdoctor.comparison.promise import finding_changes, promises
 from perfdoctor.comparison.records import Comparison, LineChange, MemoryChange, Snapshot, StepChange, StepSample
 from perfdoctor.comparison.refusal import refuse
@@ -48,7 +47,10 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
     if not any(each.label for each in work):  # nothing is known by name: the causes say it all
         work, rest_ns = (), difference_ns
     ours, theirs = _items(before), _items(after)
-    recording_ns = _recording_ns(step, difference_ns)
+    same_items = ours / theirs if ours and theirs and ours != theirs else None
+    # What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more.
+    apart_ns = round(step.after.mean_ns) - round(step.before.mean_ns)
+    recording_ns = apart_ns - difference_ns if step.unrecorded else 0
     return Comparison(
         before=tuple(each.name for each in before),
         after=tuple(each.name for each in after),
@@ -66,15 +68,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
-        promises=promises(
-            before,
-            findings,
-            step,
-            causes,
-            settings,
-            recording_ns,
-            ours / theirs if ours and theirs and ours != theirs else None,
-        ),
+        promises=promises(before, findings, step, causes, settings, recording_ns, same_items),
         memory=tuple(_memory(before, after)),
         items_before=ours,
         items_after=theirs,
@@ -118,7 +112,7 @@ def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot], within: 
 
 
 def are_unrecorded(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
-    """Are steps without a recorder compared? Where all of them are known."""
+    """Are steps without a recorder compared? They are if all runs of both sides know them."""
     return all(each.unrecorded_ns for each in (*before, *after))
 
 
@@ -128,11 +122,6 @@ def samples(runs: Sequence[Snapshot], *, unrecorded: bool) -> list[StepSample]:
 
 def usual_spread(run: Snapshot) -> float:
     return USUAL_SPREAD_ON_CPU if run.without_gpu else USUAL_SPREAD
-
-
-def _recording_ns(step: StepChange, difference_ns: int) -> int:
-    """What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more."""
-    return round(step.after.mean_ns) - round(step.before.mean_ns) - difference_ns if step.unrecorded else 0
 
 
 def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[MemoryChange]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample
+from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
-from perfdoctor.comparison.snapshot import parts_of
-from perfdoctor.model.columns import Floats
+from perfdoctor.comparison.snapshot import promised
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -34,17 +33,18 @@ def of_facts(
     steps_ns: Sequence[int],
     rules: Mapping[str, Rule],
 ) -> Snapshot:
-    """`row`, `parts` (ns over all windows), `findings` and `steps_ns`: as the history has them; None: not known."""
+    """The snapshot of a stored run, from what the history has of it. `parts`: in ns over all windows."""
     window_ns = sum(parts.values())
     step_ns = float(row["recorded_step_ns"] or window_ns)
     unrecorded = row["unrecorded_step_ns"] or (row["step_ns"] if row["step_ns"] != row["recorded_step_ns"] else None)
     known = [float(ns) for ns in steps_ns if ns > 0]  # the file may come from elsewhere
     steps = np.asarray(known or [step_ns], np.float64)
+    scale = unrecorded / float(steps.mean()) if unrecorded and steps.mean() else 1.0
     return Snapshot(
         name=name,
         step_ns=step_ns,
         basis=_basis(row).noun,
-        steps=StepSample(steps, _scale(unrecorded, steps), max(row["contended_share"] or 0.0, 0.0)),
+        steps=StepSample(steps, scale, max(row["contended_share"] or 0.0, 0.0)),
         parts=_parts(parts, step_ns / window_ns if window_ns else 0.0),
         compute={},
         work=(),
@@ -64,19 +64,12 @@ def of_facts(
 
 def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:
     """The parts of a step in ns. A part that only a later perfdoctor knows counts as idle time of unknown cause."""
-    found: dict[str, float] = {}
-    for part, ns in parts.items():
-        name = part if part in PARTS else UNKNOWN_CAUSE
-        found[name] = found.get(name, 0.0) + ns * a_step
+    found = sums((part if part in PARTS else UNKNOWN_CAUSE, ns * a_step) for part, ns in parts.items())
     return {name: ns for name, ns in found.items() if ns > 0}
 
 
-def _scale(unrecorded_ns: int | None, steps_ns: Floats) -> float:
-    return unrecorded_ns / float(steps_ns.mean()) if unrecorded_ns and steps_ns.mean() else 1.0
-
-
 def _basis(row: Mapping[str, Any]) -> Basis:
-    """As `metrics.program` has it."""
+    """The basis of the run's numbers, as `metrics.program` finds it in a recording."""
     if not row["steps"]:
         return RECORDING
     if (row["part"] or "").startswith("range "):
@@ -85,9 +78,8 @@ def _basis(row: Mapping[str, Any]) -> Basis:
 
 
 def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    low, likely, high = (float(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
-    title = finding["title"] or finding["rule"]
-    return PromisedSaving(finding["rule"], title, low, likely, high, parts_of(finding["rule"], rules))
+    ns = [finding[f"{case}_ns"] or 0 for case in ("low", "likely", "high")]
+    return promised(finding["rule"], finding["title"] or finding["rule"], ns, rules)
 
 
 def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.comparison.records import Changed, Fate, WorkTime
+from perfdoctor.comparison.records import Changed, Fate, Snapshot, WorkTime, summed, sums
 from perfdoctor.vocabulary.names import loaders
-from perfdoctor.vocabulary.names.base_names import base_name
+from perfdoctor.vocabulary.names.base_names import base_name, without_numbers
 
 #: Less than a thousandth of the step is as much as before.
 SAME_SHARE = 0.001
@@ -26,6 +26,9 @@ OPTIMIZER = "optimizer"
 LOADER = "the DataLoader's next batch"
 #: What is matched by it has many shapes.
 _NO_SHAPES = ("module", "range", "family", "optimizer")
+#: What recordings of one model usually have in common, as a share; `LEAST_IN_COMMON` says whence that is known.
+USUALLY_IN_COMMON = 0.8
+_SAY_LITTLE = (*_NO_FAMILY, "elementwise")
 Key = tuple[str, ...]
 
 
@@ -37,67 +40,40 @@ class _Pair(Struct, frozen=True):
     after: tuple[WorkTime, ...]
 
 
-def _exact(work: WorkTime) -> Key | None:
-    return (work.part, work.kernel, work.op, work.shapes, work.phase)
-
-
-def _by_op_and_shape(work: WorkTime) -> Key | None:
-    return (work.part, work.op, work.shapes, work.phase) if work.op else None
-
-
-def _by_op(work: WorkTime) -> Key | None:
-    return (work.part, work.op, work.phase) if work.op else None
-
-
-def _by_name(work: WorkTime) -> Key | None:
-    return (work.part, work.kernel) if work.kernel else None
-
-
-def _by_loader(work: WorkTime) -> Key | None:
-    """PyTorch's loader has one name with worker processes, and another without."""
-    return (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None
-
-
-def _by_module(work: WorkTime) -> Key | None:
-    return (work.part, work.module, work.phase) if work.module and work.part == COMPUTE else None
-
-
-def _by_function(work: WorkTime) -> Key | None:
-    """Of libraries whose functions say what they do: torch's element-wise ones do it in their template arguments."""
+def _function(work: WorkTime) -> str:
+    """The function of a kernel whose name says what it does; "" for torch's element-wise ones, whose arguments do."""
     name = base_name(work.kernel) if work.part == COMPUTE and work.group != "elementwise" else ""
-    return (work.part, name, work.phase) if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else None
+    return name if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else ""
 
 
-def _by_family(work: WorkTime) -> Key | None:
-    known = work.part == COMPUTE and work.group not in _NO_FAMILY
-    return (work.part, work.group, work.phase) if known else None
+def _of_compute(work: WorkTime, name: str) -> Key | None:
+    """The key of compute that has this name and its phase in common; None for other work, and without a name."""
+    return (work.part, name, work.phase) if name and work.part == COMPUTE else None
 
 
-def _by_update(work: WorkTime) -> Key | None:
+def _of_update(work: WorkTime) -> Key | None:
     """However it is written, the update of the weights is one place in the step."""
     return (work.part, work.phase) if work.phase == OPTIMIZER and work.part == COMPUTE else None
 
 
-def _by_range(work: WorkTime) -> Key | None:
-    return (work.part, work.inside, work.phase) if work.inside and work.part == COMPUTE else None
-
-
+#: What work is matched by, the surest first: its name, and the key that both sides share; None where it has none.
 _RULES: Sequence[tuple[str, Callable[[WorkTime], Key | None]]] = (
-    ("name, shapes and place", _exact),
-    ("op and shapes", _by_op_and_shape),
-    ("op", _by_op),
-    ("name", _by_name),
-    ("loader", _by_loader),
-    ("module", _by_module),
-    ("function of the kernel", _by_function),
-    ("family", _by_family),
-    ("range", _by_range),
-    ("optimizer", _by_update),
+    ("name, shapes and place", lambda work: (work.part, work.kernel, work.op, work.shapes, work.phase)),
+    ("op and shapes", lambda work: (work.part, work.op, work.shapes, work.phase) if work.op else None),
+    ("op", lambda work: (work.part, work.op, work.phase) if work.op else None),
+    ("name", lambda work: (work.part, work.kernel) if work.kernel else None),
+    # PyTorch's loader has one name with worker processes, and another without.
+    ("loader", lambda work: (work.part, LOADER) if loaders.PYTORCH_NEXT.search(work.kernel) else None),
+    ("module", lambda work: _of_compute(work, work.module)),
+    ("function of the kernel", lambda work: _of_compute(work, _function(work))),
+    ("family", lambda work: _of_compute(work, "" if work.group in _NO_FAMILY else work.group)),
+    ("range", lambda work: _of_compute(work, work.inside)),
+    ("optimizer", _of_update),
 )
 
 
 def pairs(before: Sequence[WorkTime], after: Sequence[WorkTime]) -> list[_Pair]:
-    """All work of both sides, each once."""
+    """The work of `before` and of `after`, matched; each is in one pair."""
     found: list[_Pair] = []
     left, right = list(before), list(after)
     for by, key in _RULES:
@@ -128,7 +104,10 @@ def _by_key(works: Sequence[WorkTime], key: Callable[[WorkTime], Key | None]) ->
 def changes(
     before: Sequence[WorkTime], after: Sequence[WorkTime], steps_ns: tuple[int, int], most: int
 ) -> tuple[tuple[Changed, ...], int, int]:
-    """The largest changes, what all others bring together in ns, and how many they are; all of it sums exactly."""
+    """The `most` largest changes, what all others bring together in ns, and how many these are.
+
+    `steps_ns`: the mean steps of both sides, to whose difference all of it sums exactly.
+    """
     every = sorted(pairs(before, after), key=lambda pair: -abs(_ns(pair.after) - _ns(pair.before)))
     ours = whole_numbers([_ns(pair.before) for pair in every], steps_ns[0])
     theirs = whole_numbers([_ns(pair.after) for pair in every], steps_ns[1])
@@ -204,7 +183,7 @@ def _label(pair: _Pair, one: WorkTime) -> str:
 
 
 def _shapes(pair: _Pair) -> str:
-    """Of the op's tensors, where all have the same."""
+    """The shapes of the op's tensors if all of the pair have the same, else ""."""
     different = {work.shapes for work in (*pair.before, *pair.after)}
     shapes = different.pop() if len(different) == 1 else ""
     said = shapes.replace(", []", "") if pair.by not in _NO_SHAPES else ""
@@ -213,9 +192,7 @@ def _shapes(pair: _Pair) -> str:
 
 def _names(works: Sequence[WorkTime]) -> tuple[str, ...]:
     """The names, those that take most time first."""
-    sizes: dict[str, float] = {}
-    for work in works:
-        sizes[work.kernel] = sizes.get(work.kernel, 0.0) + work.ns
+    sizes = sums((work.kernel, work.ns) for work in works)
     return tuple(sorted((name for name in sizes if name), key=lambda name: (-sizes[name], name)))
 
 
@@ -223,17 +200,36 @@ def merged(runs: Sequence[Sequence[WorkTime]]) -> tuple[WorkTime, ...]:
     """The mean of several runs: work that has all names in common is one."""
     if len(runs) == 1:
         return tuple(runs[0])
-    sums: dict[Key, list[float]] = {}
-    for run in runs:
-        for work in run:
-            key = work.names
-            total = sums.setdefault(key, [0.0, 0.0])
-            total[0] += work.ns / len(runs)
-            total[1] += work.count / len(runs)
-    return tuple(WorkTime.of(key, ns, count) for key, (ns, count) in sums.items())
+    return summed((work.names, work.ns / len(runs), work.count / len(runs)) for run in runs for work in run)
 
 
 def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of several runs, by name; what one lacks is 0 there."""
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: sum(run.get(name, 0.0) for run in runs) / len(runs) for name in names}
+
+
+def in_common(one: Snapshot, other: Snapshot) -> float:
+    """The share of compute time (0-1) whose names both have, on the side where it is less: little of two programs.
+
+    It does not depend on how much of each there is, which changes with the number of ranks.
+    """
+    by_op = all(each.op for run in (one, other) for each in run.work if each.part == "compute" and each.kernel)
+    ours, theirs = (_shares(run, by_op=by_op) for run in (one, other))
+    return min(sum(share for name, share in side.items() if name in ours and name in theirs) for side in (ours, theirs))
+
+
+def _shares(run: Snapshot, *, by_op: bool) -> dict[str, float]:
+    """The share of each op, or kernel, in the compute time of the run (0-1), by its name."""
+    found = sums(
+        (without_numbers(each.op) if by_op else _kernel(each.group, each.kernel), each.ns)
+        for each in run.work
+        if each.part == COMPUTE and (each.op if by_op else each.kernel)
+    )
+    whole = sum(found.values())
+    return {name: ns / whole for name, ns in found.items()} if whole else {}
+
+
+def _kernel(family: str, name: str) -> str:
+    """The family, whose kernels a library chooses by size; the function's own name where the family says little."""
+    return without_numbers(base_name(name)) if family in _SAY_LITTLE else family

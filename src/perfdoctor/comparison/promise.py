@@ -38,8 +38,9 @@ def finding_changes(
     least_ns = SAME_SHARE * sum(each.before_ns for each in causes)
 
     def gone(saving: PromisedSaving) -> FindingFate:
-        """A share of a longer step may be below a rule's threshold without anything being fixed, and what is about no
-        time, as a machine that others use as well, nobody fixed in the program.
+        """The fate of a finding that AFTER lacks: fixed only where its part of the step, if it has one, got shorter.
+
+        A share of a longer step may be below a rule's threshold without a fix, and nobody fixed what is about no time.
         """
         if saving.rule not in checked:
             return "not checked"
@@ -147,7 +148,7 @@ def _margin(step: StepChange) -> float:
 def _together(
     fixed: Sequence[PromisedSaving], predictions: Mapping[tuple[str, ...], tuple[float, float, float]], step_ns: float
 ) -> tuple[float, float, float]:
-    """What all of them save together: as it was replayed, else as much as they can at most without each other."""
+    """(low, likely, high) that the `fixed` save together in ns: as replayed for BEFORE, else from their own savings."""
     if len(fixed) == 1:
         return fixed[0].low, fixed[0].likely, fixed[0].high
     known = predictions.get(tuple(sorted({each.rule for each in fixed})))
@@ -163,7 +164,7 @@ def _together(
 
 
 def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _PromiseOutcome) -> tuple[Promise, ...]:
-    """The promise of one finding, compared with its part of the step; empty if it has none of its own."""
+    """The promise of one of the `fixed` findings beside its part of the step; empty if it has none of its own."""
     own = _own(saving, seen.causes)
     keys = {each.key for each in own}
     others = (other for other in fixed if other.rule != saving.rule)
@@ -171,19 +172,17 @@ def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _Promi
         return ()
     shown_ns = _shorter_ns(own, seen.steps_after)
     kept = _word(saving.low, saving.high, shown_ns)
-    because = "" if kept == "kept" else _differs(seen) or _in_its_part(kept, saving)
+    because = "" if kept == "kept" else _differs(seen)
+    if kept == "less":
+        because = because or "the fix removed only part of it"
+    elif kept == "more" and set(saving.parts) & set(_SHARED_PARTS):
+        because = because or "other work in that part got shorter as well"
     return (
         Promise(
             (saving.rule,), saving.title, saving.low, saving.likely, saving.high, shown_ns, kept, because,
             same_items=seen.steps_after != 1,
         ),
     )  # fmt: skip
-
-
-def _in_its_part(kept: Kept, saving: PromisedSaving) -> str:
-    if kept == "less":
-        return "the fix removed only part of it"
-    return "other work in that part got shorter as well" if set(saving.parts) & set(_SHARED_PARTS) else ""
 
 
 def _word(low: float, high: float, shown_ns: float) -> Kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -17,7 +17,6 @@ SpreadFrom = Literal["runs", "other side", "usual", "contended"]
 Fate = Literal["came", "went", "grew", "shrank", "same"]
 FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not checked"]
 Kept = Literal["kept", "more", "less", "unknown"]
-
 
 #: Of 20 public recordings, those of one model share 0.84 and more of their compute time through other precisions,
 #: fusions and 1 to 4 GPUs; most of two models share less than a half.
@@ -101,15 +100,27 @@ class WorkTime(Struct, frozen=True):
     ns: float
     count: float
 
-    @classmethod
-    def of(cls, names: Sequence[str], ns: float, count: float) -> WorkTime:
-        """`names`: as `Work.names` gives them."""
-        part, group, kernel, op, shapes, phase, module, inside = names
-        return cls(part, group, kernel, op, shapes, phase, module, inside, ns, count)
-
     @property
     def names(self) -> tuple[str, ...]:
         return (self.part, self.group, self.kernel, self.op, self.shapes, self.phase, self.module, self.inside)
+
+
+def summed(rows: Iterable[tuple[Sequence[str], float, float]]) -> tuple[WorkTime, ...]:
+    """The work of these rows, (names, ns, count) each: rows with the same names are one. Names: as `WorkTime.names`."""
+    found: dict[tuple[str, ...], list[float]] = {}
+    for names, ns, count in rows:
+        total = found.setdefault(tuple(names), [0.0, 0.0])
+        total[0] += ns
+        total[1] += count
+    return tuple(WorkTime(*names, *total) for names, total in found.items())  # type: ignore[arg-type]
+
+
+def sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The sum of the numbers of each name, in ns."""
+    found: dict[str, float] = {}
+    for name, ns in pairs:
+        found[name] = found.get(name, 0.0) + ns
+    return found
 
 
 class Memory(Struct, frozen=True):
@@ -297,5 +308,5 @@ class Comparison(Struct, frozen=True):
 
     @property
     def judged(self) -> StepChange:
-        """Whose verdict is given: of an item where batches differ, as more items in a longer step may be faster."""
+        """The change whose verdict is given: that of an item if batches differ, since a longer step may hold more."""
         return self.item or self.step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ _SIGNALS = ("ops", "functions", "ranges", "calls", "os_calls", "device_samples")
 
 
 def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
-    """By the names of SETTINGS, in words; without those that were not recorded."""
+    """The settings of the run in words, by the names of SETTINGS; without those that were not recorded."""
     names = sorted({place.info.name for place in run.places if place.device is not None and place.info.name})
     found = {
         "GPU": " and ".join(names),
@@ -39,7 +39,7 @@ def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         "ranks": str(max(run.timeline.world_size, len(run.ranks))),
         "batch": batch_words(items_per_step(run)),
         "SM clock": _clock(run),
-        "recorder": _recorder(run),
+        "recorder": recorder_words((source.kind, source.tool_version) for source in run.timeline.sources),
         "recorded": ", ".join(name for name in _SIGNALS if name in run.timeline.recorded),
         "steps analysed": str(min((place.steps.used for place in run.places), default=0)),
         "steps found by": next((place.steps.found_by for place in run.places), ""),
@@ -60,9 +60,10 @@ def _clock(run: Run) -> str:
     return f"{np.median(clocks):.0f} MHz under load" if clocks else ""
 
 
-def _recorder(run: Run) -> str:
-    tools = {(source.kind, source.tool_version) for source in run.timeline.sources if source.kind in ("nsys", "kineto")}
-    return " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools))
+def recorder_words(tools: Iterable[tuple[str, str]]) -> str:
+    """The recorders among these (kind of source, version): `kineto 2.7 and nsys 2025.1`."""
+    named = {f"{kind} {version}".strip() for kind, version in tools if kind in ("nsys", "kineto")}
+    return " and ".join(sorted(named))
 
 
 def _of_folder(run: Run, paths: Sequence[Path]) -> dict[str, str]:
@@ -74,16 +75,13 @@ def _of_folder(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         return found
     variables = {f"{VARIABLE}{name}": value for name, value in (known.environment or {}).items()}
     passes = " and ".join(record.name for record in folder.manifest.passes)
-    return {**found, **variables, "options": passes, "program": _program(folder.manifest.command)}
-
-
-def _program(command: Sequence[str]) -> str:
-    """As it was called, without the folder of the interpreter."""
-    return " ".join([Path(command[0]).name, *command[1:]]) if command else ""
+    command = folder.manifest.command  # as it was called, but without the folder of the interpreter
+    program = " ".join([Path(command[0]).name, *command[1:]]) if command else ""
+    return {**found, **variables, "options": passes, "program": program}
 
 
 def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
-    """What differs, what matters first; and what was not recorded on one side, so that it could not be compared."""
+    """The settings that differ, those that matter first; and those that one side did not record."""
     found, unknown = [], []
     for name, matters in SETTINGS.items():
         sides = [sorted({each.settings.get(name, "") for each in side}) for side in (before, after)]
@@ -99,7 +97,7 @@ def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tu
 
 
 def _variables(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[Setting]:
-    """Of the environment, where both sides recorded it."""
+    """The variables of the environment that differ, if both sides recorded it."""
     if not all("program" in each.settings for each in (*before, *after)):
         return
     names = sorted({name for each in (*before, *after) for name in each.settings if name.startswith(VARIABLE)})

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime
-from perfdoctor.comparison.settings import batch_words, settings_of
+from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
+from perfdoctor.comparison.settings import batch_words, recorder_words, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
@@ -20,7 +20,7 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Rows
+from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -36,7 +36,7 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
     """The snapshot of a run that was read and diagnosed."""
     run, diagnosis = examination.run, examination.diagnosis
     work = work_of(run)
-    parts = _sums((each.part, each.ns) for each in work)
+    parts = sums((each.part, each.ns) for each in work)
     family = "phase" if _is_on_host(run) else "group"
     return Snapshot(
         name=name,
@@ -44,10 +44,10 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         basis=diagnosis.basis.noun if run.per_step else "",
         steps=_sample(run, diagnosis),
         parts=parts,
-        compute=_sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
+        compute=sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
         work=work,
         by_op=True,
-        findings=tuple(_saving(advice, rules) for advice in _all(diagnosis.findings)),
+        findings=tuple(_saving(advice, rules) for advice in with_symptoms(diagnosis.findings)),
         checked=frozenset(each.rule for each in diagnosis.outcomes if each.status in ("found", "clear")),
         predictions=_predictions(diagnosis),
         memory=tuple(Memory(use.rank, use.device, use.peak_bytes, use.most_reserved_bytes) for use in diagnosis.memory),
@@ -66,22 +66,15 @@ def _lines(run: Run) -> dict[str, float]:
     if costs is None:
         return {}
     own = costs.own_host_ns if _is_on_host(run) else np.nan_to_num(costs.own_device_ns)
-    return _sums((_LINE.sub("", name), float(ns)) for (name,), ns in zip(costs.keys, own.tolist(), strict=True))
+    return sums((_LINE.sub("", name), float(ns)) for (name,), ns in zip(costs.keys, own.tolist(), strict=True))
 
 
 def _is_on_host(run: Run) -> bool:
     return bool(run.places) and all(place.device is None for place in run.places)
 
 
-def _sums(pairs: Iterator[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for key, ns in pairs:
-        found[key] = found.get(key, 0.0) + ns
-    return found
-
-
 def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
-    """The steps as they were recorded, a mean over the ranks, which step together."""
+    """The recorded steps in order, each as the mean over the ranks, which step together."""
     if not run.per_step:
         return StepSample(np.array([float(run.step_ns)]))
     each = [place.steps.durations_ns.astype(np.float64) for place in run.job.places]
@@ -92,24 +85,22 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     return StepSample(np.asarray(steps, np.float64), scale, diagnosis.contended_share)
 
 
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)
-
-
 def _saving(advice: Advice, rules: Mapping[str, Rule]) -> PromisedSaving:
     saving = advice.saving_ns_per_step
-    low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
     rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
-    parts = parts_of(advice.rule, rules)
-    return PromisedSaving(advice.rule, advice.title, low, likely, high, parts, _own_line(rows), advice.origin)
+    ns = [round(each) for each in (saving.low, saving.likely, saving.high)]
+    return promised(advice.rule, advice.title, ns, rules, rows, advice.origin)
 
 
-def _own_line(tables: Iterable[Iterable[Iterable[object]]]) -> str:
-    """The first line of the user's own code in the evidence: `train.py(10): forward`; "" where it names none."""
+def promised(
+    rule: str, title: str, saving_ns: Sequence[float], rules: Mapping[str, Rule],
+    tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "",
+) -> PromisedSaving:  # fmt: skip
+    """The saving of a finding: low, likely and high. `tables`: rows of its evidence, whose first own line it names."""
     cells = (cell for table in tables for row in table for cell in row)
-    return next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
+    line = next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
+    low, likely, high = map(float, saving_ns)
+    return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin)
 
 
 def parts_of(rule: str, rules: Mapping[str, Rule]) -> tuple[str, ...]:
@@ -132,7 +123,7 @@ def _predictions(diagnosis: Diagnosis) -> dict[tuple[str, ...], tuple[float, flo
 def _staged(
     steps: Sequence[tuple[str, float]], whole: Sequence[float]
 ) -> dict[tuple[str, ...], tuple[float, float, float]]:
-    """Of the stages only the likely step is known; the last has its range, and the others as wide a one."""
+    """(low, likely, high) of the step after each stage, by the rules fixed; the range of all is that of the last."""
     found: dict[tuple[str, ...], tuple[float, float, float]] = {}
     rules: list[str] = []
     for rule, ns in steps:
@@ -146,7 +137,7 @@ def _staged(
 
 
 def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> Snapshot:
-    """Of a stored diagnosis: parts, findings and the longest kernels; ops and lines are not in it.
+    """The snapshot of a stored diagnosis: parts, findings and the longest kernels, without ops and lines.
 
     Raises PerfdoctorError where it lacks what every diagnosis has.
     """
@@ -207,8 +198,9 @@ def _stored_contention(document: Mapping[str, Any]) -> float:
 
 
 def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    parts: dict[str, float] = {}
-    compute: dict[str, float] = {}
+    """The parts of a mean step, and its compute by family (by phase without a GPU), in ns."""
+    parts: list[tuple[str, float]] = []
+    compute: list[tuple[str, float]] = []
     for row in rows:
         a_step = (row["step_ns"] or row["window_ns"]) / max(row["window_ns"], 1) / len(rows)
         sizes = {
@@ -216,18 +208,15 @@ def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
             "exposed_copy": row["exposed_copy_ns"],
             **{cause: row["idle_causes_ns"].get(cause, 0) for cause in IDLE_CAUSES},
         }  # fmt: skip
-        for part, ns in sizes.items():
-            parts[part] = parts.get(part, 0.0) + ns * a_step
-        kinds = row["compute_by_family_ns"] if row["device"] is not None else _phases(row)
+        parts += [(part, ns * a_step) for part, ns in sizes.items()]
+        if row["device"] is not None:
+            kinds = row["compute_by_family_ns"]
+        else:  # a training thread stands for the device; work of no phase counts as forward
+            phases = row.get("compute_by_phase_ns", {})
+            kinds = {FORWARD if name == "other" else name: ns for name, ns in phases.items()}
         alone = row["compute_ns"] / max(sum(kinds.values()), 1)
-        for kind, ns in kinds.items():
-            compute[kind] = compute.get(kind, 0.0) + ns * alone * a_step
-    return {part: ns for part, ns in parts.items() if ns}, {kind: ns for kind, ns in compute.items() if ns}
-
-
-def _phases(row: Mapping[str, Any]) -> dict[str, int]:
-    """Compute by phase in ns if a training thread stands for the device; work of no phase counts as forward."""
-    return {FORWARD if name == "other" else name: ns for name, ns in row.get("compute_by_phase_ns", {}).items()}
+        compute += [(kind, ns * alone * a_step) for kind, ns in kinds.items()]
+    return {part: ns for part, ns in sums(parts).items() if ns}, {kind: ns for kind, ns in sums(compute).items() if ns}
 
 
 def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
@@ -263,13 +252,9 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
 
 
 def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    saving = finding["saving_ns_per_step"]
-    low, likely, high = (float(saving[case]) for case in _CASES)
+    ns = [finding["saving_ns_per_step"][case] for case in _CASES]
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
-    return PromisedSaving(
-        finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows),
-        finding.get("origin", ""),
-    )  # fmt: skip
+    return promised(finding["rule"], finding["title"], ns, rules, rows, finding.get("origin", ""))
 
 
 def _stored_predictions(
@@ -282,12 +267,11 @@ def _stored_predictions(
 
 
 def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
-    tools = {(each["kind"], each["tool_version"]) for each in run["sources"] if each["kind"] in ("nsys", "kineto")}
     found = {
         "GPU": " and ".join(sorted({gpu["name"] for gpu in run["gpus"] if gpu["name"]})),
         "number of GPUs": str(len(run["gpus"])),
         "ranks": str(run["world_size"]),
-        "recorder": " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools)),
+        "recorder": recorder_words((each["kind"], each["tool_version"]) for each in run["sources"]),
         "batch": batch_words(run.get("items_per_step")),
         "steps analysed": str(run["steps"]["used"]),
         "steps found by": run["steps"]["found_by"],
@@ -297,15 +281,12 @@ def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
 
 def without_ops(snapshot: Snapshot) -> Snapshot:
     """The snapshot reduced to kernel names, for a comparison with one that knows no more."""
-    merged: dict[tuple[str, str, str], list[float]] = {}
-    for each in snapshot.work:
-        is_kernel = each.part == "compute" and not snapshot.without_gpu
-        key = (each.part, each.group, each.kernel) if is_kernel else (each.part, "", "")
-        total = merged.setdefault(key, [0.0, 0.0])
-        total[0] += each.ns
-        total[1] += each.count
-    work = tuple(WorkTime.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
-    return replace(snapshot, work=work, by_op=False)
+
+    def names(work: WorkTime) -> tuple[str, ...]:
+        is_kernel = work.part == "compute" and not snapshot.without_gpu
+        return (work.part, *((work.group, work.kernel) if is_kernel else ("", "")), "", "", "", "", "")
+
+    return replace(snapshot, work=summed((names(each), each.ns, each.count) for each in snapshot.work), by_op=False)
 
 
 def without_kernels(snapshot: Snapshot) -> Snapshot:

@@ -98,7 +98,7 @@ def _side(runs: Sequence[StepSample], spread: float, source: SpreadFrom) -> Step
 def run_spreads(
     before: Sequence[StepSample], after: Sequence[StepSample], usual: float
 ) -> tuple[tuple[float, SpreadFrom], tuple[float, SpreadFrom]]:
-    """By how much the mean step of each side's runs differs, beyond the noise of their steps."""
+    """The spread of the mean step from run to run of each side, beyond the noise of steps, and its source."""
     own = [run_spread([_scaled(run) for run in runs]) if len(runs) > 1 else None for runs in (before, after)]
     return _spread(own[0], own[1], before[0], usual), _spread(own[1], own[0], after[0], usual)
 
@@ -260,7 +260,7 @@ def _freedom(before: _Drawn, after: _Drawn) -> float:
 
 
 def student(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """The quantile of Student's t (G. Hill, Communications of the ACM 13, algorithm 396, 1970) at both ends."""
+    """The two-sided quantile of Student's t (G. Hill, Communications of the ACM 13, algorithm 396, 1970)."""
     if not math.isfinite(freedom) or freedom > 1e6:
         return NormalDist().inv_cdf((1 + confidence) / 2)
     tail, n = 1 - confidence, max(freedom, 1.0)

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.comparison.records import WorkTime
+from perfdoctor.comparison.records import WorkTime, summed, sums
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.metrics.host.own_code import own_functions
@@ -60,13 +60,11 @@ def work_of(run: Run) -> tuple[WorkTime, ...]:
 
 
 def _as_of_all_ranks(work: Sequence[WorkTime], run: Run) -> Iterator[WorkTime]:
-    whole: dict[str, float] = {}
-    for place in run.job.places:
-        for part, pieces in place.parts.items():
-            whole[part] = whole.get(part, 0.0) + pieces.total_ns / place.units / len(run.job.places)
-    read: dict[str, float] = {}
-    for each in work:
-        read[each.part] = read.get(each.part, 0.0) + each.ns
+    places = run.job.places
+    whole = sums(
+        (part, pieces.total_ns / place.units / len(places)) for place in places for part, pieces in place.parts.items()
+    )
+    read = sums((each.part, each.ns) for each in work)
     for each in work:
         if read[each.part]:
             yield replace(each, ns=each.ns * whole.get(each.part, 0.0) / read[each.part])
@@ -77,13 +75,12 @@ def _as_of_all_ranks(work: Sequence[WorkTime], run: Run) -> Iterator[WorkTime]:
 
 def _of_ranks_read(run: Run) -> tuple[WorkTime, ...]:
     weights = np.asarray(run.stands_for or [1] * len(run.places), np.float64)
-    found: dict[tuple[str, ...], list[float]] = {}
-    for place, weight in zip(run.places, (weights / weights.sum()).tolist(), strict=True):
-        for key, ns, count in _of_place(place):
-            total = found.setdefault(key, [0.0, 0.0])
-            total[0] += ns * weight / place.units
-            total[1] += count * weight / place.units
-    return tuple(WorkTime.of(key, ns, count) for key, (ns, count) in found.items())
+    weighted = zip(run.places, (weights / weights.sum()).tolist(), strict=True)
+    return summed(
+        (names, ns * weight / place.units, count * weight / place.units)
+        for place, weight in weighted
+        for names, ns, count in _of_place(place)
+    )
 
 
 def _of_place(place: Place) -> Iterator[tuple[tuple[str, ...], int, int]]:
@@ -113,7 +110,7 @@ def _rows_of(place: Place, part: str, pieces: Intervals) -> Iterator[_WorkRows]:
 
 
 def _grouped(rows: _WorkRows) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Rows that agree in all names are one; those without time are left out."""
+    """(names, ns, count) of the rows, of which those with the same names are one, and those without time none."""
     kept = np.flatnonzero(rows.ns > 0)
     if not kept.size:
         return
@@ -131,48 +128,40 @@ def _grouped(rows: _WorkRows) -> Iterator[tuple[tuple[str, ...], int, int]]:
 
 
 def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _WorkRows:
+    """The rows of `signal` on the device, each with the time of `pieces` in which it was the first that still ran."""
     frame = place.own(signal)
     first = np.maximum(frame.start_ns, _reach(frame))
     launched = launches_of(place, signal) if place.device is not None else None
+    if signal == "kernels":
+        name, group = frame.name, frame.name.mapped(kernel_names.family)
+    elif signal == "copies":
+        name, group = _copy_names(frame.text("direction"), frame.text("host_memory")), frame.text("direction")
+    else:
+        name, group = frame.name, frame.text("kind")
     ops, shapes = _op(place, launched, len(frame))
     return _WorkRows(
-        part, _name(frame, signal), pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), _group(frame, signal),
-        ops, shapes, _phase(place, launched, len(frame)),
-        *_module_and_range(place, launched, len(frame)),
+        part, name, pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), group,
+        ops, shapes, _phase(place, launched, len(frame)), *_module_and_range(place, launched, len(frame)),
     )  # fmt: skip
 
 
 def _reach(frame: Frame) -> Ints:
-    """For each row, until when the rows that began before it run."""
+    """For each row, the latest end of the rows that began before it, in ns."""
     least = np.iinfo(np.int64).min
     return np.concatenate(([least], np.maximum.accumulate(frame.end_ns)[:-1])) if len(frame) else frame.end_ns
 
 
-def _name(frame: Frame, signal: str) -> Text:
-    if signal == "copies":
-        return _joined(frame.text("direction"), frame.text("host_memory"))
-    return frame.name
-
-
-def _joined(one: Text, other: Text) -> Text:
-    pairs = one.codes.astype(np.int64) * max(len(other.values), 1) + other.codes
+def _copy_names(directions: Text, memories: Text) -> Text:
+    """The name of each copy: `copies host to GPU, pinned memory`."""
+    pairs = directions.codes.astype(np.int64) * max(len(memories.values), 1) + memories.codes
     different, codes = np.unique(pairs, return_inverse=True)
-    values = [
-        _copy_name(one.values[pair // len(other.values)], other.values[pair % len(other.values)])
-        for pair in different.tolist()
-    ]
+    values = []
+    for pair in different.tolist():
+        of_direction, of_memory = divmod(pair, len(memories.values))
+        direction, memory = directions.values[of_direction], memories.values[of_memory]
+        where = f"copies {COPY_DIRECTIONS.get(direction, direction)}"
+        values.append(f"{where}, {memory} memory" if memory in _HOST_MEMORY else where)
     return Text(codes.ravel().astype(np.int32), values)
-
-
-def _copy_name(direction: str, memory: str) -> str:
-    where = COPY_DIRECTIONS.get(direction, direction)
-    return f"copies {where}, {memory} memory" if memory in _HOST_MEMORY else f"copies {where}"
-
-
-def _group(frame: Frame, signal: str) -> Text:
-    if signal == "kernels":
-        return frame.name.mapped(kernel_names.family)
-    return frame.text("direction" if signal == "copies" else "kind")
 
 
 def _op(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]:
@@ -185,13 +174,13 @@ def _op(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]
 
 
 def _taken(text: Text, rows: Ints) -> Text:
-    """The texts of these rows; "" where a row is UNKNOWN."""
+    """The text of each of `rows`; "" where that is UNKNOWN."""
     codes = np.where(rows == UNKNOWN, len(text.values), text.codes[np.maximum(rows, 0)])
     return Text(codes.astype(np.int32), [*text.values, ""])
 
 
 def _phase(place: Place, launched: Launches | None, size: int) -> Ints:
-    """Where each row stands in the step, as a position in _PHASES; the first where no phase was recorded."""
+    """The phase of the step in which each row was launched, as a position in _PHASES; 0 where none was recorded."""
     if launched is None:
         return np.zeros(size, np.int64)
     timeline = place.timeline
@@ -215,7 +204,9 @@ def _module_and_range(place: Place, launched: Launches | None, size: int) -> tup
     modules = named(place.timeline, "functions", torch_names.MODULE) if len(functions) else np.zeros(0, bool)
     module, inside = none, none
     if modules.any():
-        module = _taken(functions.name, _inside(place, launched, "functions", modules)).mapped(_module_name)
+        module = _taken(functions.name, _inside(place, launched, "functions", modules)).mapped(
+            lambda name: name.removeprefix(torch_names.MODULE_PREFIX)
+        )
     if len(ranges):
         inside = _taken(ranges.name, _inside(place, launched, "ranges", _no_steps(place, ranges))).mapped(
             without_numbers
@@ -223,12 +214,8 @@ def _module_and_range(place: Place, launched: Launches | None, size: int) -> tup
     return module, inside
 
 
-def _module_name(name: str) -> str:
-    return name.removeprefix(torch_names.MODULE_PREFIX)
-
-
 def _no_steps(place: Place, ranges: Frame) -> Mask:
-    """One bool a row: is it neither a mark of steps nor a range of torch's own?"""
+    """One bool for each of `ranges`: is it neither a mark of steps nor a range of torch's own?"""
     steps = ranges.name.matches(torch_names.PROFILER_STEP) | ranges.name.matches(torch_names.OPTIMIZER_RANGE)
     marks = host_marks(place.timeline, place.rank)
     if marks is not None and marks.found_by == "user-range":
@@ -252,7 +239,7 @@ def _inside(place: Place, launched: Launches, signal: str, chosen: Mask) -> Ints
 
 
 def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str]) -> Iterator[_WorkRows]:
-    """What the thread that does most of it ran innermost in that time: own lines where they were recorded."""
+    """What the host ran innermost in the `pieces` of a part, on the thread that ran most: own lines if recorded."""
     rows, with_shapes = _host_rows(place, signals, own_lines=part != "compute")
     if not len(rows):
         return
@@ -270,7 +257,7 @@ def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str])
 
 
 def _host_phase(place: Place, rows: Frame, *, is_work: bool) -> Ints:
-    """As `_phase`, of a training thread's ops; what stands between them is in none."""
+    """The phase of each row as in `_phase`, of the ops that are the work on a run without a GPU; else the first."""
     backward = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
     if not is_work or not backward:
         return np.zeros(len(rows), np.int64)

@@ -82,7 +82,7 @@ def _change(series: np.ndarray[tuple[int], np.dtype[np.float64]], start: int, at
 
 
 def _line(series: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Its slope is the median of all pairs' (P. K. Sen, Journal of the American Statistical Association 63, 1968)."""
+    """The line with the median slope of all pairs (P. K. Sen, J. of the American Statistical Association 63, 1968)."""
     x = np.arange(series.size, dtype=np.float64)
     first, second = np.triu_indices(series.size, 1)
     slope = float(np.median((series[second] - series[first]) / (x[second] - x[first])))

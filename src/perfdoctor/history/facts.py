@@ -8,7 +8,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +20,10 @@ from msgspec import Struct
 from perfdoctor import __version__
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.patterns import regex
+from perfdoctor.records.findings import Advice, with_symptoms
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.remote import is_view
+from perfdoctor.system.remote import RemoteFile, is_view
 from perfdoctor.system.run_folder import Manifest, RunFolder
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.model.run import Run, Selection
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
-    from perfdoctor.system.remote import RemoteFile
 
 Row = dict[str, Any]
 
@@ -90,19 +89,21 @@ def facts(
         "perfdoctor": __version__,
         "verdict": verdict,
         **_program(manifest, diagnosis),
-        **_folder(first),
+        "folder": _folder(first),
         **_commit(manifest, here),
         **_machine(run, diagnosis, folder),
         **_steps(run, diagnosis),
         **_prediction(diagnosis),
         **_efficiency(diagnosis),
-        **_memory(diagnosis),
-        **_for_comparisons(diagnosis),
+        "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
+        "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),
+        # What `comparison/` needs to tell how alike two runs are, and how certain their difference is.
+        "unrecorded_step_ns": diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
+        "contended_share": diagnosis.contended_share,
+        "items_per_step": diagnosis.items_per_step,
     }
     parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
-    findings = tuple(
-        _finding(name, position, advice, cause) for position, (advice, cause) in enumerate(_flat(diagnosis.findings), 1)
-    )
+    findings = (_finding(name, position, each) for position, each in enumerate(with_symptoms(diagnosis.findings), 1))
     return Facts(plain(row), parts, tuple(map(plain, findings)))
 
 
@@ -143,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 def _recorded_unix_ns(manifest: Manifest, run: Run, paths: Sequence[Path]) -> int:
-    """When the recording began; where nobody says it, when its file was written."""
+    """When the recording began, in ns since 1970; if that is not recorded, when the newest of `paths` was written."""
     if manifest.started_unix_ns > 0:
         return manifest.started_unix_ns
     epoch = run.timeline.epoch_ns
@@ -187,16 +188,16 @@ def _program_name(command: Sequence[str]) -> str | None:
     return Path(name).name or None
 
 
-def _folder(path: Path | RemoteFile) -> Row:
-    """The folder relative to where the command was started: a whole path may name a user."""
+def _folder(path: Path | RemoteFile) -> str:
+    """The path relative to where the command was started: a whole path may name a user."""
     if not isinstance(path, Path) or is_view(path):
-        return {"folder": path.name}
+        return path.name
     relative = os.path.relpath(path)
-    return {"folder": relative if not relative.startswith("..") else path.resolve().name}
+    return relative if not relative.startswith("..") else path.resolve().name
 
 
 def _commit(manifest: Manifest, paths: Sequence[Path]) -> Row:
-    """The commit that was recorded with the run. Else what is checked out, unless the recording is older than that."""
+    """The commit that was recorded with the run, else the one checked out here, unless the recording is older."""
     recorded = manifest.checkout
     if recorded:
         known: Checkout | None = Checkout(
@@ -283,16 +284,6 @@ def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
     }
 
 
-def _for_comparisons(diagnosis: Diagnosis) -> Row:
-    """What `comparison/` needs to tell how alike two runs are, and how certain their difference is."""
-    known = diagnosis.real_time
-    return {
-        "unrecorded_step_ns": known.unrecorded_ns if known else None,
-        "contended_share": diagnosis.contended_share,
-        "items_per_step": diagnosis.items_per_step,
-    }
-
-
 def _prediction(diagnosis: Diagnosis) -> Row:
     predicted = diagnosis.prediction
     if predicted is None or predicted.asked:
@@ -314,30 +305,17 @@ def _efficiency(diagnosis: Diagnosis) -> Row:
     }  # fmt: skip
 
 
-def _memory(diagnosis: Diagnosis) -> Row:
-    """The memory of the device that used most; None if it was not recorded."""
-    return {
-        "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
-        "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),
-    }
-
-
 def _most(sizes: Iterable[int]) -> int | None:
+    """The size on the device that used most; None if it was not recorded."""
     return max((size for size in sizes if size > 0), default=None)
 
 
-def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
-    for advice in findings:
-        yield advice, cause
-        yield from _flat(advice.symptoms, advice.rule)
-
-
-def _finding(name: str, position: int, advice: Advice, cause: str | None) -> Row:
+def _finding(name: str, position: int, advice: Advice) -> Row:
     saving = advice.saving_ns_per_step
     return {
         "run_id": name, "position": position, "rule": advice.rule, "title": advice.title, "category": advice.category,
-        "confidence": advice.confidence, "symptom_of": cause, "low_ns": saving.low, "likely_ns": saving.likely,
-        "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
+        "confidence": advice.confidence, "symptom_of": advice.symptom_of, "low_ns": saving.low,
+        "likely_ns": saving.likely, "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
     }  # fmt: skip
 
 
@@ -346,11 +324,12 @@ def checked(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
 
     SQLite stores any type in any column, and a file may come from elsewhere.
     """
-    return {**row, **{name: _value(name, row.get(name), kind) for name, kind in columns.items()}}
-
-
-def _value(name: str, value: object, kind: type) -> object:
-    fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
-    if not fits:
-        return "" if name in _ALWAYS else None
-    return plain_text(value) if isinstance(value, str) and name not in OF_JSON else value
+    found = dict(row)
+    for name, kind in columns.items():
+        value = row.get(name)
+        fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
+        if not fits:
+            found[name] = "" if name in _ALWAYS else None
+        else:
+            found[name] = plain_text(value) if isinstance(value, str) and name not in OF_JSON else value
+    return found

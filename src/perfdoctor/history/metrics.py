@@ -26,14 +26,16 @@ class Metric(Struct, frozen=True):
     column: str = ""
 
     def of(self, row: Row, parts: Mapping[str, int]) -> float | None:
-        """The value of this metric for one run; None if it is not known."""
+        """The value for the run of this `row`, with its `parts` in ns; None if it is not known."""
         value: float | None
         if self.column == STEP:
             value = step_ns(row)
         elif self.column:
             value = row.get(self.column)
         elif self.name == "spread":
-            value = _share(_difference(row, "p90_ns", "p10_ns"), row.get("median_ns"))
+            high, low = row.get("p90_ns"), row.get("p10_ns")
+            apart = high - low if isinstance(high, int) and isinstance(low, int) else None
+            value = _share(apart, row.get("median_ns"))
         else:
             names = IDLE_CAUSES if self.name == "idle" else (self.name,)
             share = _share(sum(parts.get(name, 0) for name in names), row.get("window_ns"))
@@ -51,16 +53,11 @@ def step_ns(row: Row) -> int | None:
 
 
 def percentile_ns(row: Row, column: str) -> float | None:
-    """`p10_ns` or `p90_ns` of steps as long as `step_ns`: as far from it as the recorded ones are from theirs."""
+    """`p10_ns` or `p90_ns` (the `column`), scaled from the recorded steps to steps as long as `step_ns`."""
     value, step, recorded = row.get(column), step_ns(row), row.get("recorded_step_ns")
     if not isinstance(value, int):
         return None
     return value * step / recorded if step and isinstance(recorded, int) and recorded > 0 else float(value)
-
-
-def _difference(row: Row, high: str, low: str) -> float | None:
-    values = row.get(high), row.get(low)
-    return values[0] - values[1] if isinstance(values[0], int) and isinstance(values[1], int) else None
 
 
 def _share(part: float | None, whole: object) -> float | None:

@@ -70,18 +70,15 @@ def save(db: Database, facts: Facts) -> str:
     try:
         store.write(db, insert)
     except sqlite3.IntegrityError:  # another run has this id
-        facts = _renamed(facts, new_id())
+        facts = renamed(facts, new_id())
         store.write(db, insert)
     return facts.id
 
 
-def _renamed(facts: Facts, name: str) -> Facts:
-    of_it = {"run_id": name}
-    return Facts(
-        {**facts.run, "id": name},
-        tuple({**row, **of_it} for row in facts.parts),
-        tuple({**row, **of_it} for row in facts.findings),
-    )
+def renamed(facts: Facts, name: str) -> Facts:
+    """The facts of a run by another id."""
+    parts, findings = (tuple({**row, "run_id": name} for row in rows) for rows in (facts.parts, facts.findings))
+    return Facts({**facts.run, "id": name}, parts, findings)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -110,7 +107,7 @@ def count(db: Database) -> int:
 
 
 def stored(db: Database, name: str) -> StoredRun:
-    """The run with this id."""
+    """The run with the id `name`."""
 
     def of(table: str, order: str) -> list[Row]:
         rows = db.query(f"select * from {table} where run_id = ? order by {order}", [name])  # noqa: S608 constants
@@ -142,7 +139,10 @@ def pin_names(db: Database) -> list[str]:
 def resolved(db: Database, text: str) -> str:
     """The id of a run: by its first digits, `last`, `last~2` (two before it), the name of a pin or a run folder."""
     if last := _LAST.fullmatch(text):
-        return _nth_last(db, int(last[1] or 0))
+        rows = list(db.query(f"select id from runs order by {_NEWEST_FIRST} limit 1 offset ?", [int(last[1] or 0)]))  # noqa: S608
+        if not rows:
+            raise UsageError(f"the history has only {count(db)} runs", do="perfdoctor run stores one.")
+        return str(rows[0]["id"])
     if _PREFIX.fullmatch(text):
         found = [row["id"] for row in db.query("select id from runs where id like ? limit 2", [f"{text}%"])]
         if len(found) > 1:
@@ -159,13 +159,6 @@ def resolved(db: Database, text: str) -> str:
         f"the history has no run {plain_text(text, 100)!r}",
         do="perfdoctor history lists them: give the first digits of an id, last, last~1, a pin or a run folder.",
     )
-
-
-def _nth_last(db: Database, number: int) -> str:
-    rows = list(db.query(f"select id from runs order by {_NEWEST_FIRST} limit 1 offset ?", [number]))  # noqa: S608
-    if not rows:
-        raise UsageError(f"the history has only {count(db)} runs", do="perfdoctor run stores one.")
-    return str(rows[0]["id"])
 
 
 # --- what people add -------------------------------------------------------------------------------------------------
@@ -208,7 +201,7 @@ def tag(db: Database, text: str, name: str) -> None:
 
 
 def untag(db: Database, text: str, name: str) -> bool:
-    """Remove the tag from the run; was it there?"""
+    """Remove the tag `text` from the run `name`. Was it there?"""
     query = "delete from tags where run_id = ? and tag = ?"
     return bool(store.write(db, lambda db: db.conn.execute(query, [name, text]).rowcount))
 
@@ -237,7 +230,7 @@ def to_prune(db: Database, keep: str) -> list[str]:
 
 
 def remove(db: Database, ids: Sequence[str]) -> None:
-    """Forget these runs: also on the disk, as a command line may hold what nobody should read."""
+    """Remove the runs `ids`, also from the disk: a command line may hold what nobody should read."""
 
     def work(db: Database) -> None:
         for table in schema.OF_RUNS:
@@ -291,7 +284,7 @@ def _only(row: Mapping[str, Any], columns: Mapping[str, type]) -> Row:
 
 
 def _is_whole(row: Row, table: str) -> bool:
-    """Has it all by which it is known, and is it more than that?"""
+    """Has the row all columns without which it says nothing?"""
     return all(row[name] is not None for name in _NEEDED[table])
 
 

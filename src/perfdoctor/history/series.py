@@ -102,9 +102,12 @@ def trend(
     `folder`: where git is asked for commits. Raises UsageError where nothing fits.
     """
     every = _rows(db, tag)
-    latest = _latest(every)
-    pool = [row for row in latest if program is None or program in program_of(row)]
-    chosen = next((row for row in every if row["id"] == like), None) if like else _newest(pool, metric)
+    last = latest(every)
+    pool = [row for row in last if program is None or program in program_of(row)]
+    if like:
+        chosen = next((row for row in every if row["id"] == like), None)
+    else:
+        chosen = next((row for row in reversed(pool) if metric.of(row, row["parts"]) is not None), None)
     if chosen is None:
         raise UsageError(
             f"no stored run has a {metric.name}" + (f" and {program!r} in its command" if program else ""),
@@ -113,10 +116,14 @@ def trend(
     wanted = _key(chosen, joined=program is not None)
     same = [row for row in pool if _key(row, joined=program is not None) == wanted]
     points = [point for row in same if (point := _point(row, metric)) is not None][-MOST_RUNS:]
-    changes, not_searched = _changes(points, metric, folder)
+    try:
+        changes, not_searched = change_points([point.value for point in points]), ""
+    except MissingLibraryError as error:
+        changes, not_searched = (), f"{error.what}: {error.do}"
     return Trend(
-        metric, _what(chosen, program), tuple(points), changes, len(same) - len(points), len(latest) - len(same),
-        len(every) - len(latest), not_searched,
+        metric, _what(chosen, program), tuple(points),
+        tuple(_level_change(change, points, metric, folder) for change in changes),
+        len(same) - len(points), len(last) - len(same), len(every) - len(last), not_searched,
     )  # fmt: skip
 
 
@@ -135,19 +142,11 @@ def _rows(db: Database, tag: str | None) -> list[Row]:
     return [{**checked(row, schema.RUN_COLUMNS), "parts": parts.get(row["id"], {})} for row in rows]
 
 
-def _latest(rows: Sequence[Row]) -> list[Row]:
+def latest(rows: Sequence[Row]) -> list[Row]:
     """The rows with only the last of several analyses of one recording, which are one measurement and no series."""
-    last = {(row["recording"] or row["id"], row["part"]): row["id"] for row in sorted(rows, key=_stored)}
-    kept = set(last.values())
+    by_age = sorted(rows, key=lambda row: (row["stored_at"], row["id"]))
+    kept = set({(row["recording"] or row["id"], row["part"]): row["id"] for row in by_age}.values())
     return [row for row in rows if row["id"] in kept]
-
-
-def _stored(row: Row) -> tuple[str, str]:
-    return row["stored_at"], row["id"]
-
-
-def _newest(rows: Sequence[Row], metric: Metric) -> Row | None:
-    return next((row for row in reversed(rows) if metric.of(row, row["parts"]) is not None), None)
 
 
 def _point(row: Row, metric: Metric) -> Point | None:
@@ -161,11 +160,7 @@ def _point(row: Row, metric: Metric) -> Point | None:
 def _percentile(row: Row, metric: Metric, column: str) -> float | None:
     if metric.name == "step":
         return percentile_ns(row, column)
-    return _number(row[column]) if metric.name == "median" else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int) else None
+    return float(row[column]) if metric.name == "median" and isinstance(row[column], int) else None
 
 
 def _what(row: Row, program: str | None) -> dict[str, str]:
@@ -180,17 +175,6 @@ def _what(row: Row, program: str | None) -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-# --- changes ---------------------------------------------------------------------------------------------------------
-
-
-def _changes(points: Sequence[Point], metric: Metric, folder: Path) -> tuple[tuple[LevelChange, ...], str]:
-    try:
-        found = change_points([point.value for point in points])
-    except MissingLibraryError as error:
-        return (), f"{error.what}: {error.do}"
-    return tuple(_level_change(change, points, metric, folder) for change in found), ""
-
-
 def _level_change(change: LevelShift, points: Sequence[Point], metric: Metric, folder: Path) -> LevelChange:
     last, first = points[change.at - 1], points[change.at]
     rose = change.after > change.before
@@ -199,12 +183,8 @@ def _level_change(change: LevelShift, points: Sequence[Point], metric: Metric, f
         for name in _BESIDE
         if last.facts[name] != first.facts[name]
     )
-    between = None if change.kind == "gradual" else _commit_range(last, first, folder)
+    between = None
+    if change.kind == "step" and last.commit and first.commit:
+        commits = commits_between(folder, last.commit, first.commit, MOST_COMMITS)
+        between = CommitRange(last.commit, first.commit, commits)
     return LevelChange(change, rose == (metric.better == "lower"), last, first, between, differs)
-
-
-def _commit_range(last: Point, first: Point, folder: Path) -> CommitRange | None:
-    if not last.commit or not first.commit:
-        return None
-    commits = commits_between(folder, last.commit, first.commit, MOST_COMMITS)
-    return CommitRange(last.commit, first.commit, commits)

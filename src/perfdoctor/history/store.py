@@ -1,4 +1,4 @@
-"""How is the history opened, written by many at once, and read where nothing may be written?
+"""Where does the history of a project lie, and how is it opened, written by many at once, and only read?
 
 The file is in WAL mode, so that readers and a writer do not wait for each other. Each run is one transaction, which is
 on the disk when it is reported as stored. Writers queue: the file's lock is waited for, and asked for again.
@@ -7,20 +7,27 @@ on the disk when it is reported as stored. Writers queue: the file's lock is wai
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import location, schema
+from perfdoctor.history import schema
 from perfdoctor.system.own_process import database
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
+#: A file, or `off`: then nothing is stored.
+VARIABLE = "PERFDOCTOR_HISTORY"
+OFF = "off"
+FOLDER = ".perfdoctor"
+FILE = "history.db"
+_ROOT_HAS = (".git", "pyproject.toml")
 #: Eight writers of a thousand runs each wait for less than a second. Whoever is not served within this has a lock in
 #: front of it that nobody gives back, and its training should not wait any longer.
 WAIT_S = 30.0
@@ -35,35 +42,32 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "
 Result = TypeVar("Result")
 
 
-def open_to_write(file: Path) -> Database:
-    """The history, made or brought up to date where it needs that. Raises PerfdoctorError."""
-    with _explained(file):
-        location.make_folder(file)
-        return _patiently(lambda: _opened(file))
+def history_file(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """`.perfdoctor/history.db` at the root of the project around `start`, else in the user's data folder.
 
-
-def open_to_read(file: Path, *, in_place: bool = True) -> Database:
-    """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError.
-
-    `in_place`: may the file be brought up to date, and may files of WAL be made beside it?
+    None where the user wants none. RuntimeError where neither a project nor a home is known.
     """
-    with _explained(file):
-        if not file.exists():
-            raise PerfdoctorError(
-                f"there is no history yet: {file}",
-                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
-            )
-        db = _patiently(lambda: _opened_to_read(file, in_place=in_place))
-        if _version(db) == schema.VERSION or _is_newer(db):
-            return db
-        if in_place:
-            with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
-                _patiently(lambda: _opened(file)).close()
-                return db
-        copy = sqlite3.connect(":memory:")
-        db.conn.backup(copy)
-        db.close()
-        return _migrated(database(copy))
+    given = environment.get(VARIABLE, "")
+    if given:
+        return None if given == OFF else Path(given).expanduser()
+    root = project_root(start)
+    if root:
+        return root / FOLDER / FILE
+    data = environment.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "perfdoctor" / FILE
+
+
+def project_root(start: Path) -> Path | None:
+    """The nearest folder, from `start` upwards, that a git checkout or a pyproject.toml makes a project."""
+    start = start.resolve()
+    return next((each for each in (start, *start.parents) if any((each / name).exists() for name in _ROOT_HAS)), None)
+
+
+def _make_folder(file: Path) -> None:
+    """Make the folder of the file. A `.perfdoctor` keeps itself out of git: else each run would change the checkout."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.parent.name == FOLDER and not (ignore := file.parent / ".gitignore").exists():
+        ignore.write_text("*\n", "utf-8")
 
 
 def write(db: Database, work: Callable[[Database], Result]) -> Result:
@@ -85,24 +89,51 @@ def write(db: Database, work: Callable[[Database], Result]) -> Result:
 
 @contextlib.contextmanager
 def written(file: Path) -> Iterator[Database]:
-    """The history to write to, closed afterwards. What SQLite says becomes a PerfdoctorError."""
-    db = open_to_write(file)
-    try:
-        with _explained(file):
+    """The history to write to, made or brought up to date first, and closed afterwards.
+
+    What SQLite says, inside too, becomes a PerfdoctorError.
+    """
+    with _explained(file):
+        _make_folder(file)
+        db = _patiently(lambda: _opened(file))
+        try:
             yield db
-    finally:
-        db.close()
+        finally:
+            db.close()
 
 
 @contextlib.contextmanager
 def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
-    """The history to read from, closed afterwards. What SQLite says becomes a PerfdoctorError."""
-    db = open_to_read(file, in_place=in_place)
-    try:
-        with _explained(file):
+    """The history as it is, closed afterwards. What cannot be brought up to date on the disk, is in memory.
+
+    `in_place`: may the file be brought up to date, and may files of WAL be made beside it? What SQLite says, inside
+    too, becomes a PerfdoctorError.
+    """
+    with _explained(file):
+        if not file.exists():
+            raise PerfdoctorError(
+                f"there is no history yet: {file}",
+                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
+            )
+        db = _current(file, in_place=in_place)
+        try:
             yield db
-    finally:
-        db.close()
+        finally:
+            db.close()
+
+
+def _current(file: Path, *, in_place: bool) -> Database:
+    db = _patiently(lambda: _opened_to_read(file, in_place=in_place))
+    if _version(db) == schema.VERSION or _is_newer(db):
+        return db
+    if in_place:
+        with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
+            _patiently(lambda: _opened(file)).close()
+            return db
+    copy = sqlite3.connect(":memory:")
+    db.conn.backup(copy)
+    db.close()
+    return _migrated(database(copy))
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -122,8 +153,8 @@ def _opened(file: Path) -> Database:
         raise
 
 
-def _opened_to_read(file: Path, *, in_place: bool = True) -> Database:
-    """In a folder that cannot or shall not be written to, a file that nobody writes to is read as it stands."""
+def _opened_to_read(file: Path, *, in_place: bool) -> Database:
+    """The file opened to read; as it stands if nothing may be written beside it (not `in_place`), and nobody writes."""
     address = file.resolve().as_uri()
     as_it_stands = not in_place and not file.with_name(f"{file.name}-wal").exists()
     for options in ("mode=ro&immutable=1",) if as_it_stands else ("mode=ro", "mode=ro&immutable=1"):

@@ -17,8 +17,9 @@ from msgspec import Struct, to_builtins
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.own_rules import detector_contract, document_contract, recordings, seen, seen_in, signals_read
-from perfdoctor.own_rules.tried import found_in, off, tried
+from perfdoctor.own_rules import detector_contract, document_contract, recordings
+from perfdoctor.own_rules import notes as noting
+from perfdoctor.own_rules.tried import SEEN_FILE, found_in, lines_in, off, tried
 from perfdoctor.records.findings import Finding
 from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.own_rules import unusable
@@ -55,7 +56,7 @@ class Checked(Struct, frozen=True):
 
 
 def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timeline]] = ()) -> Checked:
-    """`known`: all rules. `real`: recordings of the author's, each with its name, in which it is tried as well."""
+    """Check one rule. `known`: all rules; `real`: recordings of the author's, by name, in which it is tried as well."""
     assert rule.origin is not None
     folder = Path(rule.origin.folder)
     if rule.broken:
@@ -68,7 +69,7 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
-    asked = signals_read.Asked()
+    asked = noting.Asked()
     watched = [(name, asked.watching(recording, folder)) for name, recording in drawn]
     raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
@@ -78,7 +79,8 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
     behaves = (*_in(test, of_test), *_in(document, _agreeing(rule, lines)), *_in(source, _too_slow(speed)))
     fired = sum(bool(line["findings"]) for line in lines)
     silent = sum(not line["findings"] and not line["lacking"] for line in lines)
-    notes += [*signals_read.notes(source, rule, asked), *(note for each in real for note in seen_in.notes(rule, *each))]
+    notes += noting.of_signals(source, rule, asked)
+    notes += (note for each in real for note in noting.of_recording(rule, *each))
     return Checked(rule, (*written, *behaves), len(drawn), fired, silent, speed, tuple(notes))
 
 
@@ -86,11 +88,8 @@ def _in(file: Path, problems: Iterator[str]) -> Iterator[str]:
     return (f"{file.name}: {problem}" for problem in problems)
 
 
-# --- in recordings ---------------------------------------------------------------------------------------------------
-
-
 def _in_recordings(rule: Rule, given: Sequence[tuple[str, Timeline]]) -> Iterator[str]:
-    """It raises in none, finds the same twice, and never more time than a step has. An error is said once."""
+    """What is wrong in the `given` recordings: it raises, differs the second time, or saves more than a step takes."""
     failed: dict[str, list[str]] = {}
     for name, recording in given:
         try:
@@ -119,9 +118,6 @@ def _plain(finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# --- its test --------------------------------------------------------------------------------------------------------
-
-
 def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[str], list[str]]:
     """What its test saw of the rule, what is wrong with the test, and why it was not run."""
     if not test.is_file():
@@ -130,7 +126,7 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
         return [], iter(()), [f"{test.name} was not run: pytest is not installed"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seen"
-        environment = {**os.environ, seen.FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}
+        environment = {**os.environ, SEEN_FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", test.name]
         try:
             done = subprocess.run(
@@ -139,14 +135,14 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return [], iter([f"it takes more than {_TEST_SECONDS} s"]), []
-        lines = seen.read(file, document)
+        lines = lines_in(file, document)
     if done.returncode:
         return lines, iter([_failed(done.stdout, test.name)]), []
     return lines, _too_few(lines), []
 
 
 def _failed(output: str, test: str) -> str:
-    """Which of its tests fail and why in a line, and below it the end of the traceback."""
+    """Which tests of the file `test` fail and why, in one line, and below it the end of the `output`."""
     lines = output.strip().splitlines()
     summed_up = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     why = "; ".join(line.partition(" ")[2].removeprefix(f"{test}::") for line in summed_up)
@@ -165,7 +161,7 @@ def _too_few(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Do the findings of its test have what the document speaks of, and nothing else?"""
+    """Where the findings of its test and the document disagree: values, savings, doubts, situations, formulas."""
     found = [finding for line in lines for finding in line["findings"]]
     if not found:
         return
@@ -184,9 +180,6 @@ def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from sorted({text for line in lines for text in (*line["off"], *line["amiss"])})
 
 
-# --- its speed -------------------------------------------------------------------------------------------------------
-
-
 def _speed(rule: Rule) -> Speed:
     recording = recordings.many_rows()
     return Speed(
@@ -200,7 +193,7 @@ _known_seconds: dict[int, float] = {}
 
 
 def _ours_seconds(recording: Timeline) -> float:
-    """Measured once for all rules that are checked."""
+    """Seconds that all rules of perfdoctor take in `recording`, measured once for all rules that are checked."""
     kernels = len(recording.kernels)
     if kernels not in _known_seconds:
         run = prepare(recording)

@@ -16,7 +16,7 @@ _PLAIN = (0, 1, 2)
 
 
 def problems(source: Path, rule: Rule) -> Iterator[str]:
-    """Each as one line, with the line of the file where it has one."""
+    """What is wrong with the detector in `source`, one line each, with the line of the file where it has one."""
     try:
         tree = ast.parse(source.read_bytes())
     except SyntaxError as error:
@@ -51,7 +51,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _thresholds(tree: ast.Module, rule: Rule) -> Iterator[str]:
-    """Each is read somewhere by its name, or by the part of it that `shares` takes; and no other one is."""
+    """Thresholds that the document declares and the code reads nowhere (by name, or by its stem), and the reverse."""
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     in_formulas = set(rule.derivation.names) if rule.derivation else set()
     for name in rule.thresholds:

@@ -35,7 +35,7 @@ _IN_HOW = regex(r"\{(\w+)\|")
 
 
 def problems(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) -> Iterator[str]:
-    """Each as one line. `known`: all rules, which it may name."""
+    """What is wrong with the document of a rule, one line each. `known`: all rules, which it may name."""
     yield from _fields(document, rule, known)
     yield from _left_to_do(document)
     yield from _thresholds(document)
@@ -60,9 +60,6 @@ def named_values(rule: Rule) -> set[str]:
 
 def placeholders(template: str) -> list[str]:
     return [name for _, name, _, _ in string.Formatter().parse(template) if name]
-
-
-# --- parts -----------------------------------------------------------------------------------------------------------
 
 
 def _fields(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) -> Iterator[str]:
@@ -98,7 +95,7 @@ def _fields(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) 
 
 
 def _left_to_do(value: Any, path: str = "") -> Iterator[str]:
-    """Texts of the skeleton that nobody wrote anew."""
+    """The paths of texts of the skeleton that nobody wrote anew, in `value`, which lies at `path`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _left_to_do(inner, f"{path}.{name}" if path else name)
@@ -169,7 +166,7 @@ def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
 
 
 def _situations(rule: Rule) -> Iterator[str]:
-    """Some fix fits every finding, whatever is known of the program."""
+    """The first situation, and what is known of the program, for which no fix is left."""
     situations = {"", *rule.summaries, *(each for fix in rule.fixes for each in fix.situations)}
     if rule.fixes and all(fix.situations and "" not in fix.situations for fix in rule.fixes):
         situations.discard("")
@@ -182,7 +179,7 @@ def _situations(rule: Rule) -> Iterator[str]:
 
 
 def _programs(fixes: tuple[RuleFix, ...]) -> list[frozenset[str]]:
-    """What may be known of a program, of what the fixes ask."""
+    """Each set of facts, of those that `fixes` ask for, that may be known of a program."""
     asked = sorted(fact for fact in FACTS if any(fact in condition for fix in fixes for condition in fix.when))
     sets = itertools.chain.from_iterable(itertools.combinations(asked, count) for count in range(len(asked) + 1))
     return [frozenset(some) for some in sets]

@@ -26,7 +26,7 @@ MANY_ROWS = 200_000
 
 
 def recordings() -> Iterator[tuple[str, Timeline]]:
-    """Each with what it is."""
+    """Every drawn recording, with what it is."""
     yield "nothing recorded", timeline()
     yield "every signal recorded, without rows", timeline(recorded=SIGNALS)
     yield "one rank", draw(**_STEP, repeat=6, unit_us=1000)  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def recordings() -> Iterator[tuple[str, Timeline]]:
 
 
 def ranks(count: int) -> Timeline:
-    """Of several ranks, the last of which is late at their collective."""
+    """A recording of `count` ranks, the last of which is late at their collective."""
     late = {**_STEP, "kernels": "#### GGGG++  ee", "nccl": "        ==     "}
     drawn = [_STEP] * (count - 1) + [late]
     return merge([
@@ -67,7 +67,7 @@ def many_rows(rows: int = MANY_ROWS) -> Timeline:
 
 
 def _repeated(frame: Frame, times: int, length_ns: int) -> Frame:
-    """`times` after each other. A launch stays that of its kernel."""
+    """The rows of `frame`, `times` after each other, `length_ns` apart. A launch stays that of its kernel."""
     if not len(frame):
         return frame
     count = np.repeat(np.arange(times, dtype=np.int64), len(frame))
@@ -93,7 +93,7 @@ def _renamed(
     names: tuple[str, ...] = _HOSTILE,
     signals: tuple[str, ...] = ("kernels", "collectives", "copies", "ops"),
 ) -> Timeline:
-    """With other names of work and ops; ranges, and so steps, keep theirs."""
+    """The recording with these `names` for work and ops; ranges, and so steps, keep theirs."""
     frames = dict(recording.frames)
     for signal in signals:
         frame = frames[signal]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct, field
@@ -168,6 +168,13 @@ class Advice(Struct, frozen=True, kw_only=True):
         """One line: all of its fields are pages."""
         saving = self.saving_ns_per_step
         return f"<Advice {self.rule}: {self.title}, saves {saving.likely:,} ns ({saving.low:,} to {saving.high:,})>"
+
+
+def with_symptoms(findings: Iterable[Advice]) -> Iterator[Advice]:
+    """Each finding, with its symptoms, and theirs, behind it."""
+    for advice in findings:
+        yield advice
+        yield from with_symptoms(advice.symptoms)
 
 
 class Outcome(Struct, frozen=True):

@@ -30,7 +30,7 @@ _AHEAD = 2
 
 
 def checked(cluster: str) -> str:
-    """The same, `local[N]` or the address of a scheduler. Raises UsageError, before any work, where it is neither."""
+    """`cluster` again, if it is `local[N]` or the address of a scheduler. Raises UsageError if it is neither."""
     local = _LOCAL.fullmatch(cluster)
     if (local and local[1] != "0") or _ADDRESS.fullmatch(cluster):
         return cluster
@@ -51,7 +51,7 @@ def each(
 def _outcomes(
     client: Client, function: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[ItemOutcome[Result]]:
-    """Dask blames a dead worker on every item that it had, also on those that waited: these are tried again, alone."""
+    """The outcome of every item. Those that Dask blames for a dead worker are tried again, alone: some only waited."""
     blamed = []
     for outcome in _done(client, function, items, range(len(items))):
         if isinstance(outcome.error, WorkerDiedError):
@@ -83,7 +83,7 @@ def _done(
 
 
 def _tried(function: Callable[[Item], Result], item: Item, version: str) -> bytes:
-    """In a worker of the cluster: the outcome, packed."""
+    """The packed outcome of `function(item)`, in a worker of the cluster, which must have this `version`."""
     if version != __version__:
         raise PerfdoctorError(
             f"a worker of the cluster has perfdoctor {__version__}, and this is {version}", do=_install_on_workers()
@@ -93,7 +93,7 @@ def _tried(function: Callable[[Item], Result], item: Item, version: str) -> byte
 
 
 def _outcome(future: Future, index: int) -> ItemOutcome[Any]:
-    """What a worker sent. Raises what concerns all items: a worker without perfdoctor, a scheduler that is gone."""
+    """The outcome of item `index` that a worker sent; raises PerfdoctorError for what concerns all items."""
     from distributed import KilledWorker  # noqa: PLC0415
 
     try:
@@ -109,9 +109,6 @@ def _outcome(future: Future, index: int) -> ItemOutcome[Any]:
 
 def _install_on_workers() -> str:
     return f"Install the same on every worker: pip install perfdoctor=={__version__}"
-
-
-# --- the cluster -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -156,7 +153,7 @@ def _local(workers: int, stack: ExitStack) -> Client:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process that is started here sees no Ctrl-C until it is ready for one; this process sees it afterwards."""
+    """Keep Ctrl-C from processes that are started inside, until they are ready; this process gets it afterwards."""
     came: list[object] = []
     with _deferred(came), _blocked_for_children():
         yield
@@ -166,7 +163,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _deferred(came: list[object]) -> Iterator[None]:
-    """Any thread may get the signal, so that blocking it in this one is not enough."""
+    """Collect Ctrl-C in `came` instead of raising it: any thread may get it, so that blocking it here is not enough."""
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -180,7 +177,7 @@ def _deferred(came: list[object]) -> Iterator[None]:
 
 @contextmanager
 def _blocked_for_children() -> Iterator[None]:
-    """Processes and threads that begin here begin with Ctrl-C blocked."""
+    """Block Ctrl-C in the processes and threads that begin inside."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -23,7 +23,7 @@ _NOTABLE = 0.03
 
 
 def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse]) -> Mapping[int, str]:
-    """Ranks by number, and what each is: it stands out, or stands for all that do not. At least the typical one."""
+    """What each rank is that is read in full, by number: why it stands out, or TYPICAL for the one that does not."""
     chosen: dict[int, str] = {}
     asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle)
     for rank, what in (*(each for of_job in asked for each in of_job(job)), *_of_memory(memory)):
@@ -44,7 +44,7 @@ def _of_collectives(job: Job[JobPlace]) -> list[tuple[int, str]]:
 
 
 def _of_stages(job: Job[JobPlace]) -> list[tuple[int, str]]:
-    """Where stages of a pipeline wait for each other's messages: the one that does most."""
+    """The stage of a pipeline that waits longest for messages of others, if that is notable."""
     waits = {place.rank: place.share(exposed_rows_ns(place, proven_messages(place))) for place in job.places}
     most = max(waits, key=lambda rank: waits[rank])
     return [(most, "waits longest for messages")] if waits[most] >= _NOTABLE else []
@@ -56,14 +56,14 @@ def _of_devices(job: Job[JobPlace]) -> list[tuple[int, str]]:
 
 
 def _of_groups(job: Job[JobPlace]) -> list[tuple[int, str]]:
-    """One of the group whose links are slow."""
+    """One rank of the group whose links are slowest."""
     at = load_rules()["slow-links"].at
     slow = slow_groups(job, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
     return [(slow[0].own.members[0], "slowest links")] if slow else []
 
 
 def _of_idle(job: Job[JobPlace]) -> list[tuple[int, str]]:
-    """For each cause that takes a notable part of any rank's step the rank where it takes most."""
+    """The rank with most idle time of each cause that takes a notable part of its step."""
     found = []
     for cause, part in IDLE_PARTS.items():
         worst = job.worst(lambda place, cause=cause: place.idle_ns(cause))  # type: ignore[misc]
@@ -78,7 +78,7 @@ def _of_memory(memory: Sequence[MemoryUse]) -> list[tuple[int, str]]:
 
 
 def _typical(job: Job[JobPlace], but: set[int]) -> int:
-    """Whose parts of the step are nearest to the medians of all ranks, in sum."""
+    """The rank, not among `but`, whose parts of the step are nearest to the medians of all ranks, in sum."""
     places = [place for place in job.places if place.rank not in but] or list(job.places)
     shares = np.array([[place.share(pieces.total_ns) for pieces in place.parts.values()] for place in places])
     apart = np.abs(shares - np.median(shares, axis=0)).sum(axis=1)

@@ -90,7 +90,7 @@ def _reduced(
     cluster: str | None,
     known: Callable[[Timeline], Timeline],
 ) -> Run:
-    """All ranks by summaries, and some of them in full."""
+    """The run of all ranks by summaries, and of some in full. `known`: adds what the user gave to a timeline."""
     from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
     from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
 
@@ -118,7 +118,7 @@ def _other_passes(
     progress: Progress,
     process: int | None,
 ) -> list[RankSource]:
-    """What torch.profiler recorded where nsys was to be read of a run, and cannot be."""
+    """The recordings of torch.profiler of those runs whose export of nsys (in `files`) could not be read."""
     failed = [
         file.part
         for file, each in zip(files, packed, strict=True)
@@ -139,7 +139,7 @@ def _fit(files: Sequence[RankSource], most_in_full: int | None) -> bool:
 
 
 def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[Path]:
-    """Where each of the files is on this machine."""
+    """The path of each of the files on this machine; remote ones are fetched."""
     remote = [file for file in files if not isinstance(file, RankSource)]
     here: Mapping[RemoteFile, Path] = {}
     if remote:
@@ -150,7 +150,7 @@ def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[
 
 
 def _text_bytes(file: RankSource | RemoteFile) -> int:
-    """The size of what is read, of compressed traces as their ends say."""
+    """The size of what is read in bytes, of compressed traces as their ends say."""
     if isinstance(file, RankSource):
         return sum(map(_bytes_here, file.files))
     return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
@@ -191,9 +191,14 @@ def summarised(task: Task) -> bytes:
 def _summaries(
     files: Sequence[RankSource | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
-    """In the order of the files, whatever the order in which they are done."""
+    """The packed summary of each file, or why there is none, in the order of `files`."""
     progress(ProgressText("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
-    tasks = [(_for_a_worker(file), selection) for file in files]
+    tasks: list[Task] = []
+    for file in files:
+        if isinstance(file, RankSource):
+            tasks.append((file.part.for_a_worker() if file.part else str(file.file.absolute()), selection))
+        else:
+            tasks.append((file, selection))
     found: list[bytes | Exception] = [b""] * len(files)
     for done, outcome in enumerate(_outcomes(tasks, _workers(files), cluster), 1):
         file = files[outcome.index]
@@ -214,14 +219,8 @@ def _outcomes(tasks: Sequence[Task], workers: int, cluster: str | None) -> Itera
     return clusters.each(summarised, tasks, cluster)
 
 
-def _for_a_worker(file: RankSource | RemoteFile) -> str | RecordedPart | RemoteFile:
-    if not isinstance(file, RankSource):
-        return file
-    return file.part.for_a_worker() if file.part else str(file.file.absolute())
-
-
 def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
-    """Why a file is left out. Raises what is a bug of ours."""
+    """Why a file is left out, as an error to show. Raises what is a bug of ours."""
     from perfdoctor.system import pool  # noqa: PLC0415
 
     if isinstance(error, pool.WorkerDiedError):
@@ -232,7 +231,7 @@ def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
 
 
 def _workers(files: Sequence[RankSource | RemoteFile]) -> int:
-    """As many as there are cores, and no more than there is memory for the largest file in each."""
+    """The number of worker processes: one a core, and no more than there is memory for the largest file in each."""
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)
 
@@ -258,7 +257,7 @@ def _notes(job: ReadJob, chosen: Mapping[int, str], in_full: Collection[int]) ->
 
 
 def _with_job(run: Run, job: ReadJob, typical: Sequence[int]) -> Run:
-    """The places that stand for others count for all that were not read in full."""
+    """The run with the summaries of the job: places of `typical` ranks count for all that were not read in full."""
     others = len(job.summaries.places) - len(run.places)
     standing = [place.rank in typical for place in run.places]
     each = others // max(sum(standing), 1)

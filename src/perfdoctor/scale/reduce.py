@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import numpy as np
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.place import JobPlace
+from perfdoctor.metrics.accounting.split import split
+from perfdoctor.metrics.communication.collectives import proven_messages
+from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
+from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import JobPlace, touches
 from perfdoctor.model.run import Job, Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.readers import unrelated
 from perfdoctor.readers.leaving_out import left_out
 from perfdoctor.readers.open import RankSource, own_ranks
 from perfdoctor.records.memory import MemoryUse
-from perfdoctor.scale.reduced_place import reduced_place
-from perfdoctor.scale.summary import FileHead, UnpackedColumns, unpack, unpack_head
+from perfdoctor.scale.summary import (
+    NOWHERE,
+    FileHead,
+    PlaceSummary,
+    UnpackedColumns,
+    collectives,
+    intervals,
+    unpack,
+    unpack_head,
+)
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 if TYPE_CHECKING:
@@ -73,6 +89,9 @@ def job_of(
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
     summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]
+    facts = [
+        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read.values()
+    ]
     return ReadJob(
         Job(timeline, _places(summaries, timeline), selection),
         file_of,
@@ -81,13 +100,14 @@ def job_of(
         Frame.join(processors),
         _clocks(files, read),
         {number: files[number].name for number, summary in read.items() if summary.notes},
-        (*_unrelated(read.values()), *_of_errors(errors, len(files))),
+        (*unrelated.notes(facts), *left_out([_why(file, error) for file, error in errors], len(files))),
     )
 
 
 def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[JobPlace, ...]:
-    """Of each packed summary and the ranks in it that get another number, one after the other: what is unpacked of
-    thousands of files at once would take more than their places.
+    """The places of each packed summary, by rank, and of the ranks in it that get another number.
+
+    One after the other: what is unpacked of thousands of files at once would take more memory than their places.
     """
     columns = UnpackedColumns()
     found = [
@@ -96,12 +116,6 @@ def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timelin
         for place in unpack(each).places
     ]
     return tuple(sorted(found, key=lambda place: (place.rank, -1 if place.device is None else place.device)))
-
-
-def _unrelated(read: Iterable[FileHead]) -> list[str]:
-    return unrelated.notes([
-        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read
-    ])  # fmt: skip
 
 
 def _numbers(files: Sequence[RankSource | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
@@ -133,13 +147,9 @@ def _clocks(
 def _timeline(
     devices: tuple[Device, ...], world_size: int, recorded: frozenset[str], known: Mapping[str, Frame]
 ) -> Timeline:
-    """A timeline without rows of ranks: who asks it for kernels, calls or ops gets a KeyError."""
+    """A timeline with the `known` frames, without rows of ranks: `timeline.kernels` and the like raise KeyError."""
     frames = {signal: known.get(signal, Frame.empty(signal)) for signal in (*MACHINE_SIGNALS, "cpu_processes")}
     return Timeline(frames, recorded, devices=devices, world_size=world_size)
-
-
-def _of_errors(errors: Sequence[tuple[RankSource | RemoteFile, Exception]], files: int) -> list[str]:
-    return left_out([_why(file, error) for file, error in errors], files)
 
 
 def _why(file: RankSource | RemoteFile, error: Exception) -> str:
@@ -147,3 +157,83 @@ def _why(file: RankSource | RemoteFile, error: Exception) -> str:
         return f"{file.name}: {error}"
     folder = _folder(file)  # of each machine, and so are equal names in them
     return f"{folder.name}: {error.what}" if folder else error.what
+
+
+class ReducedPlace(JobPlace, frozen=True, dict=True):
+    """One rank by its summary: a place that answers what rules about several ranks ask.
+
+    Its window, steps and collectives are those of the rank. Each part of its window is exact between any two edges of
+    its communication and steps; inside, it stands in one piece. Copies beside compute are left out. Results of
+    functions that are `kept_in_summaries` (`model/cache.py`) were worked out when the rank was read.
+
+    `pieces`: each part of the window; parts that it lacks took no time. `arrived`: the collectives of the whole
+    recording.
+    """
+
+    info: Device = field(default_factory=lambda: Device(0, 0))
+    pieces: Mapping[str, Intervals] = field(default_factory=dict)
+    communication: Intervals = field(default_factory=Intervals.empty)
+    arrived: Frame = field(default_factory=lambda: Frame.empty("collectives"))
+
+    @property
+    def recorded_collectives(self) -> Frame:
+        return self.arrived
+
+    @cached_property
+    def collectives(self) -> Frame:
+        return self.arrived.take(touches(self.arrived, self.window))
+
+    def _part(self, name: str) -> Intervals:
+        return self.pieces.get(name, NOWHERE)
+
+    @property
+    def compute(self) -> Intervals:
+        return self._part("compute")
+
+    @property
+    def exposed_communication(self) -> Intervals:
+        return self._part("exposed_communication")
+
+    @property
+    def exposed_copies(self) -> Intervals:
+        return self._part("exposed_copy")
+
+    @cached_property
+    def idle(self) -> Intervals:
+        return self.window - (self.compute | self.exposed_communication | self.exposed_copies)
+
+    @cached_property
+    def idle_causes(self) -> Mapping[str, Intervals]:
+        return {cause: self._part(cause) for cause in IDLE_CAUSES}
+
+
+def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns: UnpackedColumns) -> ReducedPlace:
+    """The place of one summary. `rank`: its number in the job; `timeline`: what is known of the job beside places.
+
+    `columns`: those of other places of the job.
+    """
+    place = ReducedPlace(
+        timeline,
+        rank,
+        summary.device,
+        intervals(summary.window),
+        summary.steps.steps(),
+        summary.info,
+        {part: intervals(pieces) for part, pieces in summary.pieces.items() if pieces.count},
+        intervals(summary.communication),
+        collectives(summary, rank, columns),
+    )
+    _keep(place, split, replace(summary.split, rank=rank))
+    _keep(place, spare_ns, summary.spare_ns)
+    _keep(place, sooner_ns, summary.sooner_ns)
+    _keep(place, kernel_time_ns, summary.kernel_time_ns)
+    messages = np.zeros(len(place.collectives), dtype=bool)
+    messages[summary.messages.values()] = True
+    _keep(place, proven_messages, messages)
+    _keep(place, medians_of, {(each.name, each.blocks): (each.per_step, each.median_ns) for each in summary.kernels})
+    return place
+
+
+def _keep(place: JobPlace, function: Callable[[JobPlace], Any], result: object) -> None:
+    """Let `function(place)` return this result from now on."""
+    place.kept[function.__wrapped__, ((), ())] = result  # type: ignore[attr-defined]

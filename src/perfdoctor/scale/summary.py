@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from sys import intern
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,15 +27,13 @@ from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.model.columns import Column, Ints, Text
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
+from perfdoctor.model.run import Selection
 from perfdoctor.model.steps import Confidence, FoundBy, Steps
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.signals import SIGNALS
-
-if TYPE_CHECKING:
-    from perfdoctor.model.run import Selection
 
 #: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
 MOST_BYTES = 1_000_000
@@ -117,7 +114,7 @@ class Kernel(Struct, frozen=True):
 
 
 class StepEdges(Struct, frozen=True):
-    """As `model.steps.Steps`, with lists."""
+    """The fields of `model.steps.Steps`, packed."""
 
     found_by: FoundBy
     confidence: Confidence
@@ -289,7 +286,7 @@ def _summary(place: Place, every: int) -> PlaceSummary:
 
 
 def _kernels(place: Place) -> tuple[Kernel, ...]:
-    """Those that take most of the time."""
+    """The kernels that take most of the time."""
     medians = sorted(medians_of(place).items(), key=lambda each: -each[1][0] * each[1][1])[:_MOST_KERNELS]
     return tuple(Kernel(name, blocks, per_step, ns) for (name, blocks), (per_step, ns) in medians)
 
@@ -300,7 +297,9 @@ def moved_together(place: Place, every: int = 1) -> dict[str, Intervals]:
     Edges are those of communication, exposed or not, and of steps. From any of them to any other a part takes exactly
     what it takes on the place itself. `every`: of edges inside steps, only each so many-th.
     """
-    fixed = np.concatenate((place.window.starts, place.window.ends, place.steps.even_bounds, _step_edges(place)))
+    steps = place.steps
+    bounds = steps.bounds[steps.first : steps.last + 1] if steps.used else place.window.starts
+    fixed = np.concatenate((place.window.starts, place.window.ends, steps.even_bounds, bounds))
     inside = np.concatenate(
         [edge for pieces in (place.communication, place.exposed_communication) for edge in (pieces.starts, pieces.ends)]
     )
@@ -312,10 +311,6 @@ def moved_together(place: Place, every: int = 1) -> dict[str, Intervals]:
         moved[part] = Intervals.of(begun, ended)
         begun = ended
     return moved
-
-
-def _step_edges(place: Place) -> Ints:
-    return place.steps.bounds[place.steps.first : place.steps.last + 1] if place.steps.used else place.window.starts
 
 
 def interleaved(pieces: Intervals) -> Numbers:
@@ -336,7 +331,7 @@ def intervals(packed: Numbers) -> Intervals:
 
 
 def _all(value: int, count: int) -> Ints:
-    """A column of one number, which takes no memory a row."""
+    """A column of `count` times `value`, which takes no memory a row."""
     return np.broadcast_to(np.int64(value), count)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Category(NamedTuple):
-    """Its heading, and examples of what is in it, both for the documentation."""
+    """A category of rules: its heading, and examples of what is in it, both for the documentation."""
 
     title: str
     about: str

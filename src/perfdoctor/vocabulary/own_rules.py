@@ -56,11 +56,10 @@ def with_own(rules: Mapping[str, Rule], places: Iterable[str], base: Path | None
 
 def all_rules(places: Sequence[str] = (), config: Path | None = None) -> dict[str, Rule]:
     """All rules: ours, those that `config` names (relative to its folder), and those of these places."""
-    named = named_in(config) if config is not None else []
     rules = load_rules()
-    if named and config is not None:
-        rules = with_own(rules, named, config.parent)
-    return with_own(rules, places) if places else rules
+    if config is not None:
+        rules = with_own(rules, named_in(config), config.parent)
+    return with_own(rules, places)
 
 
 def named_in(config: Path) -> list[str]:
@@ -77,9 +76,6 @@ def read(document: Path) -> Rule:
     """The rule of one document, which may say in `broken` why it cannot be used."""
     path = document.resolve()
     return _read(path, RuleOrigin(_shown(path.parent), str(path.parent)))
-
-
-# --- places ----------------------------------------------------------------------------------------------------------
 
 
 def _documents(place: str, base: Path | None) -> Iterator[tuple[Path, RuleOrigin]]:
@@ -102,9 +98,6 @@ def _shown(folder: Path) -> str:
     """Return the path relative to here, or only the name of a folder elsewhere: reports reveal no paths."""
     here = Path.cwd().resolve()
     return folder.relative_to(here).as_posix() if folder.is_relative_to(here) and folder != here else folder.name
-
-
-# --- documents -------------------------------------------------------------------------------------------------------
 
 
 def unusable(document: Path) -> list[str]:

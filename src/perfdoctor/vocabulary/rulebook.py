@@ -182,14 +182,13 @@ def _read(path: Path, tables: ShippedTables) -> Rule:
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
     """Parse a rule's document. Raises PerfdoctorError, KeyError, TypeError or ValueError if it is wrong."""
-    rule = _rule(document)
-    if rule.action:
-        known(rule.action, SHRINKS, "action")
-    return rule
-
-
-def _rule(document: Mapping[str, Any]) -> Rule:
-    return Rule(
+    more: dict[str, Any] = {
+        name: tuple(document.get(name, ()))
+        for name in ("symptom_of", "hidden_by", "needs_without_gpu", "verdict", "when")
+    }
+    for name in ("inference", "without_torch", "without_gpu"):
+        more[name] = {field: text.strip() for field, text in document.get(name, {}).items()}
+    rule = Rule(
         id=document["id"],
         title=document["title"],
         category=document["category"],
@@ -204,20 +203,16 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         fixes=tuple(_fix(entry) for entry in document["fix"]),
         summaries=dict(document.get("summaries", {})),
         clauses=dict(document.get("clauses", {})),
-        symptom_of=tuple(document.get("symptom_of", ())),
-        hidden_by=tuple(document.get("hidden_by", ())),
         action=document.get("action", ""),
-        needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
         doubts=dict(document.get("doubts", {})),
-        verdict=tuple(document.get("verdict", ())),
-        when=tuple(document.get("when", ())),
-        inference={name: text.strip() for name, text in document.get("inference", {}).items()},
-        without_torch={name: text.strip() for name, text in document.get("without_torch", {}).items()},
-        without_gpu={name: text.strip() for name, text in document.get("without_gpu", {}).items()},
         derivation=derivations.read(document["derivation"]) if "derivation" in document else None,
         planted=document.get("planted", ""),
+        **more,
     )
+    if rule.action:
+        known(rule.action, SHRINKS, "action")
+    return rule
 
 
 def _threshold(entry: str | Mapping[str, Any]) -> Threshold:
@@ -242,18 +237,19 @@ def _fix(entry: Mapping[str, Any]) -> RuleFix:
     return RuleFix(entry["title"], how, entry["effort"], entry["changes_numerics"], situations, when)
 
 
-def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
-    """The rules with the thresholds that `[tool.perfdoctor.thresholds.<rule>]` in folder's pyproject.toml sets.
-
-    Raises PerfdoctorError for an unknown rule or threshold, naming the known ones.
-    """
-    return with_thresholds(rules, folder / "pyproject.toml")
-
-
 def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:
-    """The rules with the thresholds that `config` sets; it may name rules from elsewhere that were not loaded."""
+    """The rules with the thresholds that `[tool.perfdoctor.thresholds.<rule>]` of the pyproject.toml `config` sets.
+
+    It may name rules from elsewhere that were not loaded. Raises PerfdoctorError for an unknown rule or threshold,
+    naming the known ones.
+    """
     loaded = {rule_id.partition("/")[0] for rule_id in rules if "/" in rule_id}
-    table = _override_table(config)
+    table = settings_of(config).get("thresholds", {})
+    if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
+        raise PerfdoctorError(
+            f"the thresholds in {config.name} are no table of tables",
+            do="Write [tool.perfdoctor.thresholds.<rule>] and under it threshold = number.",
+        )
     wanted = {each: table[each] for each in table if "/" not in each or each.partition("/")[0] in loaded}
     return with_values(rules, wanted, config.name, SET_BY_USER)
 
@@ -283,16 +279,6 @@ def with_values(
 def is_share(threshold: str, unit: str) -> bool:
     """Is such a threshold a part of a whole, from 0 to 1?"""
     return "share" in threshold or unit.startswith(("share of", "fraction of step time"))
-
-
-def _override_table(config: Path) -> Mapping[str, Mapping[str, object]]:
-    table = settings_of(config).get("thresholds", {})
-    if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
-        raise PerfdoctorError(
-            f"the thresholds in {config.name} are no table of tables",
-            do="Write [tool.perfdoctor.thresholds.<rule>] and under it threshold = number.",
-        )
-    return table
 
 
 def settings_of(config: Path) -> Mapping[str, Any]:

@@ -9,13 +9,48 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from perfdoctor.system.toml_tables import Table, shipped_table
-from perfdoctor.vocabulary.columns import DeclaredColumn, declared
 
+_TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
+#: The end of a column's name says its unit.
+_UNITS: Mapping[str, str] = {
+    "_bytes_per_second": "bytes/s", "_ns_per_step": "ns per step", "_ns": "ns", "_bytes": "bytes", "_share": "0 to 1",
+    "_mhz": "MHz", "_hz": "Hz", "_w": "W", "_c": "°C", "_cores": "cores",
+}  # fmt: skip
 _A_TRAINING = "record the training itself: `perfdoctor run -- python train.py`"
+
+
+class DeclaredColumn(Struct, frozen=True):
+    """A column as signals.toml or tables.toml declares it: what each field means stands there.
+
+    `kind`: int, float, bool or str. `unit`: "" for numbers without one, and for text. `label` is always given.
+    """
+
+    kind: type
+    unit: str
+    meaning: str
+    label: str
+    shown: str = ""
+    refers: str = ""
+    is_signed: bool = False
+
+
+def declared(names: list[str], known: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, DeclaredColumn]:
+    """The columns with these names. `known`: each as the file declares it; `own`: what one table says differently."""
+    found = {}
+    for name in names:
+        other = own.get(name, {})
+        other = {"meaning": other} if isinstance(other, str) else other
+        said = {"label": name.replace("_", " "), **known[name], **other}
+        kind = _TYPES[said.pop("type")]
+        by_name = next((unit for ending, unit in _UNITS.items() if kind is not str and name.endswith(ending)), "")
+        unit = "0 or 1" if kind is bool else name if name in ("bytes", "cores") else by_name
+        found[name] = DeclaredColumn(kind, unit, **said)
+    return found
 
 
 class Need(Struct, frozen=True):
@@ -112,7 +147,7 @@ def host_events(*first: str) -> tuple[str, ...]:
 
 
 def needs_gpu(need: str) -> bool:
-    """Can it only be recorded on a GPU, also where collectives of the host would do as well?"""
+    """Can the need only be recorded on a GPU? Collectives of the host, as another choice, do not count."""
     choices = set(need.split("|"))
     return bool(choices - {"collectives"}) and choices - {"collectives"} <= GPU_SIGNALS
 

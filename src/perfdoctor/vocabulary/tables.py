@@ -14,8 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from perfdoctor.system import toml_tables
-from perfdoctor.vocabulary.columns import DeclaredColumn, declared
-from perfdoctor.vocabulary.signals import DECLARED, EVENTS, SIGNALS
+from perfdoctor.vocabulary.signals import DECLARED, EVENTS, SIGNALS, DeclaredColumn, declared
 
 #: Signals' columns under another name: GROUP is a word of SQL.
 RENAMED: Mapping[str, str] = {"group": "group_name"}

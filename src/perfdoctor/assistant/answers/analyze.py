@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfdoctor.assistant.arguments import Analyze
 from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.assistant.desk import Desk
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice
 from perfdoctor.records.savings import CASES
 from perfdoctor.report.words import outlook, skipped_rules, wording
 from perfdoctor.report.words.parts import all_parts
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Analyze
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
 
 _MOST_DEVICES, _MOST_FINDINGS, _MOST_NOTES, _MOST_SOURCES, _MOST_LACKS = 8, 10, 6, 8, 6
 _OF_DEVICE = (

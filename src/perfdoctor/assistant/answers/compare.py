@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfdoctor.assistant.arguments import Compare
 from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.comparison.compare import compare
+from perfdoctor.comparison.records import Snapshot
 from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.report.comparison import json_report, words
 from perfdoctor.report.json_document import document
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Compare
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.comparison.records import Snapshot
 
 _KEPT = (
     "before", "after", "verdict", "settings", "step", "item", "before_ns", "after_ns", "difference_ns", "recording_ns",
@@ -23,23 +21,18 @@ _MOST = 12
 
 
 def answer(asked: Compare, desk: Desk) -> Answer:
-    before, after = ([_snapshot(text, desk) for text in _listed(side)] for side in (asked.before, asked.after))
+    sides = ([side] if isinstance(side, str) else side for side in (asked.before, asked.after))
+    before, after = ([_snapshot(text, desk) for text in side] for side in sides)
     comparison = compare(before, after)
     whole = json_report.document(comparison)
     return Answer(words.verdict(comparison), {"sentence": words.verdict(comparison), **_shortened(whole)})
 
 
-def _listed(side: str | list[str]) -> list[str]:
-    return [side] if isinstance(side, str) else side
-
-
 def _snapshot(text: str, desk: Desk) -> Snapshot:
-    if desk.root.address(text) is None:
-        path = desk.root.recording(text)
-        if (written := document(name(text), path)) is not None:
-            return of_document(name(text), written, desk.known)
-        return of_examination(name(text), desk.examined(text), desk.known, [path])
-    return of_examination(name(text), desk.examined(text), desk.known, [])
+    here = [desk.root.recording(text)] if desk.root.address(text) is None else []
+    if here and (written := document(name(text), here[0])) is not None:
+        return of_document(name(text), written, desk.known)
+    return of_examination(name(text), desk.examined(text), desk.known, here)
 
 
 def _shortened(whole: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
 
+from perfdoctor.assistant.arguments import Explain
 from perfdoctor.assistant.bounded import Answer, name
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Explain
-    from perfdoctor.assistant.desk import Desk
 
 
 def answer(asked: Explain, desk: Desk) -> Answer:

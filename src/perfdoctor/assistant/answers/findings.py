@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from perfdoctor.assistant.answers.analyze import finding
+from perfdoctor.assistant.arguments import Findings
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows
+from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows, with_symptoms
 from perfdoctor.report.words import derivations, wording
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Findings
-    from perfdoctor.assistant.desk import Desk
 
 _MOST_EVIDENCE, _MOST_ROWS, _MOST_LINES = 8, 5, 5
 
 
 def answer(asked: Findings, desk: Desk) -> Answer:
     diagnosis = desk.diagnosed(asked)
-    every, zero = list(_flat(diagnosis.findings)), min((split.window_start_ns for split in diagnosis.time), default=0)
-    wanted = [each for each in every if asked.rule in (None, each[0].rule)]
+    every = list(with_symptoms(diagnosis.findings))
+    zero = min((split.window_start_ns for split in diagnosis.time), default=0)
+    wanted = [each for each in every if asked.rule in (None, each.rule)]
     if asked.rule is not None and not wanted:
-        raise PerfdoctorError(_why_none(asked.rule, desk, diagnosis.outcomes), do=_found(every))
+        found = ", ".join(each.rule for each in every) or "nothing"
+        raise PerfdoctorError(_why_none(asked.rule, desk, diagnosis.outcomes), do=f"Found here: {found}.")
     is_alone = asked.rule is not None
-    rows, pages = page(
-        wanted, asked.cursor, asked.limit,
-        lambda each: _whole(each[0], each[1], zero, is_alone=is_alone),
-    )  # fmt: skip
-    shown = [advice for advice, _ in wanted[int(asked.cursor) :][: len(rows)]]
+    rows, pages = page(wanted, asked.cursor, asked.limit, lambda each: _whole(each, zero, is_alone=is_alone))
+    shown = wanted[int(asked.cursor) :][: len(rows)]
     lines = [f"{advice.rule}: {wording.saving(diagnosis, advice)}" for advice in shown]
     return Answer("\n".join(lines) or "No findings.", {"findings": rows, **pages})
 
 
-def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
-    """Each finding with the rule of its cause (None for a cause), causes before their symptoms."""
-    for advice in findings:
-        yield advice, cause
-        yield from _flat(advice.symptoms, advice.rule)
+def _whole(advice: Advice, zero: int, *, is_alone: bool) -> dict[str, Any]:
+    """All fields of a finding; with the code of its fixes and the derivation of its saving if it `is_alone`.
 
-
-def _whole(advice: Advice, cause: str | None, zero: int, *, is_alone: bool) -> dict[str, Any]:
-    """All fields of a finding; with the code of its fixes and the derivation of its saving if asked for alone."""
+    `zero`: a span's 0 on the recording's clock, in ns.
+    """
     fixes = [
         {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics}
         | ({"how": fix.how} if is_alone else {})
@@ -53,7 +46,7 @@ def _whole(advice: Advice, cause: str | None, zero: int, *, is_alone: bool) -> d
         **finding(advice),
         "summary": advice.summary,
         "confidence_because": advice.confidence_because,
-        "symptom_of": cause,
+        "symptom_of": advice.symptom_of,
         "values": {name(key): value for key, value in advice.values.items()},
         "evidence": [_evidence(each, zero) for each in advice.evidence[:_MOST_EVIDENCE]],
         "lines": [_line(each) for each in advice.lines[:_MOST_LINES]],
@@ -81,12 +74,8 @@ def _evidence(evidence: Evidence, zero: int) -> dict[str, Any]:
             "label": label, "columns": columns, "units": list(evidence.units), "rows": rows,
             "row_count": len(evidence.rows),
         }  # fmt: skip
-    return {
-        "label": label,
-        "rank": evidence.rank,
-        "start_ns": zero + evidence.start_ns,
-        "end_ns": zero + evidence.end_ns,
-    }
+    start_ns, end_ns = zero + evidence.start_ns, zero + evidence.end_ns
+    return {"label": label, "rank": evidence.rank, "start_ns": start_ns, "end_ns": end_ns}
 
 
 def _derivation(advice: Advice) -> dict[str, Any] | None:
@@ -106,7 +95,3 @@ def _why_none(rule: str, desk: Desk, outcomes: Sequence[Outcome]) -> str:
         return f"{rule} found nothing here"
     lacking = f": the recording lacks {', '.join(outcome.missing)}" if outcome.missing else ""
     return f"{rule} was not checked{lacking}"
-
-
-def _found(every: Sequence[tuple[Advice, str | None]]) -> str:
-    return f"Found here: {', '.join(advice.rule for advice, _ in every) or 'nothing'}."

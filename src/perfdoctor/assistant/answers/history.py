@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perfdoctor.assistant.arguments import History
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import location, runs, series, store
+from perfdoctor.history import runs, series, store
 from perfdoctor.history.metrics import metric
 from perfdoctor.report import history_json
 from perfdoctor.report.words import trends
@@ -18,9 +20,6 @@ from perfdoctor.report.words.wording import counted
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
-
-    from perfdoctor.assistant.arguments import History
-    from perfdoctor.assistant.desk import Desk
 
 _LISTED = (
     "id", "recorded_at", "source", "program", "device", "gpus", "world_size", "git_commit", "git_dirty", "step_ns",
@@ -32,7 +31,7 @@ _MOST_STEPS = 50
 def answer(asked: History, desk: Desk) -> Answer:
     if asked.run is not None and asked.metric is not None:
         raise PerfdoctorError("run and metric are two questions", do="Ask one after the other.")
-    file = desk.root.recording(asked.path or f"{location.FOLDER}/{location.FILE}")
+    file = desk.root.recording(asked.path or f"{store.FOLDER}/{store.FILE}")
     if not file.is_file():
         raise PerfdoctorError("that is no history", do="Name the file history.db, or leave path out.")
     with store.read(file, in_place=False) as db:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+from perfdoctor.assistant.arguments import Kernels
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk, part_of
 from perfdoctor.metrics.kernels.costs import kernel_rows
 from perfdoctor.report.words import wording
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Kernels
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.records.time_split import KernelRow
 
 _SHOWN = 10
 
 
 def answer(asked: Kernels, desk: Desk) -> Answer:
-    run = desk.asked(asked).run
+    run = desk.examined(asked.path, part_of(asked)).run
     places = [place for place in run.places if asked.rank in (None, place.rank)]
     every = kernel_rows(places)
-    wanted = [each for each in every if _fits(each, asked)]
+    wanted = [
+        each
+        for each in every
+        if asked.family in (None, each.family) and (asked.name_contains is None or asked.name_contains in each.name)
+    ]
     window_ns = sum(place.window_ns for place in places)
     rows, pages = page(
         wanted, asked.cursor, asked.limit,
@@ -42,8 +42,3 @@ def answer(asked: Kernels, desk: Desk) -> Answer:
         "kernels": rows, **pages, "total_ns": total_ns, "window_ns": window_ns,
         "is_recorded": "kernels" in run.timeline.recorded,
     })  # fmt: skip
-
-
-def _fits(row: KernelRow, asked: Kernels) -> bool:
-    of_family = asked.family in (None, row.family)
-    return of_family and (asked.name_contains is None or asked.name_contains in row.name)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfdoctor.assistant.arguments import Query
 from perfdoctor.assistant.bounded import NAME, Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables.query import query
 from perfdoctor.report.words.foreign_text import clean_block, shorten
 from perfdoctor.report.words.wording import counted
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Query
-    from perfdoctor.assistant.desk import Desk
 
 #: Rows that can be reached by cursors: a question with more of them asks for sums.
 MOST_ROWS = 10_000

@@ -6,17 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfdoctor.assistant.arguments import Recordings
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.readers.formats import kind_of
 from perfdoctor.report import json_document
 from perfdoctor.report.words.wording import counted
 from perfdoctor.system.run_folder import MANIFEST, RunFolder
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import Recordings
-    from perfdoctor.assistant.desk import Desk
 
 #: So many folders and files are looked at; what is behind them is named by its folder.
 _MOST_FOLDERS, _MOST_FILES = 5_000, 5_000

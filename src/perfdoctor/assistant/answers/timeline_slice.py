@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from perfdoctor.assistant.arguments import TimelineSlice
 from perfdoctor.assistant.bounded import Answer, name, page
+from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
 from perfdoctor.report.words import wording
 from perfdoctor.vocabulary.signals import SIGNALS
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import TimelineSlice
-    from perfdoctor.assistant.desk import Desk
-    from perfdoctor.model.run import Run
-    from perfdoctor.model.timeline import Frame
 
 #: What is said of each event, where its signal has it. Times, name and signal are said of all.
 _COLUMNS = ("rank", "device", "stream", "thread", "correlation", "bytes", "direction", "kind")
@@ -87,21 +84,16 @@ def _rows(frame: Frame, asked: TimelineSlice, start_ns: int, end_ns: int) -> Int
 
 
 def _event(signal: str, frame: Frame, row: int) -> dict[str, Any]:
-    return {
-        "signal": signal,
-        "start_ns": int(frame.start_ns[row]),
-        "duration_ns": int(frame.duration_ns[row]),
-        **dict(_cells(frame, row)),
-    }
-
-
-def _cells(frame: Frame, row: int) -> Iterator[tuple[str, Any]]:
+    found: dict[str, Any] = {
+        "signal": signal, "start_ns": int(frame.start_ns[row]), "duration_ns": int(frame.duration_ns[row]),
+    }  # fmt: skip
     for column in ("name", *_COLUMNS):
         if column not in frame.columns:
             continue
         values = frame.columns[column]
         if isinstance(values, Text):
-            yield column, name(values.values[values.codes[row]])
+            found[column] = name(values.values[values.codes[row]])
         else:
             value = int(values[row])
-            yield column, None if value == UNKNOWN else value
+            found[column] = None if value == UNKNOWN else value
+    return found

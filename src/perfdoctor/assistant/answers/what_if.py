@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from perfdoctor.assistant.answers.analyze import prediction
+from perfdoctor.assistant.arguments import WhatIf
 from perfdoctor.assistant.bounded import Answer
-from perfdoctor.assistant.desk import part_of
+from perfdoctor.assistant.desk import Desk, part_of
 from perfdoctor.diagnosis.questions import questions
 from perfdoctor.report.words import outlook
-
-if TYPE_CHECKING:
-    from perfdoctor.assistant.arguments import WhatIf
-    from perfdoctor.assistant.desk import Desk
 
 
 def answer(asked: WhatIf, desk: Desk) -> Answer:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.comparison.scaling.fits import error_at, line
+from perfdoctor.comparison.scaling.laws import error_at, line
 from perfdoctor.comparison.scaling.records import Forecast, Kind, Recorded, Way
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.replay.edits.other_ranks import askable
@@ -49,7 +49,7 @@ Predict = Callable[[KnownSteps, int], "_Range | str"]
 
 
 def forecasts(known: KnownSteps, throughput: Throughput) -> tuple[tuple[Forecast, ...], tuple[Forecast, ...], str]:
-    """Of the largest recording, left out; of twice as many ranks; and why no replay says anything ("" where one does).
+    """Forecasts of the largest recording, from the others; of twice as many ranks; and why no replay says anything.
 
     A way that cannot be checked here predicts nothing.
     """

@@ -20,7 +20,7 @@ Way = Literal["replay", "fit"]
 
 class Recorded(Struct, frozen=True):
     """One recording of the series. `ranks`: 0 if unknown. `work`: how much one rank has in a step, by what shows it
-    (`work_size.MEASURES`). `run`: what a replay needs; None where it was not read.
+    (`recorded.MEASURES`). `run`: what a replay needs; None where it was not read.
     """
 
     snapshot: Snapshot

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perfdoctor.comparison.common_work import USUALLY_IN_COMMON, in_common
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between
-from perfdoctor.comparison.matching import changes, merged
+from perfdoctor.comparison.matching import USUALLY_IN_COMMON, changes, in_common, merged
 from perfdoctor.comparison.promise import finding_changes
-from perfdoctor.comparison.records import Changed, FindingChange, Snapshot, StepChange
+from perfdoctor.comparison.records import Changed, Snapshot, StepChange
 from perfdoctor.comparison.refusal import refuse_series
 from perfdoctor.comparison.scaling.forecast import KnownSteps, Throughput, forecasts
-from perfdoctor.comparison.scaling.growth import growth, share_of_first
-from perfdoctor.comparison.scaling.laws import karp_flatt, serial
+from perfdoctor.comparison.scaling.laws import growth, karp_flatt, serial, share_of_first
+from perfdoctor.comparison.scaling.recorded import items, kind_of
 from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, ScalingResult, SettingOver
-from perfdoctor.comparison.scaling.work_size import items, kind_of
 from perfdoctor.comparison.settings import SETTINGS, same_clock
 from perfdoctor.records.real_time import MOSTLY_RECORDING
 
@@ -34,7 +32,9 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
     """
     refuse_series(recorded)
     ordered = sorted(recorded, key=lambda each: each.ranks)
-    alikes = _of_one_clock(alike([each.snapshot for each in ordered]))
+    alikes = alike([each.snapshot for each in ordered])
+    if not all(each.unrecorded_ns for each in alikes):  # the steps of all are recorded ones, or of none
+        alikes = [replace(each, unrecorded_ns=None) for each in alikes]
     ordered = [replace(each, snapshot=snapshot) for each, snapshot in zip(ordered, alikes, strict=True)]
     found, kind_from = (kind, STATED) if kind else kind_of(ordered)
     series = {n: [each for each in ordered if each.ranks == n] for n in dict.fromkeys(each.ranks for each in ordered)}
@@ -54,6 +54,7 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
     causes, whole = growth(found, snapshots, steps_ns, without_gpu=without_gpu)
     checked, ahead, unpredicted = forecasts(KnownSteps(found, series, steps_ns, network), throughput)
     work, rest_ns, rest_count = _work(found, list(snapshots.items()))
+    changed = finding_changes(first, snapshots[max(snapshots)])  # of the most ranks against the fewest
     return ScalingResult(
         kind=found,
         kind_from=kind_from,
@@ -71,15 +72,9 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
         checked=checked,
         ahead=ahead,
         unpredicted=unpredicted,
-        findings=tuple(_new_findings(list(snapshots.values()))),
+        findings=tuple(each for each in changed if each.fate == "new" and each.after_ns),
         notes=tuple(_notes(ordered, found, len(series))),
     )
-
-
-def _of_one_clock(runs: Sequence[Snapshot]) -> list[Snapshot]:
-    """The runs with unrecorded steps only if all of them know theirs."""
-    known = all(each.unrecorded_ns for each in runs)
-    return list(runs) if known else [replace(each, unrecorded_ns=None) for each in runs]
 
 
 def _in_a_step(counted: Counted, ranks: int, kind: Kind, items: Mapping[int, float] | None) -> float:
@@ -120,7 +115,7 @@ def _rungs(
 
 
 def _work(kind: Kind, series: Sequence[tuple[int, Sequence[Snapshot]]]) -> tuple[tuple[Changed, ...], int, int]:
-    """Of the share of the fewest ranks, and of the most: what takes more, and what less."""
+    """The changes of work from its share of a step of the fewest ranks to a step of the most, as `matching.changes`."""
     (first, ours), (last, theirs) = series[0], series[-1]
     share = share_of_first(kind, last, first)
     shared = [replace(each, ns=each.ns * share) for each in merged([run.work for run in ours])]
@@ -130,7 +125,7 @@ def _work(kind: Kind, series: Sequence[tuple[int, Sequence[Snapshot]]]) -> tuple
 
 
 def _settings(series: Sequence[Recorded], kind: Kind) -> Iterator[SettingOver]:
-    """What differs beside the number of ranks, what matters first; what one does not say is left out."""
+    """Settings beside the number of ranks that differ and that all recordings know, those that matter first."""
     for name, matters in sorted(SETTINGS.items(), key=lambda each: not each[1]):
         values: dict[str, list[int]] = {}
         for each in series:
@@ -141,13 +136,6 @@ def _settings(series: Sequence[Recorded], kind: Kind) -> Iterator[SettingOver]:
         first, *others = ([value] for value in values)
         if not all(same_clock(name, first, other) for other in others):
             yield SettingOver(name, tuple((value, tuple(dict.fromkeys(n))) for value, n in values.items()), matters)
-
-
-def _new_findings(series: Sequence[Sequence[Snapshot]]) -> Iterator[FindingChange]:
-    """Findings of the recordings with most ranks that those with fewest lack, the costliest first."""
-    for each in finding_changes(series[0], series[-1]):
-        if each.fate == "new" and each.after_ns:
-            yield each
 
 
 def _notes(series: Sequence[Recorded], kind: Kind, rungs: int) -> Iterator[str]:

@@ -18,8 +18,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
-from perfdoctor.vocabulary.names.host_work import kind_of
-from perfdoctor.vocabulary.names.python_code import is_user_function
+from perfdoctor.vocabulary.names.python_code import is_user_function, kind_of
 
 
 class _HostTime(Struct, frozen=True):

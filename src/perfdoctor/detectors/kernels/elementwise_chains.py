@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, saved_shares
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place

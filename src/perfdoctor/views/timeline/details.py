@@ -12,8 +12,7 @@ import numpy as np
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
 from perfdoctor.model.timeline import Frame
 from perfdoctor.views.timeline.lanes import Lane, OfSignal, apart
-from perfdoctor.vocabulary.columns import DeclaredColumn
-from perfdoctor.vocabulary.signals import SIGNALS
+from perfdoctor.vocabulary.signals import SIGNALS, DeclaredColumn
 
 _POWERS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 #: Values of columns that say nothing.

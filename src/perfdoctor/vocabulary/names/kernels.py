@@ -18,46 +18,33 @@ from functools import cache, lru_cache
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import nccl
 
-_FAMILIES = (
+_FAMILIES = {
     # Tables that look-ups and their optimizers touch: before "optimizer", which their names also mention.
-    ("embedding", r"embedding|permute_pooled|jagged|lengths_range|bucketize"),
+    "embedding": r"embedding|permute_pooled|jagged|lengths_range|bucketize",
     # FlashInfer has kernels of every kind: sampling, norms, activations, all-reduces. Its attention has a KV cache.
-    (
-        "attention",
-        r"flash(?!_?infer)|flashinfer\S*?(prefill|decode|kvcache|mergestates|mla)|fmha|attn|attention|sdpa|paged_kv|mla_",
+    "attention": (
+        r"flash(?!_?infer)|flashinfer\S*?(prefill|decode|kvcache|mergestates|mla)|fmha|attn|attention|sdpa|paged_kv|mla_"
     ),
-    (
-        "optimizer",
-        (
-            r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop)|fused_?(adam|sgd|lamb|lion)"
-            r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor"
-        ),
+    "optimizer": (
+        r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop)|fused_?(adam|sgd|lamb|lion)"
+        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor"
     ),
-    (
-        "convolution",
-        (
-            r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
-            r"|cudnn::cnn::|miopen|ConvFwd|ConvBwd|naive_conv"
-        ),
+    "convolution": (
+        r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
+        r"|cudnn::cnn::|miopen|ConvFwd|ConvBwd|naive_conv"
     ),
-    (
-        "gemm",
-        (
-            r"(?<!fb)gemm|\bbmm_|nvjet|Cijk_|matmul|gemv|splitK_?reduce|triton_(mm|bmm|tem)|triton_\w*_(add)?b?mm(_|\b)"
-            r"|_mm_kernel|dot_kernel|wgmma|gmma|GemmUniversal|ampere_.*16816|cublasLt::"
-        ),
+    "gemm": (
+        r"(?<!fb)gemm|\bbmm_|nvjet|Cijk_|matmul|gemv|splitK_?reduce|triton_(mm|bmm|tem)|triton_\w*_(add)?b?mm(_|\b)"
+        r"|_mm_kernel|dot_kernel|wgmma|gmma|GemmUniversal|ampere_.*16816|cublasLt::"
     ),
-    ("normalization", r"batch_?norm|\bbn_(fw|bw)|layer_?norm|rms_?norm|group_?norm|instance_?norm|GammaBeta"),
-    (
-        "elementwise",
-        (
-            r"elementwise|triton_poi_|nchwToNhwc|nhwcToNchw|transpose|permute|CatArray|copy|cast|FillFunctor|dropout"
-            r"|gelu|relu|silu|multi_tensor_apply_kernel|CudaCodeGen|pointwise|fill|setTensor|im2col|col2im|upsample"
-            r"|index|scatter|gather|^loop_(?!\w*reduce)\w*fusion|^wrapped_(?!reduce)"
-        ),
+    "normalization": r"batch_?norm|\bbn_(fw|bw)|layer_?norm|rms_?norm|group_?norm|instance_?norm|GammaBeta",
+    "elementwise": (
+        r"elementwise|triton_poi_|nchwToNhwc|nhwcToNchw|transpose|permute|CatArray|copy|cast|FillFunctor|dropout"
+        r"|gelu|relu|silu|multi_tensor_apply_kernel|CudaCodeGen|pointwise|fill|setTensor|im2col|col2im|upsample"
+        r"|index|scatter|gather|^loop_(?!\w*reduce)\w*fusion|^wrapped_(?!reduce)"
     ),
-    ("reduction", r"reduce|softmax|triton_(red|per)_|DeviceScan|Sort|topk|cumsum|nll_loss|cross_entropy|argmax|pool"),
-)
+    "reduction": r"reduce|softmax|triton_(red|per)_|DeviceScan|Sort|topk|cumsum|nll_loss|cross_entropy|argmax|pool",
+}
 
 # What proves the units that a matmul, a convolution or an attention kernel computes on. A name that proves neither is
 # unknown: many tools write kernels named "sgemm" or "flash_fwd_kernel", and some of those use tensor cores.
@@ -178,7 +165,7 @@ def _says(name: str, pattern: str) -> bool:
 @lru_cache(maxsize=65536)
 def family(name: str) -> str:
     """One of findings.KERNEL_FAMILIES; "other" where the name does not say."""
-    return next((known for known, pattern in _FAMILIES if _says(name, pattern)), "other")
+    return next((known for known, pattern in _FAMILIES.items() if _says(name, pattern)), "other")
 
 
 @lru_cache(maxsize=65536)

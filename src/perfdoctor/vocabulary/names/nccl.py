@@ -28,25 +28,20 @@ COLLECTIVE = regex(
     r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node|oneccl|hccl|\bgloo::)",
     re.IGNORECASE,
 )
-_KINDS = tuple(
-    (kind, regex(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        ("all_reduce", r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))"),
-        ("reduce_scatter", r"reduce_?scatter|userbuffers_\w+_rs"),
-        ("all_gather", r"all_?gather|userbuffers_\w+_ag"),
-        (
-            "all_to_all",
-            (
-                r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
-                r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)"
-            ),
-        ),
-        ("send_recv", r"send|recv"),
-        ("broadcast", r"broadcast|bcast"),
-        ("barrier", r"barrier"),
-        ("reduce", r"reduce"),
-    )
-)
+_KINDS = {
+    kind: regex(pattern, re.IGNORECASE)
+    for kind, pattern in {
+        "all_reduce": r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))",
+        "reduce_scatter": r"reduce_?scatter|userbuffers_\w+_rs",
+        "all_gather": r"all_?gather|userbuffers_\w+_ag",
+        "all_to_all": r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
+        r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)",
+        "send_recv": r"send|recv",
+        "broadcast": r"broadcast|bcast",
+        "barrier": r"barrier",
+        "reduce": r"reduce",
+    }.items()
+}
 #: The element type in the name of a collective's kernel.
 _DATA_TYPE = regex(
     r"_(float|half|double|bfloat16|u?int\d+_t|bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64))(?![a-z0-9])",
@@ -100,7 +95,7 @@ def collective_kind(name: str) -> str:
 
     Works on kernel names (`ncclDevKernel_AllReduce_Sum_f32_RING_LL`) and on c10d names (`_allgather_base`).
     """
-    return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other")
+    return next((kind for kind, pattern in _KINDS.items() if pattern.search(name)), "other")
 
 
 def data_type(kernel: str) -> str:

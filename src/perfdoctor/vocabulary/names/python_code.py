@@ -1,4 +1,4 @@
-"""Whose code is a line of Python: the user's, PyTorch's, another library's or this program's own agent's?
+"""Whose code is a line of Python, and what kind of work does it do where it keeps the device waiting?
 
 torch.profiler writes functions as `file(line): function` with the path cut at a folder of `sys.path`; snapshots of
 memory hold whole paths.
@@ -64,6 +64,29 @@ OPTIMIZER_FILE = regex(r"/optim(?:izers?)?/")
 #: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
 WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
 
+#: Kinds of work of the host where it keeps the device waiting, on which a fix depends; the first that fits counts.
+#: `torchinductor_<user>/…/c….py(2533): call` is the Python that Inductor writes, which allocates, checks sizes and
+#: launches, kernel by kernel. cuDNN and MIOpen try algorithms when they see a shape first, inside the op of the
+#: convolution. Modules are filled with random numbers where they are constructed.
+KINDS = {
+    "compiled-call": regex(
+        r"torchinductor_\w+/|/\w{2}/c\w{20,}\.py\(\d+\): call$|torch/_inductor/(output_code|utils)\.py"
+        r"|^## Call CompiledFxGraph"
+    ),
+    "algorithm-search": regex(
+        r"^aten::(cudnn_convolution\w*|miopen_convolution\w*|_convolution|convolution(_backward)?)$|cudnn\w*(Find|Benchmark)|miopenFind"
+    ),
+    "model-construction": regex(
+        r"(from_pretrained|load_state_dict|init_model|build_model|create_model|load_model|get_model|_?init_weights|reset_parameters)$"
+        r"|torch/nn/init\.py\(\d+\): |torch/nn/modules/\w+\.py\(\d+\): __init__|[Mm]odel\w*\.py\(\d+\): __init__"
+    ),
+    "preprocessing": regex(
+        r"tokeniz|(?<![a-z])(pre|post)_?process|image_transforms|image_processing|feature_extract|(^|/)PIL/|(^|/)cv2/|librosa"
+        r"|torchvision/transforms|albumentations|: (encode|decode|batch_decode|collate\w*|apply_chat_template)$",
+        re.IGNORECASE,
+    ),
+}
+
 
 def is_user_function(name: str) -> bool:
     """A function of the user's own: a line in a file that belongs to no library."""
@@ -89,3 +112,8 @@ def package(file: str) -> str:
 def is_library(name: str) -> bool:
     """Does this line of code belong to Python, torch or another package?"""
     return _LIBRARY.search(name) is not None
+
+
+def kind_of(*names: str) -> str:
+    """The kind of work (of KINDS) that the first of these names shows; "" where none does."""
+    return next((kind for name in names for kind, pattern in KINDS.items() if pattern.search(name)), "")

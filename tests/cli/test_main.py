@@ -8,14 +8,14 @@ import pytest
 from report.samples import COMMUNICATION, INPUT_BOUND, POISONED
 from rich.console import Console
 
-from perfdoctor.cli import ascii_fallback
+from perfdoctor.cli import main
 from perfdoctor.report import terminal
 
 
 def printed(diagnosis, encoding):
-    ascii_fallback.set_up()
+    main.show_any_text()
     raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding=encoding, errors=ascii_fallback.NAME, newline="\n")
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors=main.PLAIN, newline="\n")
     terminal.render(diagnosis, Console(file=stream, width=80))
     stream.flush()
     return raw.getvalue().decode(encoding)
@@ -39,5 +39,5 @@ def test_characters_of_latin_1_are_kept():
 
 
 def test_unknown_characters_are_question_marks():
-    assert "文 µ →".encode("ascii", ascii_fallback.NAME) == b"? u ->"
+    assert "文 µ →".encode("ascii", main.PLAIN) == b"? u ->"
     assert printed(POISONED, "ascii").isascii()

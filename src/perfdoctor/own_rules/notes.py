@@ -1,22 +1,24 @@
-"""Which signals does a detector read, and are they those that its document says it needs?
-
-What it asks the timeline for is seen while it runs, by any name and in any helper of its folder. What a `Place` gives
-of itself, and what the shapes ask of it, is known by the names in its source.
-"""
+"""What is worth a note about a rule that keeps the contract: the signals that it reads, and who else finds the same?"""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from perfdoctor.detectors.affected import MOST_OF_IT
+from perfdoctor.diagnosis.engine import missing
+from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model import cache, host_rows, launches, timeline
+from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.vocabulary.rulebook import Rule
-from perfdoctor.vocabulary.signals import SIGNALS
+from perfdoctor.own_rules.tried import found_in, tried
+from perfdoctor.records.findings import Advice, Finding
+from perfdoctor.vocabulary.rulebook import Rule, load_rules
+from perfdoctor.vocabulary.signals import SIGNALS, need_label
 
 #: Of the public API: whoever uses these reads that signal of a place. Most need no more than `places`.
 _READS = {
@@ -31,6 +33,10 @@ _ANY = ("idle_causes", "idle_ns", "of_cause", "parts")
 _NEIGHBOUR = "from ."
 #: Through these a detector asks, and is the one who does.
 _BETWEEN = frozenset(str(module.__file__) for module in (cache, host_rows, launches, timeline))
+#: A threshold of such a name is the least that is worth a line; without it a rule says what it would have found.
+_LEAST = "min_"
+#: Next to nothing, of shares as of counts: at 0 a rule would find what is not there at all.
+_HARDLY_ANY = 1e-9
 
 
 class Asked(dict[str, str]):
@@ -56,8 +62,13 @@ class _Frames(dict[str, Frame]):
         return super().__getitem__(signal)
 
 
-def notes(source: Path, rule: Rule, asked: Asked) -> Iterator[str]:
-    """What is read and not needed, and the reverse. No problems: a rule may do without what it reads."""
+def of_signals(source: Path, rule: Rule, asked: Asked) -> Iterator[str]:
+    """The signals that the detector reads and its document does not need, and the reverse.
+
+    No problems: a rule may do without what it reads. What it asks the timeline for is seen while it runs (`asked`), by
+    any name and in any helper of its folder. What a `Place` gives of itself, and what the shapes ask of it, is known by
+    the names in its source.
+    """
     try:
         tree = ast.parse(source.read_bytes())
     except (SyntaxError, ValueError):
@@ -70,18 +81,17 @@ def notes(source: Path, rule: Rule, asked: Asked) -> Iterator[str]:
             "says that all is well, and not what to record"
         )
     words = _words(tree)
+
+    def is_read(need: str) -> bool:  # steps, places and ranks have no rows to read
+        return need not in SIGNALS or need in read or bool(words & {need, *_READS.get(need, ())})
+
     if not words & {*_ANY, _NEIGHBOUR}:
         for need in rule.needs:
-            if not any(_is_read(choice, words, read) for choice in need.split("|")):
+            if not any(is_read(choice) for choice in need.split("|")):
                 yield (
                     f"{source.name}: needs has {need}, which it reads nowhere: a recording without is skipped for "
                     "nothing"
                 )
-
-
-def _is_read(need: str, words: set[str], read: Mapping[str, str]) -> bool:
-    """Steps, places and ranks have no rows to read."""
-    return need not in SIGNALS or need in read or bool(words & {need, *_READS.get(need, ())})
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -105,3 +115,53 @@ def _words(tree: ast.Module) -> set[str]:
     found |= {node.id for node in nodes if isinstance(node, ast.Name)}
     found |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return found | {_NEIGHBOUR for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
+
+
+def of_recording(rule: Rule, name: str, recording: Timeline) -> Iterator[str]:
+    """What the rule finds in a recording of its author's, and which rules of ours find the same kernels there."""
+    run = prepare(recording)
+    if lacking := missing(rule, run):
+        yield f"{name}: skipped, it lacks {', '.join(map(need_label, lacking))}"
+        return
+    found = tried(rule, run)
+    if found.findings:
+        yield f"{name}: found: {_said(found.advice)}"
+        yield from (f"{name}: {text}" for text in _also_ours(found.findings, run))
+        return
+    below = tried(rule, run, dict.fromkeys((each for each in rule.thresholds if each.startswith(_LEAST)), _HARDLY_ANY))
+    yield f"{name}: below its threshold: {_said(below.advice)}" if below.findings else f"{name}: nothing found"
+
+
+def _said(advice: Sequence[Advice]) -> str:
+    return " ".join(
+        f"{each.summary} Saves {each.saving_ns_per_step.low / 1e6:.1f} to {each.saving_ns_per_step.high / 1e6:.1f} ms."
+        for each in advice
+    )
+
+
+def _also_ours(findings: Sequence[Finding], run: Run) -> Iterator[str]:
+    """A line for each rule of ours that finds most of the same kernels."""
+    if not any(finding.work for finding in findings):
+        return
+    for rule in load_rules().values():
+        shares = [_same_share(finding, other, run) for finding in findings for other in found_in(rule, run)]
+        if max(shares, default=0) > MOST_OF_IT:
+            yield (
+                f"{rule.id}, a rule of perfdoctor, is about {max(shares):.0%} of the time of the same kernels: name it "
+                "in symptom_of or explains, or see whether it says enough"
+            )
+
+
+def _same_share(finding: Finding, other: Finding, run: Run) -> float:
+    """The share (0-1) of the time of the kernels that the finding names which the other finding names, too."""
+    both_ns = own_ns = 0
+    for place in run.places:
+        count, no_rows = len(place.kernels), place.kernel_ns < 0
+        rows = finding.work.get(place.rank_and_device, no_rows)
+        theirs = other.work.get(place.rank_and_device, no_rows)
+        if rows.size != count:
+            continue
+        own_ns += int(place.kernel_ns[rows].sum())
+        if theirs.size in (count, count + len(place.copies)):  # those of `fused` have the copies behind
+            both_ns += int(place.kernel_ns[rows & theirs[:count]].sum())
+    return both_ns / own_ns if own_ns else 0.0
