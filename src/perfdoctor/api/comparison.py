@@ -86,9 +86,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict and where the difference comes from. It loads nothing."""
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report.comparison import html  # noqa: PLC0415
 
-        return notebook.render_comparison(self._comparison)
+        return html.cell(self._comparison)
 
     def to_html(self) -> str:
         """One page that loads nothing; without the two timelines that `perfdoctor compare --html` has."""

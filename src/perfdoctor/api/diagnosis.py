@@ -187,9 +187,9 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the findings and the parts of the step. It loads nothing and runs no script."""
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report import html  # noqa: PLC0415
 
-        return notebook.render(self._examination.diagnosis)
+        return html.cell(self._examination.diagnosis)
 
     def to_html(self) -> str:
         """The whole report with its timeline and tables: one page that loads nothing."""
@@ -216,6 +216,6 @@ class Prediction(predictions.Prediction, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the step after each fix, and the range of the last. It loads nothing."""
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report import html  # noqa: PLC0415
 
-        return notebook.render_prediction(self)
+        return html.prediction_cell(self)

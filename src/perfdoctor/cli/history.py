@@ -148,12 +148,12 @@ def _print_trend(found: Trend, *, json: bool, csv: bool, quiet: bool) -> None:
 
 def _write_page(target: Path, found: Trend) -> None:
     from perfdoctor.cli import report_files
-    from perfdoctor.report import trend_page
+    from perfdoctor.report import html
 
     if target.is_file() and not report_files.is_page(target):
         raise PerfdoctorError(f"--html {target} exists and was not written by perfdoctor", do="Choose another file.")
     try:
-        report_files.write(target, lambda: trend_page.render(found))
+        report_files.write(target, lambda: html.render_trend(found))
     except OSError as error:
         raise PerfdoctorError(
             f"--html {target} cannot be written: {error.strerror or error}",

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.report import folder_page
+from perfdoctor.report.html import Page
 from perfdoctor.viewer.contents import MOST_FILES, File, Folder, FolderContents, Kind, ListedReport
 from perfdoctor.viewer.root import ViewedFolder
 
@@ -168,7 +169,7 @@ class _Request(BaseHTTPRequestHandler):
             moments = self.server.folder.moments(trace)
         self._page(folder_page.perfetto(trace.key, str(trace.path), trace.bytes, moments))
 
-    def _page(self, page: folder_page.Page) -> None:
+    def _page(self, page: Page) -> None:
         script = f"; script-src '{page.script_hash}'; connect-src 'self'" if page.script_hash else ""
         policy = f"{_NOTHING}; style-src '{page.style_hash}'; img-src data:{script}"
         self._answer(page.text.encode("utf-8", "replace"), policy)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 from msgspec import Struct, field
 
 from perfdoctor.records.views import Chart, Series
+from perfdoctor.report import templates
 from perfdoctor.report.charts import axes, labels, marks, words
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
-from perfdoctor.report.words.foreign_text import clean_block, clean_name
+from perfdoctor.report.words.foreign_text import clean_name
 
 _STACKED = ("area", "bars")
 _BESIDE_X = ("spans",)
@@ -106,15 +106,7 @@ def drawing(picture: Chart) -> Drawing:
 
 @lru_cache(maxsize=2)
 def template(name: str) -> Template:
-    environment = Environment(
-        loader=FunctionLoader(lambda file: (files("perfdoctor.report") / "page" / file).read_text("utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: clean_block(value) if type(value) is str else value,
-    )
-    return environment.get_template(name)
+    return templates.environment().get_template(name)
 
 
 # --- axes -------------------------------------------------------------------------------------------------------------
