@@ -7,7 +7,7 @@ of a step, rules, cases of a range. Ranks are means or the most, as in the repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +55,8 @@ def _metrics() -> Iterator[Gauge]:
         return Gauge(f"{name}_ratio", about, "ratio", labels)
 
     yield Gauge("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
-    yield timed(
-        "recorded_timestamp",
-        "When the recording began, in seconds since 1970; where nothing says that, when its file was written.",
-    )
+    about = "When the recording began, in seconds since 1970; where nothing says that, when its file was written."
+    yield timed("recorded_timestamp", about)
     yield Gauge("exit_code", "Exit code of the recorded program.")
     yield timed("step", "Mean step; without a recorder, where that is known.")
     yield timed("step_recorded", "Mean step as it was recorded.")
@@ -84,9 +82,8 @@ def _metrics() -> Iterator[Gauge]:
     yield Gauge("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
     yield Gauge("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
     yield Gauge("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
-    yield Gauge(
-        "month_saving", "What the predicted step saves of the month, for the same work.", "", ("currency", "case")
-    )
+    about = "What the predicted step saves of the month, for the same work."
+    yield Gauge("month_saving", about, "", ("currency", "case"))
 
 
 METRICS: Mapping[str, Gauge] = {metric.name: metric for metric in _metrics()}
@@ -116,9 +113,8 @@ def _known(name: str, value: Any, *labels: str, scale: float = 1.0) -> Iterator[
 def _of_the_run(run: Row) -> Iterator[Number]:
     about = [str(run[name] or "") for name in ("perfdoctor", "program", "device", "work")]
     yield Number(METRICS["run_info"], 1.0, tuple(about))
-    yield from _known(
-        "recorded_timestamp_seconds", datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00").timestamp()
-    )
+    recorded_at = datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00")
+    yield from _known("recorded_timestamp_seconds", recorded_at.timestamp())
     yield from _known("exit_code", run["exit_code"])
     yield from _known("gpus", run["gpus"])
     yield from _known("ranks", run["world_size"])
@@ -126,12 +122,9 @@ def _of_the_run(run: Row) -> Iterator[Number]:
 
 def _steps(run: Row) -> Iterator[Number]:
     yield from _known("step_seconds", step_ns(run), scale=_NS)
-    columns = {
-        "step_recorded": "recorded_step_ns", "step_median": "median_ns", "step_p10": "p10_ns",
-        "step_p90": "p90_ns",
-    }  # fmt: skip
-    for name, column in columns.items():
-        yield from _known(f"{name}_seconds", run.get(column), scale=_NS)
+    yield from _known("step_recorded_seconds", run.get("recorded_step_ns"), scale=_NS)
+    for name in ("median", "p10", "p90"):
+        yield from _known(f"step_{name}_seconds", run.get(f"{name}_ns"), scale=_NS)
     yield from _known("analysed_steps", run["steps"])
     for case, column in zip(CASES, ("predicted_low_ns", "predicted_ns", "predicted_high_ns"), strict=True):
         yield from _known("predicted_step_seconds", run.get(column), case, scale=_NS)
@@ -164,18 +157,14 @@ def _findings(facts: Facts) -> Iterator[Number]:
     yield from _known("findings", len(causes))
     step = facts.run.get("step_ns")
     base = step or facts.run["window_ns"]
-    for finding in _first_of_each_rule(causes):
+    # The costliest of each rule: two findings of one rule would have the same labels.
+    for finding in {finding["rule"]: finding for finding in reversed(causes)}.values():
         for case in CASES:
             saved = finding[f"{case}_ns"]
             if step:
                 yield from _known("finding_saving_seconds", saved, finding["rule"], case, scale=_NS)
             if base:
                 yield from _known("finding_saving_ratio", saved / base, finding["rule"], case)
-
-
-def _first_of_each_rule(findings: Iterable[Row]) -> Iterable[Row]:
-    """The costliest: two findings of one rule would have the same labels."""
-    return {finding["rule"]: finding for finding in reversed(list(findings))}.values()
 
 
 def _cost(cost: Cost) -> Iterator[Number]:

@@ -7,42 +7,24 @@ differently, so that ours hold neither quotes nor backslashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
 
-from perfdoctor.export.numbers import PREFIX, Gauge, Number
-
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily
+from perfdoctor.export.numbers import PREFIX, Number
 
 
 def render(numbers: Sequence[Number], run: str) -> str:
     """The whole text. `run`: the label of all its samples, by which files in one folder differ."""
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415 (an extra)
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 (an extra)
     from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Diagnosis(numbers, run))  # type: ignore[arg-type,unused-ignore] # any object that collects
-    text: str = generate_latest(registry).decode()
+    families = []
+    for metric, samples in groupby(numbers, key=lambda number: number.metric):
+        labels = ("run", *metric.labels)
+        families.append(GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=labels, unit=metric.unit))
+        for number in samples:
+            families[-1].add_metric([run, *number.labels], number.value)
+    registry = SimpleNamespace(collect=lambda: families)  # of a registry nothing else is asked
+    text: str = generate_latest(registry).decode()  # type: ignore[arg-type,unused-ignore]
     return text
-
-
-class _Diagnosis:
-    """A collector that prometheus-client asks for the metrics of one recording."""
-
-    def __init__(self, numbers: Sequence[Number], run: str) -> None:
-        self._numbers, self._run = numbers, run
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for metric, numbers in groupby(self._numbers, key=lambda number: number.metric):
-            yield _family(metric, numbers, self._run)
-
-
-def _family(metric: Gauge, numbers: Iterable[Number], run: str) -> GaugeMetricFamily:
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
-
-    family = GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=("run", *metric.labels), unit=metric.unit)
-    for number in numbers:
-        family.add_metric([run, *number.labels], number.value)
-    return family

@@ -29,7 +29,7 @@ from perfdoctor.report.words import (
     skipped_rules,
     trends,
     wording,
-)  # fmt: skip
+)
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
@@ -40,7 +40,7 @@ from perfdoctor.report.words.parts import (
     place_names,
     shown_places,
     split_base_ns,
-)  # fmt: skip
+)
 from perfdoctor.vocabulary.categories import PAGES
 from perfdoctor.vocabulary.parts import PARTS, SHOWN_PARTS
 

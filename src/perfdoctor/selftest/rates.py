@@ -8,7 +8,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.recording import machine_rates
 from perfdoctor.recording.plan import Machine
-from perfdoctor.report.words.rates import line
+from perfdoctor.report.words import efficiency
 from perfdoctor.selftest.checks import ToolCheck, Verdict
 from perfdoctor.selftest.trials import Runner
 
@@ -31,7 +31,7 @@ def _check(rates: MeasuredRates, seconds: float, *, stored: bool) -> ToolCheck:
     numbers = {
         f"{each.what}{f' {each.data_type}' if each.data_type else ''}": each.median for each in rates.measurements
     }
-    found = line(rates)
+    found = efficiency.measured(rates)
     if not rates.measurements:
         do = "; ".join(dict.fromkeys(each.error for each in rates.failed))
         return ToolCheck(NAME, Verdict.FAILED, found, do, seconds, numbers)

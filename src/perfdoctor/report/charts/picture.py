@@ -77,17 +77,12 @@ def drawing(picture: Chart) -> Drawing:
     """Everything that the template prints."""
     frame, css = _frame(picture), _classes(picture.series)
     paths: list[Mark] = []
-    points: list[Mark] = []
     for series in picture.series:
         if series.kind in ("line", "steps", "guide"):
             path = marks.line(series, frame, in_steps=series.kind == "steps")
             paths.append(Mark(series.kind, css[id(series)], _span_tooltip(series, picture), path=path))
     for kind in _STACKED:
         paths[:0] = _stack([each for each in picture.series if each.kind == kind], picture, frame, css)
-    points += _hits(picture, frame)
-    points += _dots(picture, frame, css)
-    points += _spans(picture, frame, css)
-    points += _remarks(picture, frame)
     return Drawing(
         chart=picture,
         description=words.description(picture),
@@ -96,7 +91,12 @@ def drawing(picture: Chart) -> Drawing:
         ],
         y_ticks=[(percent(1 - at), label) for at, label in frame.y.ticks(_MOST_TICKS)],
         paths=[mark for mark in paths if mark.path],
-        points=points,
+        points=[
+            *_hits(picture, frame),
+            *_dots(picture, frame, css),
+            *_spans(picture, frame, css),
+            *_remarks(picture, frame),
+        ],
         guide_names=_guide_names(picture, frame),
         dot_names=labels.placed(_named_dots(picture, frame)),
         legend=_legend(picture, css),
@@ -163,7 +163,7 @@ def _stack(series: Sequence[Series], picture: Chart, frame: marks.PlotArea, css:
 
 
 def _hits(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
-    """An invisible box over each bar, with a tooltip of all its parts."""
+    """An invisible box over each bar of the picture, with a tooltip of all its parts."""
     bars = [each for each in picture.series if each.kind == "bars"]
     if not bars or bars[0].x.size > _MOST_TOOLTIPS:
         return
@@ -185,8 +185,10 @@ def _dots(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterato
         shape = _SHAPES[number % len(_SHAPES)]
         for row, (x, y, radius) in enumerate(_places(series, frame)):
             if np.isfinite(x) and np.isfinite(y):
-                yield Mark(shape, css[id(series)], _dot_tooltip(series, row, picture), x=percent(x), y=percent(y),
-                           radius=radius)  # fmt: skip
+                name = clean_name(series.labels[row] if series.labels else series.name)
+                at = words.said(float(series.x[row]), picture.x.unit)
+                tooltip = f"{name}: {words.said(float(series.y[row]), picture.y.unit)} at {at}"
+                yield Mark(shape, css[id(series)], tooltip, x=percent(x), y=percent(y), radius=radius)
 
 
 def _places(series: Series, frame: marks.PlotArea) -> Iterator[tuple[float, float, float]]:
@@ -195,7 +197,7 @@ def _places(series: Series, frame: marks.PlotArea) -> Iterator[tuple[float, floa
 
 
 def _named_dots(picture: Chart, frame: marks.PlotArea) -> list[labels.Dot]:
-    """Those with a name, largest first. Text after a comma is only in the tooltip."""
+    """The dots with their names, largest first. Text after a comma is only in the tooltip."""
     found = []
     for series in picture.series:
         if series.kind == "dots":
@@ -207,7 +209,7 @@ def _named_dots(picture: Chart, frame: marks.PlotArea) -> list[labels.Dot]:
 
 
 def _spans(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
-    """Each kind in its own lane below the upper edge."""
+    """The spans, each kind in its own lane below the upper edge."""
     kinds = [each for each in picture.series if each.kind == "spans"]
     for lane, series in enumerate(kinds):
         starts, ends = frame.x.at(series.x), frame.x.at(series.y)
@@ -245,7 +247,7 @@ def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:
 
 
 def _guide_name(series: Series, picture: Chart) -> str:
-    """With its height if it is level."""
+    """The name of a guide, with its height if it is level."""
     known = series.y[np.isfinite(series.y)]
     is_level = known.size and (known == known[0]).all()
     height = f" {words.said(float(known[0]), picture.y.unit)}" if is_level else ""
@@ -274,12 +276,6 @@ def _span_tooltip(series: Series, picture: Chart) -> str:
         return clean_name(series.name)
     low, high = (words.said(float(each), picture.y.unit) for each in (known.min(), known.max()))
     return f"{clean_name(series.name)}: {low}" + (f" to {high}" if low != high else "")
-
-
-def _dot_tooltip(series: Series, row: int, picture: Chart) -> str:
-    name = series.labels[row] if series.labels else series.name
-    x, y = words.said(float(series.x[row]), picture.x.unit), words.said(float(series.y[row]), picture.y.unit)
-    return f"{clean_name(name)}: {y} at {x}"
 
 
 def _numbers(picture: Chart) -> list[list[str]]:

@@ -51,7 +51,7 @@ def said(value: float | str, unit: Unit) -> str:
     if unit in _WORDS:
         return _WORDS[unit](value)
     if unit == "hertz":
-        return _ticks_words(value, value, _SCALES["hertz"], 3)
+        return _rounded(value, unit, 3)
     return wording.count(value) + (f" {_SIMPLE[unit]}" if unit in _SIMPLE else "")
 
 
@@ -81,9 +81,9 @@ def power_label(tick: float, unit: Unit) -> str:
     """A tick of a logarithmic axis in its own unit: `100 GFLOP/s`; only `0.1` for FLOP a byte, which the axis names."""
     if unit == "flop_per_byte":
         return f"{tick:,.12g}"
-    return _ticks_words(tick, tick, _SCALES.get(unit, ((1.0, ""),)), 1)
+    return _rounded(tick, unit, 1)
 
 
-def _ticks_words(value: float, largest: float, steps: Sequence[tuple[float, str]], digits: int) -> str:
-    size, name = next(((s, n) for s, n in reversed(steps) if abs(largest) >= s * 0.9995), steps[0])
+def _rounded(value: float, unit: Unit, digits: int) -> str:
+    size, name = scale_of(value, unit)
     return f"{float(f'{value / size:.{digits}g}'):,.12g}{name and ' ' + name}"

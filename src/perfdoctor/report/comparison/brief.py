@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from perfdoctor.report.brief import block, wrapped
 from perfdoctor.report.comparison import words
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.wording import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,15 +49,7 @@ def _listed(heading: str, lines: Iterable[str]) -> list[str]:
 
 def _causes(comparison: Comparison) -> Iterator[str]:
     """The causes that changed most, each before and after."""
-    step = comparison.step
-    rows = [
-        (each.label, duration(each.before_ns), duration(each.after_ns), words.delta(each.delta_ns))
-        for each in comparison.causes[:_MOST]
-    ]
-    rows += [(label, was, now, words.delta(ns)) for label, was, now, ns in words.sums(comparison, _MOST)]
-    total = comparison.difference_ns + comparison.recording_ns
-    rows.append(("together", duration(step.before.mean_ns), duration(step.after.mean_ns), words.delta(total)))
-    rows.insert(0, ("cause", "before", "after", "difference"))
+    rows = [("cause", "before", "after", "difference"), *words.cause_rows(comparison, _MOST)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         numbers = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from perfdoctor.comparison.records import Comparison
 from perfdoctor.comparison.scaling.records import ScalingResult
+from perfdoctor.report import markdown
 from perfdoctor.report.comparison import words
-from perfdoctor.report.markdown import escaped
+from perfdoctor.report.markdown import escaped, joined, table
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.wording import duration
 
 SHOWN = 10
 
@@ -17,40 +17,32 @@ SHOWN = 10
 def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
     """`verdict`: paragraphs instead of the comparison's own."""
     sections = (
-        listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
+        listed("What differs beside the code", map(words.setting, comparison.settings)),
         *([each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]),
         [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
         [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),
         work_rows(comparison),
-        listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
+        listed("Predicted and measured", (f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises)),
         listed(
             words.FINDINGS,
-            [
+            (
                 f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({clean_name(f.rule)}) {words.finding(f)}"
                 for f in comparison.findings
-            ],
+            ),
         ),
-        listed(words.lines_heading(comparison), list(words.lines(comparison))),
-        listed("Memory", list(words.memory(comparison))),
-        listed("Notes", [clean(note) for note in comparison.notes]),
+        listed(words.lines_heading(comparison), words.lines(comparison)),
+        listed("Memory", words.memory(comparison)),
+        listed("Notes", map(clean, comparison.notes)),
     )
-    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+    return joined(sections)
 
 
 def _causes(comparison: Comparison) -> Iterator[str]:
-    yield "| cause | before | after | difference |"
-    yield "| --- | --: | --: | --: |"
-    for each in comparison.causes[:SHOWN]:
-        yield (
-            f"| {escaped(each.label)} | {duration(each.before_ns)} | {duration(each.after_ns)} "
-            f"| {words.delta(each.delta_ns)} |"
-        )
-    for label, was, now, ns in words.sums(comparison, SHOWN):
-        yield f"| {label} | {was} | {now} | {words.delta(ns)} |"
-    total = comparison.difference_ns + comparison.recording_ns
-    step = comparison.step
-    yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
+    rows = ((escaped(label), was, now, change) for label, was, now, change in words.cause_rows(comparison, SHOWN))
+    *others, (_, was, now, change) = rows
+    head = ("cause", "before", "after", "difference")
+    return table(head, (False, True, True, True), [*others, ("**together**", was, now, change)])
 
 
 def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
@@ -67,8 +59,6 @@ def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
     yield f"| the rest | | {words.delta(rest)} |"
 
 
-def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+def listed(heading: str, lines: Iterable[str]) -> list[str]:
     """A heading and a list, escaped; nothing where there is nothing."""
-    if lines:
-        yield f"### {title}\n"
-        yield from (f"- {escaped(line)}" for line in lines)
+    return markdown.listed(heading, map(escaped, lines))

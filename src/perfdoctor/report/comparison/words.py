@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from perfdoctor.comparison.records import (
     Changed,
     Comparison,
-    Contribution,
     FindingChange,
     Promise,
     Setting,
@@ -153,14 +152,8 @@ def setting(each: Setting) -> str:
     return f"{each.name}: {clean_name(each.before)} → {clean_name(each.after)}"
 
 
-def cause(each: Contribution) -> str:
-    return each.label
-
-
 def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
-    """What each is called, and where it stands; of idle time, what the host did meanwhile. No two look alike that are
-    not.
-    """
+    """Name and place of each row, of idle time what the host did meanwhile; different rows have different names."""
     return names_apart([_work(each) for each in rows], limit)
 
 
@@ -240,8 +233,8 @@ def rest_of_causes(many: int) -> str:
 
 
 def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int]]:
-    """Below the first causes, so that each column sums to its step: the other causes, and what recording added; each
-    with its time before and after, and their difference in ns.
+    """Rows below the first `most` causes, so that each column sums to its step: the other causes, and what recording
+    added. Each has its label, its time before and after, and their difference in ns.
     """
     hidden = comparison.causes[most:]
     if hidden:
@@ -254,6 +247,16 @@ def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int
             for side, ns in ((step.before, comparison.before_ns), (step.after, comparison.after_ns))
         )
         yield RECORDING, delta(before), delta(after), comparison.recording_ns
+
+
+def cause_rows(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, str]]:
+    """Label, time before and after, and difference of the first causes, of the other ones and of all together."""
+    for each in comparison.causes[:most]:
+        yield each.label, duration(each.before_ns), duration(each.after_ns), delta(each.delta_ns)
+    for label, was, now, ns in sums(comparison, most):
+        yield label, was, now, delta(ns)
+    total = delta(comparison.difference_ns + comparison.recording_ns)
+    yield "together", duration(comparison.step.before.mean_ns), duration(comparison.step.after.mean_ns), total
 
 
 def sides(comparison: Comparison) -> Iterator[str]:

@@ -39,7 +39,7 @@ def day(moment: str) -> str:
 
 
 def short_commit(commit: str, *, dirty: bool) -> str:
-    """With a + where files differed from it; "" where it is not known."""
+    """The first digits of a commit, with a + where files differed from it; "" where it is not known."""
     return clean_name(commit[:_SHORT_COMMIT]) + ("+" if dirty and commit else "")
 
 
@@ -78,9 +78,10 @@ def facts(trend: Trend) -> list[str]:
 
 
 def changes(trend: Trend) -> Iterator[tuple[str, list[str]]]:
-    """Of each change one sentence, and what may have caused it; newest first."""
+    """A sentence about each change, and what may have caused it; newest first."""
     for each in reversed(trend.changes):
-        yield _sentence(each, trend.metric), [*_beside(each), *_commits(each)]
+        beside = (f"{name}: {clean_name(before, 40)} → {clean_name(after, 40)}" for name, before, after in each.differs)
+        yield _sentence(each, trend.metric), [*beside, *_commits(each)]
 
 
 def _moved(each: LevelChange, metric: Metric) -> str:
@@ -88,11 +89,8 @@ def _moved(each: LevelChange, metric: Metric) -> str:
     way = "rose" if after > before else "fell"
     by = f" by {wording.share(abs(after / before - 1))}" if before else ""
     gradually = " gradually" if each.change.kind == "gradual" else ""
-    return f"{way}{gradually}{by}, from {value(metric, before)} to {value(metric, after)} ({_judged(each)})."
-
-
-def _judged(each: LevelChange) -> str:
-    return "worse" if each.is_worse else "better"
+    judged = "worse" if each.is_worse else "better"
+    return f"{way}{gradually}{by}, from {value(metric, before)} to {value(metric, after)} ({judged})."
 
 
 def _sentence(each: LevelChange, metric: Metric) -> str:
@@ -104,11 +102,6 @@ def _sentence(each: LevelChange, metric: Metric) -> str:
 
 def _run(point: Point) -> str:
     return f"{clean_name(point.run)} of {day(point.recorded_at)}"
-
-
-def _beside(each: LevelChange) -> Iterator[str]:
-    for name, before, after in each.differs:
-        yield f"{name}: {clean_name(before, 40)} → {clean_name(after, 40)}"
 
 
 def _commits(each: LevelChange) -> Iterator[str]:
@@ -123,16 +116,14 @@ def _commits(each: LevelChange) -> Iterator[str]:
         dirty = each.last.dirty or each.first.dirty
         yield f"Both runs are of commit {last.rstrip('+')}" + (", with changed files." if dirty else ".")
         return
-    number = "" if known.commits is None else f", {_number(len(known.commits))}"
+    commits = known.commits or ()
+    number = f", {wording.counted(len(commits), 'commit')}" if known.commits is not None else ""
+    number = f", {len(commits)} commits or more" if len(commits) >= MOST_COMMITS else number
     yield f"Commits {last}..{first}{number}" + ("; + had changed files" if "+" in last + first else "")
-    for short, subject in (known.commits or ())[:SHOWN_COMMITS]:
+    for short, subject in commits[:SHOWN_COMMITS]:
         yield f"  {clean_name(short, 16)} {clean(subject, 72)}"
-    if len(known.commits or ()) > SHOWN_COMMITS:
+    if len(commits) > SHOWN_COMMITS:
         yield f"  … git log {last.rstrip('+')}..{first.rstrip('+')}"
-
-
-def _number(commits: int) -> str:
-    return f"{commits} commits or more" if commits >= MOST_COMMITS else wording.counted(commits, "commit")
 
 
 def left_out(trend: Trend) -> Iterator[str]:
