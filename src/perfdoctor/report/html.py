@@ -19,17 +19,7 @@ from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours, templates
-from perfdoctor.report.words import (
-    code_lines,
-    cost,
-    derivations,
-    efficiency,
-    memory,
-    outlook,
-    skipped_rules,
-    trends,
-    wording,
-)
+from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
@@ -109,6 +99,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
 
 def render_trend(trend: Trend) -> str:
     """The page of a number of the history, without a script."""
+    from perfdoctor.report.words import trends  # noqa: PLC0415 (it loads the history)
     from perfdoctor.views.series import trend_chart  # noqa: PLC0415
 
     picture = charts.chart(trend_chart(trend))

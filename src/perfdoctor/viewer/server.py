@@ -196,7 +196,7 @@ class _Request(BaseHTTPRequestHandler):
                 self._copy(opened, size)
 
     def _copy(self, opened: Any, size: int) -> None:
-        """Send the `size` bytes that were announced, also of a file that grows; for one that shrinks the connection ends."""
+        """Send the `size` bytes that were announced, though a file may grow; where it shrinks the connection ends."""
         left = size
         while left > 0 and (piece := opened.read(min(left, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
             self.wfile.write(piece)

@@ -161,19 +161,14 @@ def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
         rises = [float(held[-1] - held[0]) for _, _, held in named]
         most = int(np.argmax(rises))
         name, _, held = named[most]
+        change = f"{'rises' if rises[most] > 0 else 'falls'} by {{change}}" if rises[most] else "stays the same"
         yield Chart(
             "memory", f"memory-steps-{kind}", f"Memory of the {whose} at the ends of steps",
-            f"{{name}} {_change(rises[most])} over {{steps}} steps, from {{first}} to {{last}}.",
+            f"{{name}} {change} over {{steps}} steps, from {{first}} to {{last}}.",
             Axis("step", "position"), _BYTES, tuple(lines(named, "steps")),
             {"name": (name, "text"), "change": (abs(rises[most]), "bytes"), "steps": (len(held), "count"),
              "first": (int(held[0]), "bytes"), "last": (int(held[-1]), "bytes")},
         )  # fmt: skip
-
-
-def _change(bytes_: float) -> str:
-    if not bytes_:
-        return "stays the same"
-    return "rises by {change}" if bytes_ > 0 else "falls by {change}"
 
 
 def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:

@@ -18,8 +18,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
-from perfdoctor.views.timeline.details import details
-from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal
+from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal, details
 from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
 from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
