@@ -80,9 +80,9 @@ class Comparison:
 
     def to_brief(self) -> str:
         """Less than 60 lines of plain text, to be pasted where people ask for help: what `--format brief` prints."""
-        from perfdoctor.report.comparison import brief  # noqa: PLC0415
+        from perfdoctor.report.comparison import markdown  # noqa: PLC0415
 
-        return brief.render(self._comparison)
+        return markdown.brief(self._comparison)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict and where the difference comes from. It loads nothing."""

@@ -198,10 +198,10 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:
-    from perfdoctor.report.check import github, json_report, junit, markdown, sarif
+    from perfdoctor.report.check import github, json_report, junit, sarif
 
     return {
-        CheckFormat.JSON: json_report.render, CheckFormat.MARKDOWN: markdown.render, CheckFormat.GITHUB: github.render,
+        CheckFormat.JSON: json_report.render, CheckFormat.MARKDOWN: github.comment, CheckFormat.GITHUB: github.render,
         CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
     }  # fmt: skip
 
@@ -232,13 +232,13 @@ def _write_page(target: Path, found: Check, before: Side, after: Side, local: Se
 
 def _summarise(found: Check) -> None:
     """Behind what the step wrote before. A summary that cannot be written is no reason to stop."""
-    from perfdoctor.report.check import github, markdown
+    from perfdoctor.report.check import github
 
     target = os.environ.get(SUMMARY, "")
     if not target:
         return
     try:
         with Path(target).open("a", encoding="utf-8") as file:
-            file.write(github.summary(markdown.render(found), file.tell()))
+            file.write(github.summary(github.comment(found), file.tell()))
     except OSError as error:
         typer.echo(f"perfdoctor: no summary written: {target}: {error.strerror or error}", err=True)

@@ -154,7 +154,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     from perfdoctor.comparison.compare import compare as compared
 
     comparison = compared(runs[0].snapshots, runs[1].snapshots)
-    from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
+    from perfdoctor.report.comparison import html, json_report, markdown, terminal, words
 
     timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
     shown.write(
@@ -164,7 +164,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
         as_markdown=lambda: markdown.render(comparison),
         as_text=lambda console: terminal.render(comparison, console, show_all=shown.show_all),
         as_html=lambda: html.render(comparison, timelines),
-        as_brief=lambda: brief.render(comparison),
+        as_brief=lambda: markdown.brief(comparison),
     )  # fmt: skip
     return comparison
 

@@ -106,10 +106,10 @@ def _failure(
 
 
 def _write_metrics(target: Path, known: Sequence[Number]) -> None:
-    from perfdoctor.export import open_metrics
+    from perfdoctor.export.numbers import open_metrics
 
     try:
-        report_files.write(target, lambda: open_metrics.render(known, target.name.removesuffix(".prom")))
+        report_files.write(target, lambda: open_metrics(known, target.name.removesuffix(".prom")))
     except OSError as error:
         raise PerfdoctorError(
             f"--metrics {target} cannot be written: {error.strerror or error}",

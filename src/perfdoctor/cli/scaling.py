@@ -86,7 +86,7 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
     from perfdoctor.comparison.scaling.series import scaling
-    from perfdoctor.report.scaling import brief, html, json_report, markdown, terminal, words
+    from perfdoctor.report.scaling import html, json_report, markdown, terminal, words
 
     found = scaling(_recorded(series, given, wanted, shown), series.kind, series.network)
     shown.write(
@@ -96,7 +96,7 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
         as_markdown=lambda: markdown.render(found),
         as_text=lambda console: terminal.render(found, console, show_all=shown.show_all),
         as_html=lambda: html.render(found),
-        as_brief=lambda: brief.render(found),
+        as_brief=lambda: markdown.brief(found),
     )  # fmt: skip
 
 

@@ -7,8 +7,10 @@ of a step, rules, cases of a range. Ranks are means or the most, as in the repor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -175,3 +177,24 @@ def _cost(cost: Cost) -> Iterator[Number]:
     yield from _known("month_cost", cost.per_month, currency)
     for case, saved in zip(CASES, cost.saved_per_month or (), strict=False):
         yield from _known("month_saving", saved, currency, case)
+
+
+def open_metrics(found: Sequence[Number], run: str) -> str:
+    """The numbers as text for node_exporter's textfile collector. `run`: a label of all, by which files differ.
+
+    The collector parses the classic text format, and refuses files in which samples have timestamps. What OpenMetrics
+    adds for gauges (`# UNIT`, `# EOF`) is a comment there: this text is valid in both formats. Only help texts are
+    escaped differently, so that ours hold neither quotes nor backslashes.
+    """
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 (an extra)
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+
+    families = []
+    for metric, samples in groupby(found, key=lambda number: number.metric):
+        labels = ("run", *metric.labels)
+        families.append(GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=labels, unit=metric.unit))
+        for number in samples:
+            families[-1].add_metric([run, *number.labels], number.value)
+    registry = SimpleNamespace(collect=lambda: families)  # of a registry nothing else is asked
+    text: str = generate_latest(registry).decode()  # type: ignore[arg-type,unused-ignore]
+    return text

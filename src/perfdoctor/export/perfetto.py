@@ -82,9 +82,9 @@ class _Recording:
         """Processes in order of ranks, each with all that is its own."""
         host, device = self._host_threads(), self._streams()
         counted = [
-            group.key
+            key
             for signal in ("memory", "memory_totals", "memory_changes")
-            for group in groups([self.timeline[signal]["rank"], self.timeline[signal]["process"]])
+            for key, _ in groups([self.timeline[signal]["rank"], self.timeline[signal]["process"]])
         ]
         for rank, process in sorted({key[:2] for key in (*host, *device, *counted)}):
             self._process(rank, process)

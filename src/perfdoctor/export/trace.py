@@ -11,7 +11,6 @@ interned_data/interned_data.proto, track_event/*.proto). They are part of a stab
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,20 +58,13 @@ def shown(text: str) -> str:
     return _UNREADABLE.sub("\ufffd", text)
 
 
-class Group(NamedTuple):
-    """Rows with equal values in some columns: these values, and the rows."""
-
-    key: tuple[int, ...]
-    rows: Ints
-
-
-def groups(columns: Sequence[Ints]) -> list[Group]:
-    """The rows grouped by their values in all of these columns, ascending by these values."""
+def groups(columns: Sequence[Ints]) -> list[tuple[tuple[int, ...], Ints]]:
+    """Each combination of values that these columns have, ascending, with its rows."""
     code, first = together(columns)
     order = np.argsort(code, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if code.size else []
-    found = [Group(tuple(int(column[row]) for column in columns), rows) for row, rows in zip(first, parts, strict=True)]
-    return sorted(found, key=lambda group: group.key)
+    keys = [tuple(int(column[row]) for column in columns) for row in first]
+    return sorted(zip(keys, parts, strict=True), key=lambda group: group[0])
 
 
 def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int]]:

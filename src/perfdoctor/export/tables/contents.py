@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor import __version__
 from perfdoctor.export.tables import links
@@ -35,10 +34,10 @@ FORMAT = 1
 Columns = Mapping[str, Callable[[], Column]]
 
 
-def is_missing(table: ExportedTable, name: str, column: npt.NDArray[Any]) -> Mask | None:
-    """One bool a row of a number column: is it NULL? None where none is."""
+def is_missing(table: ExportedTable, name: str, column: Column) -> Mask | None:
+    """One bool a row of a number column: is it NULL? None where none is, and of texts, of which "" is NULL."""
     declared = table.columns[name]
-    if declared.kind is bool or declared.is_signed:
+    if isinstance(column, Text) or declared.kind is bool or declared.is_signed:
         return None
     missing: Mask = np.isnan(column) if declared.kind is float else column == UNKNOWN
     return missing if missing.any() else None

@@ -71,9 +71,7 @@ def _fields(contents: RecordingTables, name: str, as_table: str) -> dict[str, Fi
     for column, declared in wanted.columns.items():
         if column in made:
             values = made[column]()
-            found[column] = Field(
-                values, None if isinstance(values, Text) else is_missing(tables()[name], column, values)
-            )
+            found[column] = Field(values, is_missing(tables()[name], column, values))
         elif column == "kind":
             found[column] = Field(Text.constant(SIGNALS[name].event, length))
         else:

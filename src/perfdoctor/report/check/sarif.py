@@ -70,13 +70,13 @@ def _message(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
-def _result(rule: str, level: str, text: str, place: words.SourceLocation | None, about: str) -> dict[str, Any]:
+def _result(rule: str, level: str, text: str, place: tuple[str, int] | None, about: str) -> dict[str, Any]:
     key = hashlib.sha256(f"{rule}\0{about}".encode("utf-8", "replace")).hexdigest()
     found: dict[str, Any] = {
         "ruleId": clean_name(rule), "level": level, "message": {"text": _message(text)},
         "partialFingerprints": {"perfdoctor/v1": key[:32]},
     }  # fmt: skip
     if place is not None:
-        where = {"artifactLocation": {"uri": quote(place.file)}, "region": {"startLine": place.line}}
+        where = {"artifactLocation": {"uri": quote(place[0])}, "region": {"startLine": place[1]}}
         found["locations"] = [{"physicalLocation": where}]
     return found

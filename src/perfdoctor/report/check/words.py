@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
-
 from perfdoctor.comparison.check import MOST_RUNS, Check
 from perfdoctor.comparison.records import FindingChange
 from perfdoctor.report.comparison import words
@@ -19,13 +17,6 @@ Level = Literal["error", "warning", "notice"]
 _CAUSES = 3
 #: Less of the difference is no reason for it.
 _NOTABLE = 0.1
-
-
-class SourceLocation(Struct, frozen=True):
-    """Where in the checkout: the file relative to its root, and a line from 1 on."""
-
-    file: str
-    line: int
 
 
 def _share(number: float) -> str:
@@ -127,7 +118,6 @@ def new_findings(check: Check) -> list[FindingChange]:
     return [each for each in check.comparison.findings if each.fate == "new"] if check.decision == "regression" else []
 
 
-def place_of(check: Check, each: FindingChange | None = None) -> SourceLocation | None:
-    """Where a finding's own line, or the program, lies in the checkout; None where that is not known."""
-    found = check.sources.get(each.line if each else "")
-    return SourceLocation(*found) if found else None
+def place_of(check: Check, each: FindingChange | None = None) -> tuple[str, int] | None:
+    """File (from the root of the checkout) and line (from 1) of a finding, or of the program; None if not known."""
+    return check.sources.get(each.line if each else "")

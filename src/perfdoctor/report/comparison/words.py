@@ -60,12 +60,9 @@ def verdict(comparison: Comparison) -> str:
     bounds = bounds_of(judged)
     if judged.low is None:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
-    if judged.verdict == "faster":
-        return f"Faster: {times}, {percent(judged.change)} ({bounds})."
-    if judged.verdict == "slower":
-        return f"Slower: {times}, {percent(judged.change)} ({bounds})."
-    if judged.verdict == "no change":
-        return f"No change beyond the noise: {times}, {percent(judged.change)} ({bounds})."
+    sure = {"faster": "Faster", "slower": "Slower", "no change": "No change beyond the noise"}
+    if judged.verdict in sure:
+        return f"{sure[judged.verdict]}: {times}, {percent(judged.change)} ({bounds})."
     return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
 
 

@@ -50,8 +50,6 @@ _QUANTITIES = (
     _Quantity("nvlink_rx_bytes_per_second", "received over NVLink", "bytes_per_second"),
     _Quantity("nvlink_tx_bytes_per_second", "sent over NVLink", "bytes_per_second"),
 )
-#: The limit of a quantity, where samples contain it.
-_LIMITS = {"power_w": ("power_limit_w", "power limit")}
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
@@ -99,9 +97,10 @@ def _chart(
     said = "{lowest} to {highest}, mean {mean}"
     said += "; means of the GPUs from {low} ({low_gpu}) to {high} ({high_gpu})." if len(known) > 1 else "."
     held = _held(sampled, places) if quantity.column == "sm_clock_mhz" else ()
+    limit = _power_limit(sampled, known) if quantity.column == "power_w" else ()
     yield Chart(
         "device", quantity.column.replace("_", "-"), quantity.name[0].upper() + quantity.name[1:], said, axis,
-        Axis(quantity.name, quantity.unit), (*lines(known), *_limit(quantity, sampled, known), *held),
+        Axis(quantity.name, quantity.unit), (*lines(known), *limit, *held),
         {"lowest": (min(float(np.nanmin(y)) for _, _, y in known), quantity.unit),
          "highest": (max(float(np.nanmax(y)) for _, _, y in known), quantity.unit),
          "mean": (float(np.mean(means)), quantity.unit), "low": (means[low], quantity.unit),
@@ -110,16 +109,13 @@ def _chart(
     )  # fmt: skip
 
 
-def _limit(
-    quantity: _Quantity, sampled: Sequence[SampledGpu], drawn: Sequence[tuple[str, Floats, Floats]]
-) -> Iterator[Series]:
-    """Draw the limit of the quantity as one line, if it is the same in all samples of all GPUs."""
-    column, name = _LIMITS.get(quantity.column, ("", ""))
-    known = np.unique(np.concatenate([gpu.floats(column) for gpu in sampled])) if column else np.empty(0)
+def _power_limit(sampled: Sequence[SampledGpu], drawn: Sequence[tuple[str, Floats, Floats]]) -> Iterator[Series]:
+    """Draw the limit of the power as one line over the `drawn` ones, if it is the same in all samples of all GPUs."""
+    known = np.unique(np.concatenate([gpu.floats("power_limit_w") for gpu in sampled]))
     known = known[~np.isnan(known)]
     if known.size == 1:
         ends = np.array([min(float(x.min()) for _, x, _ in drawn), max(float(x.max()) for _, x, _ in drawn)])
-        yield Series(name, "guide", ends, np.full(2, float(known[0])))
+        yield Series("power limit", "guide", ends, np.full(2, float(known[0])))
 
 
 def _held(sampled: Sequence[SampledGpu], places: Sequence[Floats]) -> Iterator[Series]:
