@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -26,16 +25,9 @@ class ReportRow(Struct, frozen=True):
     written_ns: int
     others: Sequence[tuple[str, str]] = ()
 
-    def words(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "path": self.path,
-            "verdict": self.verdict,
-            "step": "" if self.step_ns is None else wording.duration(self.step_ns),
-            "gpus": ", ".join(dict.fromkeys(self.gpus)),
-            "written": day(self.written_ns),
-            "others": self.others,
-        }
+    @property
+    def step(self) -> str:
+        return "" if self.step_ns is None else wording.duration(self.step_ns)
 
 
 def index(
@@ -50,7 +42,8 @@ def index(
         "folder.html.j2",
         _STYLES,
         name=name,
-        reports=[row.words() for row in reports],
+        reports=reports,
+        day=day,
         traces=[{"key": key, "path": path, "written": day(at_ns)} for key, path, at_ns in traces],
         unread=[{"path": path, "command": command, "changed": day(at_ns)} for path, command, at_ns in unread],
         is_cut=most is not None,

@@ -55,10 +55,6 @@ class File(Struct, frozen=True):
     def key(self) -> str:
         return hashlib.sha256(self.path.as_posix().encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
-    @property
-    def folder(self) -> PurePosixPath:
-        return self.path.parent
-
 
 class ListedReport(Struct, frozen=True):
     """A page of ours, with its verdict. `step_ns`: the median step, None where there is none; beside it lie others."""
@@ -115,8 +111,8 @@ class Folder:
                 recordings[path] = changed_ns
         beside = defaultdict(list)
         for file in ours:
-            beside[file.folder].append(file)
-        reports = [self._report(file, beside[file.folder]) for file in ours if file.kind == "report"]
+            beside[file.path.parent].append(file)
+        reports = [self._report(file, beside[file.path.parent]) for file in ours if file.kind == "report"]
         runs = {path.parent for path in paths if path.name == MANIFEST}
         taken = {other for report in reports for other in report.beside}
         return FolderContents(
@@ -182,7 +178,7 @@ class Folder:
         self, reports: Sequence[ListedReport], recordings: dict[PurePosixPath, int], runs: set[PurePosixPath]
     ) -> list[Unread]:
         """Runs without a report in them, and recordings outside of runs that no report was made of."""
-        with_report = {report.file.folder for report in reports}
+        with_report = {report.file.path.parent for report in reports}
         known = {name for report in reports for name in report.sources}
         found: dict[PurePosixPath, int] = {}
         for path, changed_ns in recordings.items():

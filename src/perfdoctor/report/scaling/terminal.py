@@ -46,7 +46,9 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
         yield from text(worst)
     yield from text(words.kind(scaling), "dim")
     yield Text()
-    yield from _rungs(scaling)
+    heads = (f"{words.unit(scaling)}s", words.noun(scaling), "throughput", "speed-up", "efficiency")
+    rungs = [tuple(map(Text, words.rung(scaling, each))) for each in scaling.rungs]
+    yield from columns([tuple(Text(head, "dim") for head in heads), *rungs], words=(4,))
     yield from text(words.counted(scaling), "dim")
     yield from section("What grows", (*_growth(scaling, most), *text(words.fitted(scaling), "dim")))
     yield from section(words.serial_heading(scaling), listed(words.serial(scaling)))
@@ -64,13 +66,6 @@ def _style(scaling: ScalingResult) -> str:
     if words.is_too_noisy(last):
         return "bold"
     return "bold green" if last.efficiency >= words.GOOD else "bold red" if last.efficiency < words.BAD else "bold"
-
-
-def _rungs(scaling: ScalingResult) -> Iterator[Text]:
-    heads = (f"{words.unit(scaling)}s", words.noun(scaling), "throughput", "speed-up", "efficiency")
-    rows = [tuple(Text(head, "dim") for head in heads)]
-    rows += [tuple(map(Text, words.rung(scaling, each))) for each in scaling.rungs]
-    return columns(rows, words=(4,))
 
 
 def _growth(scaling: ScalingResult, most: int) -> Iterator[Text]:

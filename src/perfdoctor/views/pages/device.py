@@ -56,18 +56,14 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     sampled = gpus(run.timeline)
     if not sampled:
         return
-    names = _names(sampled)
+    # Files may be from different machines.
+    several = len({gpu.file for gpu in sampled}) > 1
+    names = [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
     if max(len(gpu.samples) for gpu in sampled) > 1:
         places, axis = _places(run, sampled)
         for quantity in _QUANTITIES:
             yield from _chart(quantity, sampled, names, places, axis)
     yield from _table(sampled, names)
-
-
-def _names(sampled: Sequence[SampledGpu]) -> list[str]:
-    """`GPU 3`, with its file where there are several: files may be from different machines."""
-    several = len({gpu.file for gpu in sampled}) > 1
-    return [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
 
 
 def _places(run: Run, sampled: Sequence[SampledGpu]) -> tuple[list[Floats], Axis]:

@@ -48,7 +48,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     if found is None:
         return None
     window = DrawnWindow(*found)
-    groups = list(_groups(run, window))
+    groups = [(group, lanes) for group, lanes in _groups(run, window) if lanes]
     lanes = [lane for _, of_group in groups for lane in of_group]
     if not lanes:
         return None
@@ -57,10 +57,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     names = _Names()
     of_group = np.repeat(np.arange(len(groups)), [len(lanes) for _, lanes in groups]).tolist()
     launches = _launches(run.timeline, drawn, window)
-    tracks = tuple(
-        _track(group, each, launch, names, window)
-        for group, each, launch in zip(of_group, drawn, launches, strict=True)
-    )
+    tracks = tuple(_track(*each, names) for each in zip(of_group, drawn, launches, strict=True))
     return TimelineView(
         length_ns=window.length_ns,
         typical=typical,
@@ -76,7 +73,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
 
 
 def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    """Groups of tracks by rank, its GPUs first; groups with nothing in the window are omitted."""
+    """Groups of tracks by rank, its GPUs first; some have nothing in the window."""
     timeline = run.timeline
     on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
     held, sampled = memory_lanes(timeline, window), sampled_lanes(run, window)
@@ -93,15 +90,10 @@ def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[La
         for device in sorted(device for of_rank, device in gpus if of_rank == rank):
             at = rank, device
             lanes = [*accounted.get(at, ()), *on_device.get(at, ()), *held.get(at, ()), *sampled.get(at, ())]
-            yield from _group(f"rank {rank} · GPU {device}", rank, device, lanes)
-        yield from _group(f"rank {rank} · {thread}", rank, None, accounted.get((rank, None), ()))
+            yield TrackGroup(f"rank {rank} · GPU {device}", rank, device), lanes
+        yield TrackGroup(f"rank {rank} · {thread}", rank, None), accounted.get((rank, None), [])
         host = [*on_host.get(rank, ()), *held.get((rank, UNKNOWN), ())]
-        yield from _group(f"rank {rank} · host", rank, None, host)
-
-
-def _group(title: str, rank: int, device: int | None, lanes: Sequence[Lane]) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    if lanes:
-        yield TrackGroup(title, rank, device), list(lanes)
+        yield TrackGroup(f"rank {rank} · host", rank, None), host
 
 
 # --- which pieces are drawn ---
@@ -197,7 +189,7 @@ def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: DrawnWindow)
         yield _LaunchingCall(track, at_ns)
 
 
-def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names, window: DrawnWindow) -> Track:
+def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names) -> Track:
     lane = each.lane
     detail = np.full(len(each), -1, np.int64)
     lone = np.flatnonzero(each.count == 1)
