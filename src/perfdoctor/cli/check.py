@@ -198,11 +198,12 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:
-    from perfdoctor.report.check import github, json_report, junit, sarif
+    from perfdoctor.report.check import github, junit, sarif
+    from perfdoctor.report.comparison import json_report
 
     return {
-        CheckFormat.JSON: json_report.render, CheckFormat.MARKDOWN: github.comment, CheckFormat.GITHUB: github.render,
-        CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
+        CheckFormat.JSON: json_report.render_check, CheckFormat.MARKDOWN: github.comment,
+        CheckFormat.GITHUB: github.render, CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
     }  # fmt: skip
 
 

@@ -86,13 +86,14 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
     if shown.json_file:
         report_files.check_json(shown.json_file, local)
     from perfdoctor.comparison.scaling.series import scaling
-    from perfdoctor.report.scaling import html, json_report, markdown, terminal, words
+    from perfdoctor.report.comparison import json_report
+    from perfdoctor.report.scaling import html, markdown, terminal, words
 
     found = scaling(_recorded(series, given, wanted, shown), series.kind, series.network)
     shown.write(
         local, DEFAULT_PAGE,
         verdict=lambda: words.verdict(found),
-        as_json=lambda: json_report.render(found),
+        as_json=lambda: json_report.render_scaling(found),
         as_markdown=lambda: markdown.render(found),
         as_text=lambda console: terminal.render(found, console, show_all=shown.show_all),
         as_html=lambda: html.render(found),

@@ -151,8 +151,6 @@ class _Request(BaseHTTPRequestHandler):
         is_known = secrets.compare_digest(given, self.server.token.encode())
         return behind.split("/") if is_known and slash else []
 
-    # --- pages ---
-
     def _index(self) -> None:
         contents, folder = self.server.contents(), self.server.folder
         self._page(folder_page.index(
@@ -167,8 +165,6 @@ class _Request(BaseHTTPRequestHandler):
         script = f"; script-src '{page.script_hash}'; connect-src 'self'" if page.script_hash else ""
         policy = f"{_NOTHING}; style-src '{page.style_hash}'; img-src data:{script}"
         self._answer(200, _TYPES["report"], page.text.encode("utf-8", "replace"), policy)
-
-    # --- files ---
 
     def _of_file(self, what: str, key: str) -> None:
         file = self.server.contents().files.get(key)
@@ -202,8 +198,6 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(piece)
             left -= len(piece)
         self.close_connection = self.close_connection or left > 0
-
-    # --- answers ---
 
     def _end(self, status: int) -> None:
         body = f"perfdoctor: {self._MEANING.get(status, 'not understood')}\n".encode()

@@ -68,7 +68,10 @@ def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: 
     cells[of_node, devices] = values
     together = -(-nodes.size // _MOST_ROWS)
     rows = np.fmax.reduceat(cells, np.arange(0, nodes.size, together), axis=0)
-    names = tuple(_name(nodes[at : at + together].tolist()) for at in range(0, nodes.size, together))
+    of_rows = [nodes[at : at + together].tolist() for at in range(0, nodes.size, together)]
+    names = tuple(
+        f"node of rank {each[0]}" if len(each) == 1 else f"nodes of ranks {each[0]} to {each[-1]}" for each in of_rows
+    )
     highest = int(np.nanargmax(values))
     median = float(np.nanmedian(values))
     alike = float(values[highest]) - median < ALIKE * max(median, 1.0)
@@ -80,8 +83,3 @@ def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: 
         {"rank": (float(first[highest] + devices[highest]), "count"), "most": (float(values[highest]), "ns"),
          "median": (median, "ns")},
     )  # fmt: skip
-
-
-def _name(nodes: list[int]) -> str:
-    """Name a row of the map by the first ranks of its nodes."""
-    return f"node of rank {nodes[0]}" if len(nodes) == 1 else f"nodes of ranks {nodes[0]} to {nodes[-1]}"

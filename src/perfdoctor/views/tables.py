@@ -46,7 +46,11 @@ def table(
     rows = len(columns[0].values)
     if not rows:
         return
-    known = [column for column in columns if any(map(_is_known, column.values))]
+    known = [
+        column
+        for column in columns
+        if any(each if isinstance(each, str) else each is not None and not math.isnan(each) for each in column.values)
+    ]
     yield Table(page, id_, title, taken(known, range(min(rows, most))), rows, explained)
 
 
@@ -70,10 +74,6 @@ def a_step(run: Run) -> str:
 
 def of_the_step(run: Run) -> str:
     return f"of {basis_of(run).whole}"
-
-
-def _is_known(value: float | str | None) -> bool:
-    return bool(value) if isinstance(value, str) else value is not None and not math.isnan(value)
 
 
 def place_names(places: Sequence[Place]) -> list[str]:

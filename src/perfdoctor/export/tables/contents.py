@@ -72,8 +72,6 @@ class RecordingTables:
     def row_count(self, table: str) -> int:
         return len(self.columns(table)["id"]())
 
-    # --- signals ---
-
     def _of_signal(self, signal: str) -> Columns:
         frame = self.timeline[signal]
         rows = np.arange(len(frame))
@@ -102,8 +100,6 @@ class RecordingTables:
         if signal == "ops":
             found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._step_table)
         return found
-
-    # --- what follows from several signals ---
 
     @cached_property
     def _step_table(self) -> links.StepTable:
@@ -178,8 +174,6 @@ class RecordingTables:
 
     def _outcomes(self) -> Rows:
         return ((each.rule, each.status, ", ".join(each.missing)) for each in self.diagnosis.outcomes)
-
-    # --- about the recording ---
 
     def _processes(self) -> Rows:
         found: dict[tuple[int, int], tuple[int, int, int]] = {}

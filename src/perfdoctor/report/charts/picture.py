@@ -109,9 +109,6 @@ def template(name: str) -> Template:
     return templates.environment().get_template(name)
 
 
-# --- axes -------------------------------------------------------------------------------------------------------------
-
-
 def _frame(picture: Chart) -> marks.PlotArea:
     standing = [each for each in picture.series if each.kind not in _BESIDE_X]
     x_values = [each.x for each in standing] + [each.y for each in picture.series if each.kind in _BESIDE_X]
@@ -149,9 +146,6 @@ def _classes(series: Sequence[Series]) -> dict[int, str]:
             found[id(each)] = f"k{number % _COLOURS} d{number // _COLOURS % _DASHES}"
             number += 1
     return found
-
-
-# --- marks ------------------------------------------------------------------------------------------------------------
 
 
 def _stack(series: Sequence[Series], picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
@@ -227,9 +221,6 @@ def _remarks(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
                 if np.isfinite(x) and np.isfinite(y):
                     tooltip = clean_name(series.labels[row], 200) if series.labels else clean_name(series.name)
                     yield Mark("remark", "", tooltip, x=percent(float(x)), y=percent(float(1 - y)))
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
 
 
 def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:

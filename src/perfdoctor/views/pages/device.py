@@ -76,9 +76,6 @@ def _places(run: Run, sampled: Sequence[SampledGpu]) -> tuple[list[Floats], Axis
     return [(gpu.samples.start_ns - zero).astype(np.float64) for gpu in sampled], Axis(label, "ns")
 
 
-# --- one chart a quantity ---------------------------------------------------------------------------------------------
-
-
 def _chart(
     quantity: _Quantity, sampled: Sequence[SampledGpu], names: Sequence[str], places: Sequence[Floats], axis: Axis
 ) -> Iterator[Chart]:
@@ -130,9 +127,6 @@ def _held(sampled: Sequence[SampledGpu], places: Sequence[Floats]) -> Iterator[S
             yield Series(
                 _HELD_NAMES[cause], "spans", found.starts.astype(np.float64), (found.ends - near).astype(np.float64)
             )
-
-
-# --- all of them in numbers -------------------------------------------------------------------------------------------
 
 
 def _table(sampled: Sequence[SampledGpu], names: Sequence[str]) -> Iterator[Table]:

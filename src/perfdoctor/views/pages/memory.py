@@ -49,9 +49,6 @@ def _names(uses: Sequence[MemoryUse]) -> list[str]:
     return places.place_names([(use.rank, use.device) for use in uses])
 
 
-# --- over the recording -----------------------------------------------------------------------------------------------
-
-
 def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
     timeline = run.timeline
     if use.source == "snapshot":
@@ -62,7 +59,12 @@ def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
         rows = timeline[signal].of(rank=use.rank, device=use.device)
         zero, label = _zero_ns(run, use.rank, rows)
         x, axis = (rows.start_ns - zero).astype(np.float64), Axis(label, "ns")
-        series = tuple(_areas(x, rows["bytes"], rows.name) if use.source == "timeline" else _of_totals(rows, x))
+        if use.source == "timeline":
+            series = tuple(_areas(x, rows["bytes"], rows.name))
+        else:
+            series = (Series("in use", "steps", *thinned(x, rows["allocated_bytes"])),)
+            if (rows["reserved_bytes"] > 0).any():
+                series += (Series("reserved", "steps", *thinned(x, rows["reserved_bytes"])),)
     if not any(each.x.size > 1 for each in series):
         return
     capacity = timeline.device_of(use.rank, use.device).memory_bytes
@@ -116,12 +118,6 @@ def _of_replay(replay: SnapshotReplay) -> Iterator[Series]:
     yield Series("reserved", "steps", *thinned(x, y))
 
 
-def _of_totals(rows: Frame, x: Floats) -> Iterator[Series]:
-    yield Series("in use", "steps", *thinned(x, rows["allocated_bytes"]))
-    if (rows["reserved_bytes"] > 0).any():
-        yield Series("reserved", "steps", *thinned(x, rows["reserved_bytes"]))
-
-
 def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
     """Running sums by kind, the largest at the peak at the bottom; at the extreme moments of the total."""
     order = np.argsort(at, kind="stable")
@@ -144,9 +140,6 @@ def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
             label = _OTHERS if name == REST else memory_label(name)
             part = name if name == REST or name in MEMORY_KINDS else ""
             yield Series(label, "area", x, np.repeat(sums_of[rows], 2)[:-1].astype(np.float64), part=part)
-
-
-# --- from step to step ------------------------------------------------------------------------------------------------
 
 
 def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
@@ -177,9 +170,6 @@ def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
     for name, (rank, process, device) in zip(names, keys, strict=True):
         own = rows.of(rank=rank, process=process, device=device)
         yield (name if names.count(name) == 1 else f"{name}, process {process}"), own
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _devices(uses: Sequence[MemoryUse], timeline: Timeline) -> Table:

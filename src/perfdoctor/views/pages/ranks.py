@@ -38,9 +38,6 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
     yield _table(run, few, names)
 
 
-# --- heat maps --------------------------------------------------------------------------------------------------------
-
-
 def _shares(run: Run) -> Mapping[str, Floats]:
     """The share of each part in the window, one number a place; the parts of a place sum to one."""
     every = [place.parts for place in run.places]
@@ -92,9 +89,6 @@ def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
         {"step": (column + 1, "position"), "rank": (names[row], "text"), "longest": (float(values[row, column]), "ns"),
          "median": (float(np.nanmedian(values)), "ns")},
     )  # fmt: skip
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def _table(run: Run, few: Run, names: Sequence[str]) -> Table:

@@ -39,9 +39,6 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     yield from _measured(run.timeline)
 
 
-# --- from the shapes of ops -------------------------------------------------------------------------------------------
-
-
 def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
     """Draw the rows of the roofline that have both FLOP and bytes; nothing if there are none."""
     rows = [row for row in roofline.rows if row.flop_per_byte and row.flop_per_second]
@@ -150,9 +147,6 @@ def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
     title = "Use of the peak, mean of all GPUs" if known.on_gpu else "Computed work, mean of all ranks"
     if any(column.unit in ("flop", "share", "number") for column in shown):
         yield Table("roofline", "efficiency", title, shown, 1)
-
-
-# --- as measured by Nsight Compute ------------------------------------------------------------------------------------
 
 
 class _Kernel(Struct, frozen=True):

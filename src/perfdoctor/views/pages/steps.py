@@ -118,9 +118,6 @@ def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
     return rows if has_outliers else replace(rows, grown=("",) * size)
 
 
-# --- the chart --------------------------------------------------------------------------------------------------------
-
-
 def _chart(steps: _StepTimes) -> Chart:
     together = -(-steps.number.size // MOST_BARS)
     median, p90 = (float(np.quantile(steps.mean_ns, share)) for share in (0.5, 0.9))
@@ -211,9 +208,6 @@ def _description(steps: _StepTimes, together: int) -> tuple[str, Numbers]:
         text += f" A bar is the mean of {together} steps."
     text += _without_the_last(steps)
     return text, numbers
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def _table(steps: _StepTimes) -> Table:

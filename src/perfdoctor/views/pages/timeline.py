@@ -69,9 +69,6 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     )
 
 
-# --- all tracks ---
-
-
 def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
     """Groups of tracks by rank, its GPUs first; some have nothing in the window."""
     timeline = run.timeline
@@ -96,9 +93,6 @@ def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[La
         yield TrackGroup(f"rank {rank} · host", rank, None), host
 
 
-# --- which pieces are drawn ---
-
-
 def _around(findings: Sequence[Advice], window: DrawnWindow) -> Iterator[tuple[int, int]]:
     """The moments of the findings with some time around them, costliest finding first."""
     for advice in findings:
@@ -117,16 +111,11 @@ def _fitting(
     for _ in range(_MOST_TRIES):
         drawn, whole = thinned(lanes, budget, typical, moments)
         names = int(_letters(drawn) * _LETTER_BYTES)
-        if _bytes(drawn) + names <= most_bytes:
+        pieces, lone = sum(map(len, drawn)), sum(int((each.count == 1).sum()) for each in drawn)
+        if lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES + names <= most_bytes:
             break
         budget = max(most_bytes - names, most_bytes // 4)
     return drawn, whole
-
-
-def _bytes(drawn: Sequence[Thinned]) -> int:
-    """The approximate packed size of these pieces."""
-    pieces, lone = sum(len(each) for each in drawn), sum(int((each.count == 1).sum()) for each in drawn)
-    return lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES
 
 
 def _letters(drawn: Sequence[Thinned]) -> int:
@@ -141,9 +130,6 @@ def _letters(drawn: Sequence[Thinned]) -> int:
         codes = np.unique(np.concatenate([text.codes for text in alike])).tolist()
         total += sum(min(len(alike[0].values[code]), _MOST_LETTERS) for code in codes)
     return total
-
-
-# --- names and launches ---
 
 
 class _Names:

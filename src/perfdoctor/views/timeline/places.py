@@ -78,9 +78,6 @@ def typical_step(run: Run, window: DrawnWindow) -> tuple[int, int]:
     return start - window.start_ns, end - window.start_ns
 
 
-# --- numbers over time ---
-
-
 def memory_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """Tracks of the memory of torch's allocator or of the process in the window, by rank and device; -1 is the host."""
     found: dict[tuple[int, int], list[Lane]] = {}
