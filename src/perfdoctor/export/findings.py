@@ -58,7 +58,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
 
 
 def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int, int], rows: Slices) -> None:
-    """Rows of one place on a finding's `own` track (its name, number and parent), or below it if there are several."""
+    """Add rows of a place to a finding's `own` track (name, number and parent), or below it if there are several."""
     name, track, top = own
     if len(run.places) == 1:
         trace.add(track, name, top, rows)

@@ -37,7 +37,7 @@ class Gauge(Struct, frozen=True):
 
 
 class Number(Struct, frozen=True):
-    """The value of a metric, by the values of its labels."""
+    """The value of a metric with these values of its labels."""
 
     metric: Gauge
     value: float
@@ -94,7 +94,7 @@ OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
 
 
 def numbers(facts: Facts, cost: Cost | None) -> tuple[Number, ...]:
-    """All that are known, in the order of METRICS. `facts`: as the history stores them."""
+    """The known numbers in the order of METRICS. `facts`: as the history stores them."""
     found = [
         *_of_the_run(facts.run),
         *_steps(facts.run),

@@ -80,7 +80,7 @@ def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int
 
 
 class Trace:
-    """One trace: first its contents are added, then it is `written`."""
+    """A trace: first its contents are added, then it is `written`."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}

@@ -13,7 +13,7 @@ from perfdoctor.system.run_folder import RUNS
 
 
 class WindowCallback:
-    """What callbacks and handlers have in common. Each records once, however often its trainer trains.
+    """A callback or handler that records one window of steps, once, however often its trainer trains.
 
     Args:
         at_step: the first recorded step, counted from 1 since this process began to train; at least 3.

@@ -44,7 +44,7 @@ _ASSIGNED = regex(
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """As many findings as there is room for, five at most."""
+    """The block of a diagnosis, with as many findings as there is room for, five at most."""
     before, after = list(_before(diagnosis)), list(_after(diagnosis))
     for shown in range(min(SHOWN_FINDINGS, len(diagnosis.findings)), 0, -1):
         lines = [*before, *_findings(diagnosis, shown), *after]
@@ -54,14 +54,14 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def block(lines: Sequence[str]) -> str:
-    """At most so many of these lines between fences, which none of them ends. They are wrapped already."""
+    """The first `MOST_LINES` of lines that are wrapped already, between fences that none of them ends."""
     fits = MOST_LINES - 2
     kept = lines if len(lines) <= fits else [*lines[: fits - 1], "…"]
     return "\n".join(["```text", *(_FENCE.sub("'''", line) for line in kept), "```"]) + "\n"
 
 
 def wrapped(text: str, first: str = "", indent: str | None = None, most: int = 4) -> list[str]:
-    """The text without names and secrets, in lines of a block; after so many lines it is cut."""
+    """The text without names and secrets in lines of a block, cut after `most`; `first` stands before the first."""
     return textwrap.wrap(
         unsigned(text), WIDTH, initial_indent=first, subsequent_indent=" " * len(first) if indent is None else indent,
         max_lines=most, placeholder=" …", break_on_hyphens=False,
@@ -107,7 +107,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
-    """Of several ranks the longest step and the median one."""
+    """The longest and the median step of several ranks."""
     if len(diagnosis.time) < 2:
         return
     names = place_names(diagnosis.time)

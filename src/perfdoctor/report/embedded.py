@@ -45,12 +45,12 @@ def packed(views: Views) -> str:
 
 
 def packed_timeline(timeline: TimelineView) -> str:
-    """A timeline, packed in the same way."""
+    """A timeline as base64 of raw-deflated JSON."""
     return _deflated(timeline_json.document(timeline))
 
 
 def packed_timelines(timelines: Mapping[str, TimelineView]) -> str:
-    """Timelines by name, packed in the same way."""
+    """Timelines by name as base64 of raw-deflated JSON."""
     return _deflated({name: timeline_json.document(view) for name, view in timelines.items()})
 
 
@@ -83,7 +83,7 @@ def _column(column: TableColumn) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> float | None:
-    """None where unknown; whole numbers as integers, others with `_DIGITS` significant digits."""
+    """The number, None where unknown: whole ones as integers, others with `_DIGITS` significant digits."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(f"{value:.{_DIGITS}g}")

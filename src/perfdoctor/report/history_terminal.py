@@ -34,7 +34,7 @@ _SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
 
 
 def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
-    """The newest runs, of `number` in all."""
+    """Print the newest runs, of `number` in all."""
     cells: Sequence[Sequence[str]] = [_cells(row) for row in rows]
     device = ""
     if console.is_terminal:
@@ -194,7 +194,7 @@ def _findings(stored: StoredRun) -> Iterator[Text]:
 
 
 def trend(found: Trend, console: Terminal) -> None:
-    """A sparkline, and what changed."""
+    """Print a sparkline, and what changed."""
     width = min(console.width, WIDEST)
 
     def lines() -> Iterator[Text]:

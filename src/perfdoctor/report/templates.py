@@ -37,7 +37,7 @@ class CompiledPages(FileSystemBytecodeCache):
     """What Jinja made of each template, by our version and its compiler; made anew where a text differs."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Nothing is kept where the folder cannot be written; the page is rendered all the same."""
+        """Keep what was compiled, if the folder can be written; the page is rendered all the same."""
         with contextlib.suppress(OSError):
             Path(self.directory).mkdir(parents=True, exist_ok=True, mode=0o700)
             super().dump_bytecode(bucket)

@@ -129,12 +129,12 @@ class _Page:
         return columns(rows, words=(0, 1))
 
     def swatch(self, part: str) -> Text:
-        """The part's colour or character in the bar. A smaller square, so that it does not merge with the bar."""
+        """The part's colour or character in the bar; the square is smaller, so that it does not merge with the bar."""
         character, style = self.shades[part]
         return Text("■" if style and is_unicode(self.console) else character, style)
 
     def ranks(self) -> Iterator[Text]:
-        """One line a rank; for many ranks only the slowest and the median."""
+        """A line for each rank; for many ranks only for the slowest and the median."""
         if len(self.diagnosis.time) < 2:
             return
         places = shown_places(self.diagnosis.time, len(self.diagnosis.time) if self.show_all else SHOWN_RANKS)
@@ -151,7 +151,7 @@ class _Page:
         longest_ns = max(map(split_base_ns, self.diagnosis.time)) or 1
 
         def rank_bar(row: int, width: int) -> Text:
-            """As long as the rank's step."""
+            """The bar of a rank, as long as its step."""
             if not row:
                 return Text()
             split = places[row - 1][0]
@@ -224,7 +224,7 @@ class _Page:
             yield from (*self.stages(), *self.wrapped(Text(together)))
 
     def stages(self) -> Iterator[Text]:
-        """One line a fix: the step after this fix and all above it, and a bar of the step and of what the fix saves."""
+        """A line for each fix: the step after it and all above it, and a bar of the step and of what the fix saves."""
         stages = outlook.stages(self.diagnosis)
         if not stages:
             return

@@ -80,7 +80,7 @@ class Unread(Struct, frozen=True):
 
 
 class FolderContents(Struct, frozen=True):
-    """Newest first. `files`: all that may be shown, by key. `is_cut`: there are more files than were looked at."""
+    """Files of a folder, newest first. `files`: all that may be shown, by key. `is_cut`: more files were not read."""
 
     reports: tuple[ListedReport, ...] = ()
     traces: tuple[File, ...] = ()
@@ -90,7 +90,7 @@ class FolderContents(Struct, frozen=True):
 
 
 class Folder:
-    """What lies below a folder, looked up anew each time; what does not change is read once."""
+    """A folder whose files are listed anew each time; what does not change is read once."""
 
     def __init__(self, root: ViewedFolder, most: int = MOST_FILES) -> None:
         self.root, self.most = root, most
@@ -201,13 +201,10 @@ def _of_document(file: File, verdict: str, document: Any) -> ListedReport:
     run = document["run"]
     steps = run["steps"]
     return ListedReport(
-        file,
-        verdict,
-        int(steps["median_ns"]) if steps["count"] else None,
-        tuple(str(gpu["name"]) for gpu in run["gpus"]),
-        frozenset(str(source["file"]) for source in run["sources"]),
+        file, verdict, int(steps["median_ns"]) if steps["count"] else None,
+        tuple(str(gpu["name"]) for gpu in run["gpus"]), frozenset(str(source["file"]) for source in run["sources"]),
         file.changed_ns,
-    )
+    )  # fmt: skip
 
 
 def _kind(name: str, file: BinaryIO) -> str | None:

@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
 
 
 def serving(folder: Path, port: int | None) -> Server:
-    """At this port, or else at the first free one from `FIRST_PORT` on. Raises PerfdoctorError where there is none."""
+    """A server at this port, or at the first free one from `FIRST_PORT` on. Raises PerfdoctorError if there is none."""
     ports = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + TRIED_PORTS)
     for each in ports:
         try:
@@ -235,11 +235,6 @@ def _row(report: ListedReport) -> folder_page.ReportRow:
     others = [("JSON", f"json/{each.key}") for each in report.others("json")[:1]]
     others += [("in Perfetto" if len(traces) == 1 else each.path.name, f"perfetto/{each.key}") for each in traces]
     return folder_page.ReportRow(
-        report.file.key,
-        str(report.file.path),
-        report.verdict,
-        report.step_ns,
-        report.gpus,
-        report.made_ns or report.file.changed_ns,
-        others,
-    )
+        report.file.key, str(report.file.path), report.verdict, report.step_ns, report.gpus,
+        report.made_ns or report.file.changed_ns, others,
+    )  # fmt: skip

@@ -135,7 +135,7 @@ class RecordingTables:
         )
 
     def _pieces(self, word: str, of: Callable[[Place], Mapping[str, Any]]) -> Columns:
-        """The pieces of time of each place under a word, by their starts."""
+        """Columns of the pieces that `of` gives for each place by name, by start; `word`: the column of names."""
         whose: list[tuple[int, int, str]] = []
         times: list[tuple[Ints, Ints, Ints]] = []
         for place, first in zip(self.run.places, self._step_table.firsts.tolist(), strict=False):
@@ -233,7 +233,7 @@ def _device(place: Place) -> int:
 
 
 def _steps_of(place: Place) -> Iterator[Sequence[object]]:
-    """One row a step: the parts of those that were analysed."""
+    """A row for each step, with the parts of those that were analysed."""
     steps, starts, ends = place.steps, place.steps.bounds[:-1], place.steps.ends_ns
     work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}
     parts = [pieces.overlap_ns(starts, ends) for pieces in (*work.values(), place.idle)]

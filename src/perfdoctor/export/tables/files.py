@@ -35,7 +35,7 @@ def check() -> None:
 
 
 def write_parquet(file: Path, contents: RecordingTables, table: str) -> None:
-    """One table. Raises OSError."""
+    """Write one table as Parquet. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
     with file.open("wb") as stream:
@@ -43,7 +43,7 @@ def write_parquet(file: Path, contents: RecordingTables, table: str) -> None:
 
 
 def write_arrow(file: Path, contents: RecordingTables, table: str = ALL_EVENTS) -> None:
-    """One table in Arrow's IPC file format. Raises OSError."""
+    """Write one table in Arrow's IPC file format. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
     with file.open("wb") as stream:

@@ -74,7 +74,7 @@ def chart(picture: Chart) -> Markup:
 
 
 def drawing(picture: Chart) -> Drawing:
-    """Everything that the template prints."""
+    """Compute everything that the template prints."""
     frame, css = _frame(picture), _classes(picture.series)
     paths: list[Mark] = []
     for series in picture.series:
@@ -224,7 +224,7 @@ def _remarks(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
 
 
 def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:
-    """At the right end of each guide that reaches it and has room there; charts with dots have only the legend."""
+    """Names at the right end of guides that reach it and have room there; charts with dots have only the legend."""
     found: list[labels.Label] = []
     if any(series.kind == "dots" for series in picture.series):
         return found
@@ -270,7 +270,7 @@ def _span_tooltip(series: Series, picture: Chart) -> str:
 
 
 def _numbers(picture: Chart) -> list[list[str]]:
-    """Of lines and areas: name, first, lowest, highest and last number. Bars have a table of their own."""
+    """Name, first, lowest, highest and last number of each line and area. Bars have a table of their own."""
     rows: list[list[str]] = []
     if any(each.kind == "bars" for each in picture.series):
         return rows

@@ -67,7 +67,7 @@ def scale_of(largest: float, unit: Unit) -> tuple[float, str]:
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """One a tick, all in the same unit and with enough decimals to distinguish neighbours; zero is `0`."""
+    """Label of each tick, all in one unit and with enough decimals to distinguish neighbours; zero is `0`."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     size, name = scale_of(largest, unit)
     step = min((b - a for a, b in pairwise(ticks) if b > a), default=largest or 1.0) / size

@@ -29,7 +29,7 @@ def limit(check: Check) -> str:
 
 
 def title(check: Check) -> str:
-    """In a few words."""
+    """The decision in a few words."""
     judged = check.comparison.judged
     if check.failed:
         return f"Regression, above the limit of {limit(check)}"
@@ -54,7 +54,7 @@ def verdict(check: Check) -> str:
 
 
 def runs_needed(check: Check) -> str:
-    """Where the noise hides it: what would decide; "" elsewhere."""
+    """How many runs would decide what the noise hides; "" where it hides nothing."""
     judged = check.comparison.judged
     if check.decision != "too noisy" or judged.low is None:
         return ""
@@ -87,7 +87,7 @@ def heading(check: Check) -> list[str]:
 
 
 def causes(check: Check) -> Iterator[str]:
-    """What most of a sure difference is, largest first: `input wait +4.10 ms`.
+    """The causes of most of a sure difference, largest first: `input wait +4.10 ms`.
 
     Nothing where recorded steps changed the other way: recording stretched one side more.
     """
@@ -107,14 +107,14 @@ def finding(each: FindingChange) -> str:
 
 
 def level(check: Check) -> Level:
-    """How loud it is: only what fails the check is an error."""
+    """Level of the annotation: only what fails the check is an error."""
     if check.failed:
         return "error"
     return "warning" if check.decision in ("regression", "too noisy") else "notice"
 
 
 def new_findings(check: Check) -> list[FindingChange]:
-    """Of a slower step; where it is no slower, none of them is a reason to stop."""
+    """New findings of a slower step; where it is no slower, none of them is a reason to stop."""
     return [each for each in check.comparison.findings if each.fate == "new"] if check.decision == "regression" else []
 
 

@@ -64,7 +64,7 @@ def cell(comparison: Comparison) -> str:
 
 
 def bars(comparison: Comparison) -> list[ComparisonBar]:
-    """From the step before to the step after: each cause begins where the one above ended."""
+    """Bars from the step before to the step after: each cause begins where the one above ended."""
     begin, end = round(comparison.step.before.mean_ns), round(comparison.step.after.mean_ns)
     changes = [
         (each.label, part_of(each.key), each.delta_ns, f"{duration(each.before_ns)} → {duration(each.after_ns)}")

@@ -5,15 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.comparison.records import (
-    Changed,
-    Comparison,
-    FindingChange,
-    Promise,
-    Setting,
-    StepChange,
-    StepSide,
-)
+from perfdoctor.comparison.records import Changed, Comparison, FindingChange, Promise, Setting, StepChange, StepSide
 from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
@@ -39,7 +31,7 @@ FINDING_FATES = {
 
 
 def percent(fraction: float | None) -> str:
-    """With its sign: `−4.2 %`, `+0.31 %`."""
+    """A share with its sign: `−4.2 %`, `+0.31 %`."""
     if fraction is None or not math.isfinite(fraction):
         return "–"
     number = abs(fraction) * 100
@@ -83,7 +75,7 @@ def bounds_of(judged: StepChange) -> str:
 
 
 def per_item(comparison: Comparison) -> str:
-    """Where batches differ: what became of the step, as the verdict is about an item; "" elsewhere."""
+    """What became of the step where batches differ, as the verdict is then about an item; "" elsewhere."""
     if comparison.item is None:
         return ""
     step = comparison.step
@@ -155,7 +147,7 @@ def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
 
 
 def work_rows(found: Comparison | ScalingResult) -> list[tuple[Changed, str]]:
-    """All listed work, each with what it is called."""
+    """All listed work, each with its name."""
     return list(zip(found.work, works(found.work), strict=True))
 
 
@@ -180,7 +172,7 @@ def _listed(shown: Sequence[str], names: Sequence[str]) -> str:
 
 
 def count(each: Changed) -> str:
-    """How often in a step, where that changed."""
+    """How often it runs in a step, where that changed; else ""."""
     was, now = each.before_count, each.after_count
     if math.isclose(was, now, rel_tol=0.01) or not was or not now:
         return ""
@@ -215,7 +207,7 @@ def memory(comparison: Comparison) -> Iterator[str]:
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
-    """Own functions, and by how much what they launch themselves changed."""
+    """Own functions, each with the change of the time of what it launches itself."""
     for each in comparison.lines:
         change = delta(each.after_ns - each.before_ns)
         yield f"{clean_name(each.name)}: {duration(each.before_ns)} → {duration(each.after_ns)} ({change})"

@@ -51,7 +51,7 @@ def render(scaling: ScalingResult) -> str:
 
 
 def bars(scaling: ScalingResult) -> list[ScalingBar]:
-    """One step each, at one scale."""
+    """A bar for the step on each number of ranks, at one scale."""
     longest = max(round(each.step_ns) for each in scaling.rungs)
     labels = {part: row.labels(without_gpu=scaling.without_gpu)[0] for part, row in PARTS.items()}
     found = []

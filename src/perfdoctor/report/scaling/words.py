@@ -37,7 +37,7 @@ def on(scaling: ScalingResult, ranks: int) -> str:
 
 
 def verdict(scaling: ScalingResult) -> str:
-    """The first line: what so many more brought, and how much of what they could have."""
+    """The first line: what more ranks brought, and how much of what they could have."""
     first, last = scaling.rungs[0], scaling.rungs[-1]
     if math.isnan(last.efficiency):
         more = last.ranks / first.ranks
@@ -66,7 +66,7 @@ def is_too_noisy(each: Rung) -> bool:
 
 
 def time(ns: float) -> str:
-    """With the sign that other numbers have."""
+    """A time; negative ones with the sign that differences have."""
     return duration(ns) if ns >= 0 else delta(ns)
 
 
@@ -146,7 +146,7 @@ def per_doubling(growth: CauseGrowth) -> str:
 
 
 def fitted(scaling: ScalingResult) -> str:
-    """What the numbers of a doubling rest on."""
+    """How the numbers of a doubling were computed."""
     beyond = "beyond an equal share of the first" if scaling.kind == "strong" else "a step"
     if len(scaling.rungs) < 3:
         return f"Each doubling: time {beyond}, the difference over the doublings between."
@@ -226,7 +226,7 @@ def missed(each: Forecast) -> str:
 
 
 def checked(scaling: ScalingResult, each: Forecast) -> str:
-    """A number of ranks that was recorded, predicted from the others."""
+    """Prediction and measurement for a number of ranks that was recorded."""
     measured = duration(each.measured_ns) if each.measured_ns is not None else NO_NUMBER
     return (
         f"{way(each)}: {duration(each.step_ns)} predicted for {on(scaling, each.ranks)}, {measured} measured: "
@@ -235,7 +235,7 @@ def checked(scaling: ScalingResult, each: Forecast) -> str:
 
 
 def ahead(scaling: ScalingResult, each: Forecast) -> str:
-    """More ranks than were recorded."""
+    """Prediction for more ranks than were recorded."""
     return (
         f"{way(each)}: {duration(each.step_ns)} ({duration(each.low_ns)} to {duration(each.high_ns)}) on "
         f"{on(scaling, each.ranks)}, {throughput(scaling, each.throughput)}"

@@ -51,7 +51,7 @@ def source(given: DerivedInput) -> str:
 
 
 def about(given: DerivedInput) -> str:
-    """What the number is, and of a rate of which GPU, and in which document."""
+    """What the number is, and which GPU and document a rate is from."""
     document = clean_name(given.document, _LONGEST)
     return f"{clean(given.what, _LONGEST).rstrip('.')}. {document}" if document else clean(given.what, _LONGEST)
 

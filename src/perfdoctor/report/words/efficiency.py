@@ -31,7 +31,7 @@ def line(diagnosis: Diagnosis) -> str:
     if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _ENOUGH:
         return _use(efficiency, diagnosis.framework)
     parts = [_use(efficiency, diagnosis.framework), _work(efficiency, diagnosis.basis), _items(efficiency)]
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 def _use(efficiency: Efficiency, framework: str) -> str:
@@ -52,7 +52,7 @@ def _use(efficiency: Efficiency, framework: str) -> str:
 
 
 def _missing(efficiency: Efficiency, framework: str) -> str:
-    """What a model's FLOP lack; nothing of a program that need not be one."""
+    """Why the MFU is unknown; "" for a program that need not be a model."""
     if not efficiency.on_gpu or framework in ("cuda", "triton"):
         return ""
     if "steps" in efficiency.lacks:

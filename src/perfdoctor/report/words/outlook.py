@@ -52,7 +52,7 @@ def together(diagnosis: Diagnosis) -> str:
 
 
 def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]:
-    """From the step as it is to the predicted one, fix by fix; () where `together` is empty.
+    """Stages from the step as it is to the predicted one, fix by fix; () where `together` is empty.
 
     `also_one`: also for a single fix, for which the verdict says the same.
     """
@@ -128,7 +128,7 @@ def _efficiency(scaling: Scaling) -> str:
 
 
 def _worth_showing(diagnosis: Diagnosis) -> Prediction | None:
-    """None for a single finding that was not asked for: the verdict says the same."""
+    """The prediction; None for a single finding that was not asked for, as the verdict says the same."""
     prediction = diagnosis.prediction
     return prediction if prediction is not None and (prediction.asked or len(prediction.steps) > 1) else None
 

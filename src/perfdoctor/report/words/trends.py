@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perfdoctor.history.metrics import Metric
-    from perfdoctor.history.series import LevelChange, Point, Trend
+    from perfdoctor.history.series import LevelChange, Trend
 
 #: Commits named in a terminal or on a page; further ones are counted.
 SHOWN_COMMITS = 5
@@ -34,7 +34,7 @@ def value(metric: Metric, number: float) -> str:
 
 
 def day(moment: str) -> str:
-    """`2026-11-23 05:21` of an ISO time."""
+    """The minute of an ISO time: `2026-11-23 05:21`."""
     return clean_name(moment[:16].replace("T", " "), 16)
 
 
@@ -44,7 +44,7 @@ def short_commit(commit: str, *, dirty: bool) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """One character a run; of more runs than fit, the newest. The lowest bar is the lowest value."""
+    """One character for each of the newest `width` runs. The lowest bar is the lowest value."""
     shown = list(values)[-width:]
     low, high = min(shown), max(shown)
     if high == low:
@@ -53,7 +53,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def heading(trend: Trend) -> str:
-    """What happened to it last, in a sentence."""
+    """The last change of the number, or that there is none, in a sentence."""
     label = trend.metric.label[:1].upper() + trend.metric.label[1:]
     last = value(trend.metric, trend.points[-1].value)
     if not trend.changes:
@@ -94,14 +94,11 @@ def _moved(each: LevelChange, metric: Metric) -> str:
 
 
 def _sentence(each: LevelChange, metric: Metric) -> str:
-    moved = _moved(each, metric)
+    moved, run = _moved(each, metric), f"{clean_name(each.first.run)} of {day(each.first.recorded_at)}"
+    first = f"First {'bad' if each.is_worse else 'good'} run: {run}."
     if each.change.kind == "gradual":
-        return f"{moved[:1].upper()}{moved[1:]} No single run made it; it is around run {_run(each.first)}."
-    return f"{moved[:1].upper()}{moved[1:]} First {'bad' if each.is_worse else 'good'} run: {_run(each.first)}."
-
-
-def _run(point: Point) -> str:
-    return f"{clean_name(point.run)} of {day(point.recorded_at)}"
+        first = f"No single run made it; it is around run {run}."
+    return f"{moved[:1].upper()}{moved[1:]} {first}"
 
 
 def _commits(each: LevelChange) -> Iterator[str]:

@@ -83,7 +83,7 @@ def share(fraction: float) -> str:
 
 
 def fine_share(fraction: float) -> str:
-    """With a decimal where it is small: `0.4 %`, `41 %`."""
+    """A share, with a decimal where it is small: `0.4 %`, `41 %`."""
     if not 0.0005 <= fraction < 0.0995:
         return "<0.1 %" if 0 < fraction < 0.0005 else share(fraction)
     return f"{fraction * 100:.1f} %"
@@ -141,7 +141,7 @@ _NEXT_TO_NOTHING = 100.0
 
 
 def factor(number: float) -> str:
-    """A speedup without its sign: 1.05, 2.6, 12."""
+    """A speedup without the multiplication sign: 1.05, 2.6, 12."""
     if not math.isfinite(number):
         return NO_NUMBER
     if 1 < number < 1.005:
@@ -241,7 +241,7 @@ def _nothing_found(diagnosis: Diagnosis) -> str:
 
 
 def _mostly_recording(diagnosis: Diagnosis) -> str:
-    """What comes first where more of the recorded step is recording than training, and what to do then; else ""."""
+    """The warning that more of the recorded step is recording than training, and what to do; else ""."""
     real = diagnosis.stretched
     if real is None or real.stretch <= MOSTLY_RECORDING:
         return ""
@@ -254,7 +254,7 @@ def _mostly_recording(diagnosis: Diagnosis) -> str:
 
 
 def _no_clear_limit(diagnosis: Diagnosis) -> str:
-    """The two that may be the costliest, where it is not clear which; else ""."""
+    """The two findings that may be the costliest, where it is not clear which; else ""."""
     candidates = [
         f"{clean(each.title).rstrip('.')} ({share(each.saving_ns_per_step.likely / diagnosis.base_ns)})"
         for each in diagnosis.contenders
@@ -278,7 +278,7 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
 
 
 def says_more(advice: Advice) -> bool:
-    """Is its sentence worth more than the amount, which is 0?"""
+    """Does the sentence of the finding say more than its saving, which is 0?"""
     return advice.is_verdict or costs_no_time(advice)
 
 
@@ -332,7 +332,7 @@ def confidence(word: str) -> str:
 
 
 def rule_name(advice: Advice) -> str:
-    """Its id; `acme/slow-tokenizer from perf/rules` where it does not come with perfdoctor."""
+    """Id of the rule; `acme/slow-tokenizer from perf/rules` where it does not come with perfdoctor."""
     return f"{clean(advice.rule)} from {clean(advice.origin)}" if advice.origin else clean(advice.rule)
 
 

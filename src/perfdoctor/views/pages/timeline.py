@@ -59,14 +59,9 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     launches = _launches(run.timeline, drawn, window)
     tracks = tuple(_track(*each, names) for each in zip(of_group, drawn, launches, strict=True))
     return TimelineView(
-        length_ns=window.length_ns,
-        typical=typical,
-        whole=tuple(whole),
-        names=tuple(names.known),
-        groups=tuple(group for group, _ in groups),
-        tracks=tracks,
-        pieces_in_all=sum(len(lane) for lane in lanes),
-    )
+        length_ns=window.length_ns, typical=typical, whole=tuple(whole), names=tuple(names.known),
+        groups=tuple(group for group, _ in groups), tracks=tracks, pieces_in_all=sum(map(len, lanes)),
+    )  # fmt: skip
 
 
 def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
@@ -181,18 +176,7 @@ def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names) -> 
     lone = np.flatnonzero(each.count == 1)
     detail[lone] = names.places(details(lane, each.piece[lone]))
     return Track(
-        group=group,
-        kind=lane.kind,
-        title=lane.title,
-        start_ns=each.start_ns,
-        duration_ns=each.duration_ns,
-        name=names.places(lane.names(each.piece), "(no name)"),
-        row=each.row,
-        count=each.count,
-        busy_ns=each.busy_ns,
-        launch_track=launch.track,
-        launch_ns=launch.at_ns,
-        detail=detail,
-        values=each.values,
-        unit=lane.unit,
-    )
+        group=group, kind=lane.kind, title=lane.title, start_ns=each.start_ns, duration_ns=each.duration_ns,
+        name=names.places(lane.names(each.piece), "(no name)"), row=each.row, count=each.count, busy_ns=each.busy_ns,
+        launch_track=launch.track, launch_ns=launch.at_ns, detail=detail, values=each.values, unit=lane.unit,
+    )  # fmt: skip

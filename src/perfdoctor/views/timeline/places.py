@@ -112,7 +112,7 @@ def sampled_lanes(run: Run, window: DrawnWindow) -> Mapping[tuple[int, int], lis
 
 
 def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: DrawnWindow) -> Iterator[Lane]:
-    """Each value holds until another one comes; the last one before the window holds at its start."""
+    """Track of the values, each of which holds until the next; the last one before the window holds at its start."""
     known = np.flatnonzero(~np.isnan(values))
     known = known[np.append(True, values[known[1:]] != values[known[:-1]])[: known.size]]
     at_ns, values = at_ns[known], values[known]

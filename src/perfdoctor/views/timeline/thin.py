@@ -71,12 +71,6 @@ class _Pieces(Struct, frozen=True):
     def __len__(self) -> int:
         return int(self.start.size)
 
-    @property
-    def last(self) -> int:
-        """When the last one ends; 0 where there are none."""
-        blocks = (self.some(*block) for block in _blocks(len(self)))
-        return max((int((some.start + some.duration).max()) for some in blocks), default=0)
-
     def overlapping(self, span: TimeSpan) -> Mask:
         found = self.start < span[1]
         for begin, end in _blocks(len(self)):
@@ -152,7 +146,8 @@ def thinned(
     """
     pieces = _all_of(lanes)
     if len(pieces) * LONE_BYTES <= budget_bytes:
-        last = max(pieces.last, typical[1], 1)
+        blocks = (pieces.some(*block) for block in _blocks(len(pieces)))
+        last = max(1, typical[1], *(int((some.start + some.duration).max()) for some in blocks))
         return _apart(lanes, pieces, np.arange(len(pieces))), Intervals.single(0, last)
     for_whole = int(_WHOLE_SHARE * budget_bytes)
     whole, held = _whole(pieces, [typical, *moments], for_whole // LONE_BYTES)
