@@ -24,18 +24,14 @@ def _share(number: float) -> str:
     return f"{number * 100:.10g} %"
 
 
-def limit(check: Check) -> str:
-    return _share(check.limit)
-
-
 def title(check: Check) -> str:
     """The decision in a few words."""
     judged = check.comparison.judged
     if check.failed:
-        return f"Regression, above the limit of {limit(check)}"
+        return f"Regression, above the limit of {_share(check.limit)}"
     if check.decision == "regression":
         within = judged.high is not None and judged.high <= check.limit
-        return f"Slower, {'within' if within else 'perhaps above'} the limit of {limit(check)}"
+        return f"Slower, {'within' if within else 'perhaps above'} the limit of {_share(check.limit)}"
     return {"improvement": "Improvement", "no change": "No change"}.get(check.decision, "Too noisy to say")
 
 
@@ -48,7 +44,8 @@ def verdict(check: Check) -> str:
         return f"Too little to say: {times} ({change}), and one {words.unit(comparison)} shows no spread."
     if check.decision == "too noisy":
         bounds = words.bounds_of(judged)
-        return f"Too noisy to say: {times}, {change}, but anything from {bounds} fits; the limit is {limit(check)}."
+        limit = _share(check.limit)
+        return f"Too noisy to say: {times}, {change}, but anything from {bounds} fits; the limit is {limit}."
     seen = f"; {_share(check.within)} would have been seen" if check.decision == "no change" else ""
     return f"{title(check)}: {times}, {change} ({words.bounds_of(judged)}){seen}."
 

@@ -41,7 +41,9 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
         for each in scaling.settings:
             yield from text(words.setting(scaling, each), "yellow" if each.matters else "dim", "  ")
         yield Text()
-    yield from text(words.verdict(scaling), _style(scaling))
+    last = scaling.rungs[-1]
+    colour = " green" if last.efficiency >= words.GOOD else " red" if last.efficiency < words.BAD else ""
+    yield from text(words.verdict(scaling), "bold" if words.is_too_noisy(last) else f"bold{colour}")
     if worst := words.most_lost(scaling):
         yield from text(worst)
     yield from text(words.kind(scaling), "dim")
@@ -59,13 +61,6 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
     yield from section(words.work_heading(scaling), work_rows(scaling, most, console, width))
     yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
     yield from section("Notes", listed(map(clean, scaling.notes), "dim"))
-
-
-def _style(scaling: ScalingResult) -> str:
-    last = scaling.rungs[-1]
-    if words.is_too_noisy(last):
-        return "bold"
-    return "bold green" if last.efficiency >= words.GOOD else "bold red" if last.efficiency < words.BAD else "bold"
 
 
 def _growth(scaling: ScalingResult, most: int) -> Iterator[Text]:
