@@ -24,7 +24,7 @@ from perfdoctor.history.metrics import metric
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.report import html, trend_page
+from perfdoctor.report import html
 from perfdoctor.report.comparison import html as comparison_page
 from perfdoctor.report.scaling import html as scaling_page
 from perfdoctor.views.build import views
@@ -99,7 +99,7 @@ def _trend(folder: Path, **changes: str) -> str:
     levels = [STEP_NS] * 8 + [round(1.1 * STEP_NS)] * 4
     file = history(folder / "history.db", [facts(n, step_ns=ns, **changes) for n, ns in enumerate(levels)])
     with store.read(file) as db:
-        return trend_page.render(series.trend(db, metric("step"), folder=folder))
+        return html.render_trend(series.trend(db, metric("step"), folder=folder))
 
 
 #: By kind of page: one with much to show, and one of hostile names. Each takes an empty folder.

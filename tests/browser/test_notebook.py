@@ -13,7 +13,7 @@ from report.samples import SAMPLES
 from tables import of_each
 
 import perfdoctor
-from perfdoctor.report import notebook
+from perfdoctor.report import html
 
 #: Styles as notebooks have them for what a cell shows, and some that want to be seen.
 NOTEBOOK = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><style>
@@ -28,7 +28,7 @@ STYLES = "element => JSON.stringify([...getComputedStyle(element)].map(name => g
 @of_each("sample", sorted(SAMPLES))
 def test_no_name_from_a_recording_becomes_an_element(open_page: Callable[..., Any], sample: str) -> None:
     """`open_page` fails where a script ran, or anything was asked for."""
-    page = open_page(NOTEBOOK % ("#fff", "#000", notebook.render(SAMPLES[sample])))
+    page = open_page(NOTEBOOK % ("#fff", "#000", html.cell(SAMPLES[sample])))
     cell = page.locator(".cell")
     assert cell.locator("script, img, style, link, a, iframe, table").count() == 0
     assert set(cell.evaluate("cell => [...cell.querySelectorAll('*')].map(e => e.localName)")) <= {
@@ -44,7 +44,7 @@ def test_it_has_the_colour_of_the_notebook_and_leaves_the_rest_alone(
     open_page: Callable[..., Any], ground: str, ink: str
 ) -> None:
     alone = open_page(NOTEBOOK % (ground, ink, "")).locator("#after").evaluate(STYLES)
-    page = open_page(NOTEBOOK % (ground, ink, notebook.render(DIAGNOSIS)))
+    page = open_page(NOTEBOOK % (ground, ink, html.cell(DIAGNOSIS)))
     shown = page.get_by_text(re.compile("^Training waits for data")).first
     assert shown.evaluate("element => getComputedStyle(element).color") == ink
     assert shown.evaluate("element => getComputedStyle(element).fontSize") == "16px"
@@ -52,7 +52,7 @@ def test_it_has_the_colour_of_the_notebook_and_leaves_the_rest_alone(
 
 
 def test_it_shows_each_part_of_the_step_and_each_finding(open_page: Callable[..., Any]) -> None:
-    page = open_page(NOTEBOOK % ("#fff", "#000", notebook.render(DIAGNOSIS)))
+    page = open_page(NOTEBOOK % ("#fff", "#000", html.cell(DIAGNOSIS)))
     parts = page.locator("[role=img] > div").evaluate_all(
         "parts => parts.map(each => each.getBoundingClientRect().width)"
     )

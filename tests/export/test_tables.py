@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.export.tables import database, files, query
+from perfdoctor.export.tables import database, files
 from perfdoctor.export.tables.contents import RecordingTables
+from perfdoctor.export.tables.query import query
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Frame, Timeline

@@ -23,7 +23,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, Views
 from perfdoctor.report import html, json_report, markdown, terminal
-from perfdoctor.views.places import in_short, in_words
+from perfdoctor.views.tables import in_short, in_words
 
 MOST_BYTES = 1_500_000
 #: What Python calls a number or a thing that is not there, and a page must not.

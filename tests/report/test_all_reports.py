@@ -10,7 +10,7 @@ from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, 
 from rich.console import Console
 from tables import of_each
 
-from perfdoctor.report import brief, html, json_report, markdown, notebook, terminal
+from perfdoctor.report import brief, html, json_report, markdown, terminal
 
 
 def in_terminal(diagnosis, **how):
@@ -54,7 +54,7 @@ def test_every_finding_and_its_symptoms_are_named(report, name):
 @of_each("name", list(SAMPLES))
 def test_a_notebook_shows_every_finding_with_its_symptoms_and_where_its_rule_comes_from(name):
     findings = tuple(replace(advice, origin="perf/my rules") for advice in SAMPLES[name].findings)
-    text = notebook.render(replace(SAMPLES[name], findings=findings))
+    text = html.cell(replace(SAMPLES[name], findings=findings))
     for advice in findings[:5]:
         assert f"{advice.rule} from perf/my rules" in text
         assert all(f"({symptom.rule})" in text for symptom in advice.symptoms)
@@ -66,7 +66,7 @@ def test_skipped_and_failed_rules_are_named(report):
     assert "record with --trace=cuda,nvtx" in report(NOTHING)
 
 
-@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, notebook.render, brief.render])
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, html.cell, brief.render])
 def test_a_finding_that_costs_no_time_predicts_no_saving_and_is_not_healthy(render):
     text = render(GROWING)
     assert "costs memory, no time" in text
@@ -80,7 +80,7 @@ def test_a_prediction_is_shown_stage_by_stage(render):
     assert "input-wait=50%" in render(ASKED)
 
 
-@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, notebook.render, brief.render])
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, html.cell, brief.render])
 def test_control_characters_of_a_trace_do_not_come_out(render):
     text = render(POISONED)
     assert not {character for character in text if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n"}

@@ -11,7 +11,7 @@ from tables import of_each
 
 from perfdoctor.records.findings import CodeLine
 from perfdoctor.report import brief
-from perfdoctor.report.words.unsigned import unsigned
+from perfdoctor.report.brief import unsigned
 
 LINE = CodeLine(
     "/home/ada.l/work/secret-project/src/train.py", 12, "Trainer.step", 41, 0.93,

@@ -22,7 +22,8 @@ from perfdoctor.comparison.records import FindingChange
 from perfdoctor.comparison.snapshot import of_examination
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.report.check import github, json_report, junit, markdown, sarif, terminal, words
+from perfdoctor.report.check import github, junit, sarif, terminal, words
+from perfdoctor.report.comparison import json_report
 from perfdoctor.vocabulary.rulebook import load_rules
 
 #: What is nasty in one of the forms: markup, escapes, workflow commands, XML's forbidden characters, half a character.
@@ -76,8 +77,8 @@ def test_each_decision_has_its_level_in_every_report(checks, kind):
     assert [each["level"] for each in run["results"]][:1] == ([level] if found.decision == "regression" else [])
     said = run["invocations"][0].get("toolExecutionNotifications", [])
     assert [each["level"] for each in said] == (["warning"] if kind == "too noisy" else [])
-    assert markdown.render(found).splitlines()[1][0] == {"error": "❌", "warning": "⚠", "notice": "✅"}[level]
-    assert json.loads(json_report.render(found))["failed"] == (level == "error")
+    assert github.comment(found).splitlines()[1][0] == {"error": "❌", "warning": "⚠", "notice": "✅"}[level]
+    assert json.loads(json_report.render_check(found))["failed"] == (level == "error")
 
 
 # --- GitHub ----------------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def test_each_field_of_the_json_is_described(checks):
     page = (ROOT / "docs" / "json.md").read_text("utf-8")
     section = page.partition("\n## check\n")[2].partition("\n## ")[0]
     described = set(re.findall(r"^\| `([\w.\[\]]+)` \|", section, re.MULTILINE))
-    document = json.loads(json_report.render(checks["regression"]))
+    document = json.loads(json_report.render_check(checks["regression"]))
     found = {*document.keys() - {"format", "perfdoctor", "baseline"}, "baseline.name"}
     found |= {f"baseline.runs[].{name}" for name in document["baseline"]["runs"][0]}
     assert found == described
@@ -227,8 +228,8 @@ def test_the_terminal_says_the_decision_and_stays_in_its_columns(checks, kind, w
 
 
 def test_markdown_holds_no_markup_of_a_recording(checks):
-    text = markdown.render(checks["regression"])
-    assert text.startswith(markdown.MARKER + "\n")
+    text = github.comment(checks["regression"])
+    assert text.startswith(github.MARKER + "\n")
     assert "<img" not in text
     assert "](b)" not in text.replace("\\]", "")
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", text)

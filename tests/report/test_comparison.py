@@ -17,7 +17,7 @@ from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.snapshot import of_examination
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
+from perfdoctor.report.comparison import html, json_report, markdown, terminal, words
 from perfdoctor.report.words.foreign_text import names_apart
 from perfdoctor.views.pages import timeline
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -34,7 +34,7 @@ def in_terminal(comparison, _):
 REPORTS = {
     "terminal": in_terminal,
     "markdown": lambda comparison, _: markdown.render(comparison),
-    "brief": lambda comparison, _: brief.render(comparison),
+    "brief": lambda comparison, _: markdown.brief(comparison),
     "html": html.render,
     "json": lambda comparison, _: json_report.render(comparison),
 }

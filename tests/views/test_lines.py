@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.views.lines import MOST_LINES, lines, thinned
-from perfdoctor.views.places import in_words
+from perfdoctor.views.tables import in_words
 from perfdoctor.vocabulary import places
 from perfdoctor.vocabulary.parts import PARTS
 

@@ -92,9 +92,9 @@ class Comparison:
         Returns:
             Less than 60 lines of plain text.
         """
-        from perfdoctor.report.comparison import brief  # noqa: PLC0415
+        from perfdoctor.report.comparison import markdown  # noqa: PLC0415
 
-        return brief.render(self._comparison)
+        return markdown.brief(self._comparison)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict and where the difference comes from.
@@ -102,9 +102,9 @@ class Comparison:
         Returns:
             HTML that loads nothing and runs no script.
         """
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report.comparison import html  # noqa: PLC0415
 
-        return notebook.render_comparison(self._comparison)
+        return html.cell(self._comparison)
 
     def to_html(self) -> str:
         """The report as a page, without the two timelines that `perfdoctor compare --html` has.

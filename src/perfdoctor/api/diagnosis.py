@@ -224,9 +224,9 @@ class Diagnosis:
         Returns:
             HTML that loads nothing and runs no script.
         """
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report import html  # noqa: PLC0415
 
-        return notebook.render(self._examination.diagnosis)
+        return html.cell(self._examination.diagnosis)
 
     def to_html(self) -> str:
         """The whole report with its timeline and tables.
@@ -261,6 +261,6 @@ class Prediction(predictions.Prediction, frozen=True, kw_only=True):
         Returns:
             HTML that loads nothing and runs no script.
         """
-        from perfdoctor.report import notebook  # noqa: PLC0415
+        from perfdoctor.report import html  # noqa: PLC0415
 
-        return notebook.render_prediction(self)
+        return html.prediction_cell(self)

@@ -189,11 +189,12 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:
-    from perfdoctor.report.check import github, json_report, junit, markdown, sarif
+    from perfdoctor.report.check import github, junit, sarif
+    from perfdoctor.report.comparison import json_report
 
     return {
-        CheckFormat.JSON: json_report.render, CheckFormat.MARKDOWN: markdown.render, CheckFormat.GITHUB: github.render,
-        CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
+        CheckFormat.JSON: json_report.render_check, CheckFormat.MARKDOWN: github.comment,
+        CheckFormat.GITHUB: github.render, CheckFormat.SARIF: sarif.render, CheckFormat.JUNIT: junit.render,
     }  # fmt: skip
 
 
@@ -223,13 +224,13 @@ def _write_page(target: Path, found: Check, before: Side, after: Side, local: Se
 
 def _summarise(found: Check) -> None:
     """Append the check to GitHub's summary of the step. A line says why if it cannot be written."""
-    from perfdoctor.report.check import github, markdown
+    from perfdoctor.report.check import github
 
     target = os.environ.get(SUMMARY, "")
     if not target:
         return
     try:
         with Path(target).open("a", encoding="utf-8") as file:
-            file.write(github.summary(markdown.render(found), file.tell()))
+            file.write(github.summary(github.comment(found), file.tell()))
     except OSError as error:
         typer.echo(f"perfdoctor: no summary written: {target}: {error.strerror or error}", err=True)

@@ -147,10 +147,18 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
         report_files.check_json(shown.json_file, local)
     read = [_read(side, asked, drawn=not shown.no_html) for side in sides]
     from perfdoctor.comparison.compare import compare as compared
+    from perfdoctor.report.comparison import json_report
 
     comparison = compared(read[0][0], read[1][0])
     timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
-    shown.write(comparison, "perfdoctor.report.comparison", DEFAULT_PAGE, local, timelines)
+    shown.write(
+        comparison,
+        "perfdoctor.report.comparison",
+        lambda: json_report.render(comparison),
+        DEFAULT_PAGE,
+        local,
+        timelines,
+    )
     return comparison
 
 

@@ -28,7 +28,10 @@ class Shown(Struct, frozen=True):
     show_all: bool
     quiet: bool
 
-    def write(self, found: Any, reports: str, default_page: str, local: Sequence[Path], *of_page: Any) -> None:
+    def write(
+        self, found: Any, reports: str, as_json: Callable[[], str], default_page: str, local: Sequence[Path],
+        *of_page: Any,
+    ) -> None:  # fmt: skip
         """Print what was `found`, and write its files and its page, by the modules of the package `reports`.
 
         `local`: recordings on this machine, which are never overwritten. `of_page`: what the page shows besides.
@@ -38,13 +41,15 @@ class Shown(Struct, frozen=True):
             return import_module(f"{reports}.{form}")
 
         if self.json_file:
-            report_files.written("--json", self.json_file, lambda: module("json_report").render(found), CHOOSE)
+            report_files.written("--json", self.json_file, as_json, CHOOSE)
         if self.output is OutputFormat.JSON:
-            typer.echo(module("json_report").render(found), nl=False)
+            typer.echo(as_json(), nl=False)
         elif self.quiet:
             typer.echo(module("words").verdict(found))
-        elif self.output is not OutputFormat.TEXT:  # markdown and brief
-            typer.echo(module(self.output.value).render(found), nl=False)
+        elif self.output is not OutputFormat.TEXT:
+            markdown = module("markdown")
+            render = markdown.brief if self.output is OutputFormat.BRIEF else markdown.render
+            typer.echo(render(found), nl=False)
         else:
             from perfdoctor.report.terminal_text import Terminal
 

@@ -109,13 +109,13 @@ def _gpus(machine: Machine) -> _Line:
 def _rates(machine: Machine) -> Iterator[_Line]:
     """The rates of this machine, measured with the torch of this Python."""
     from perfdoctor.recording import machine_rates
-    from perfdoctor.report.words import rates
+    from perfdoctor.report.words import efficiency
 
     if not machine.program.torch:
         return
     found = machine_rates.of_machine(machine)
     for each in found:
-        yield _Line("rates", rates.line(each))
+        yield _Line("rates", efficiency.measured(each))
     if not found:
         yield _Line("rates", "not measured: perfdoctor selftest --full")
 

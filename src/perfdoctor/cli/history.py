@@ -118,7 +118,8 @@ def _trend(
     from perfdoctor.cli import report_files
     from perfdoctor.history import runs, series, store
     from perfdoctor.history.metrics import metric as named
-    from perfdoctor.report import history_json, history_terminal, trend_page
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.html import render_trend
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import trends
 
@@ -139,7 +140,7 @@ def _trend(
     if html:
         if html.is_file() and not report_files.is_page(html):
             raise PerfdoctorError(f"--html {html} exists and was not written by perfdoctor", do="Choose another file.")
-        report_files.written("--html", html, lambda: trend_page.render(found))
+        report_files.written("--html", html, lambda: render_trend(found))
 
 
 @app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))

@@ -82,13 +82,13 @@ def _failure(
     quiet: bool,
 ) -> PerfdoctorError | None:  # fmt: skip
     """Why the target got nothing, or None. Whatever is raised becomes the error: the training's exit code stays."""
-    from perfdoctor.export import open_metrics
+    from perfdoctor.export.numbers import open_metrics
     from perfdoctor.report.words.foreign_text import clean
 
     try:
         if isinstance(target, Path):
             name = target.name.removesuffix(".prom")
-            report_files.written("--metrics", target, lambda: open_metrics.render(known, name))
+            report_files.written("--metrics", target, lambda: open_metrics(known, name))
         else:
             _log(target, examination, facts, known, page, quiet=quiet)
     except PerfdoctorError as error:

@@ -84,12 +84,13 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
         report_files.check_json(shown.json_file, local)
     from perfdoctor.comparison.scaling.recorded import kept_for_replay
     from perfdoctor.comparison.scaling.series import scaling
+    from perfdoctor.report.comparison import json_report
 
     recorded: list[Recorded] = []
     for stated, each in zip(series.given, given, strict=True):
         recorded = kept_for_replay([*recorded, _recorded(stated, each, wanted)])
     found = scaling(recorded, series.kind, series.network)
-    shown.write(found, "perfdoctor.report.scaling", DEFAULT_PAGE, local)
+    shown.write(found, "perfdoctor.report.scaling", lambda: json_report.render_scaling(found), DEFAULT_PAGE, local)
 
 
 def _recorded(stated: Stated, given: Given, wanted: AnalysisRequest) -> Recorded:

@@ -13,7 +13,7 @@ from perfdoctor.metrics.accounting.longest import analysed_span
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Ints
+from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.replay.edits.actions import WORK_SIGNALS
 from perfdoctor.replay.edits.chosen_work import chosen_of
@@ -40,9 +40,8 @@ def add_findings(trace: Trace, examination: Examination) -> None:
         track = trace.track(name, top, place=0)
         for number, place in enumerate(run.places):
             _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
-    by_rule = {
-        found.rule.id: found for found in sorted(examination.found, key=lambda found: found.saving.expected.likely)
-    }
+    ascending = sorted(examination.found, key=lambda found: found.saving.expected.likely)
+    by_rule = {found.rule.id: found for found in ascending}
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
@@ -59,7 +58,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
 
 
 def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int, int], rows: Slices) -> None:
-    """Rows of one place on a finding's `own` track (its name, number and parent), or below it if there are several."""
+    """Add rows of a place to a finding's `own` track (name, number and parent), or below it if there are several."""
     name, track, top = own
     if len(run.places) == 1:
         trace.add(track, name, top, rows)
@@ -123,12 +122,5 @@ def _spans(trace: Trace, advice: Advice, place: Place, run: Run) -> Iterator[Sli
 
 def slices_of(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
     """Each interval as a slice of that name."""
-    count = len(pieces)
-
-    def constant(value: int) -> Ints:
-        return np.full(count, value, np.int64)
-
-    return Slices(
-        pieces.starts, pieces.ends, constant(level), constant(trace.name(name)), constant(trace.category(category)),
-        constant(args), constant(0),
-    )  # fmt: skip
+    same = (level, trace.name(name), trace.category(category), args, 0)
+    return Slices(pieces.starts, pieces.ends, *(np.full(len(pieces), value, np.int64) for value in same))

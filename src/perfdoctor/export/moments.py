@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import IO, NamedTuple, NoReturn
+from io import BytesIO
+from typing import IO, NamedTuple
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export import trace as written
@@ -36,22 +37,18 @@ def moments(file: IO[bytes]) -> list[Moment]:
 
     Raises PerfdoctorError where it is no trace of perfdoctor export, or breaks off.
     """
+    findings, found = _Findings(), dict[str, Moment]()
     try:
-        return _found(file)
+        for number, packet in enumerate(_packets(file)):
+            if number == 1 and FIRST_TRACK.encode() not in packet:
+                raise PerfdoctorError("it is no trace of perfdoctor export", do="Write one: perfdoctor export.")
+            fields = dict(_fields(packet))
+            if number > _MOST_PACKETS or not findings.take(fields):
+                break
+            for moment in findings.ended(fields):
+                found.setdefault(moment.finding, moment)
     except (EOFError, LookupError, UnicodeDecodeError) as error:
         raise PerfdoctorError("the trace is damaged or breaks off", do="Write it again: perfdoctor export.") from error
-
-
-def _found(file: IO[bytes]) -> list[Moment]:
-    findings, found = _Findings(), dict[str, Moment]()
-    for number, packet in enumerate(_packets(file)):
-        if number == 1 and FIRST_TRACK.encode() not in packet:
-            raise PerfdoctorError("it is no trace of perfdoctor export", do="Write one: perfdoctor export.")
-        fields = dict(_fields(packet))
-        if number > _MOST_PACKETS or not findings.take(fields):
-            break
-        for moment in findings.ended(fields):
-            found.setdefault(moment.finding, moment)
     return list(found.values())
 
 
@@ -116,7 +113,7 @@ def _packets(file: IO[bytes]) -> Iterator[bytes]:
     while head := file.read(1):
         if head[0] >> 3 != written.PACKET:
             raise EOFError
-        length = _streamed(file)
+        length = _varint(file)
         packet = file.read(length) if length <= _LARGEST_PACKET else b""
         left -= length
         if len(packet) != length or left < 0:
@@ -124,7 +121,26 @@ def _packets(file: IO[bytes]) -> Iterator[bytes]:
         yield packet
 
 
-def _streamed(file: IO[bytes]) -> int:
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each field of a message. Raises EOFError or IndexError where it breaks off."""
+    rest = BytesIO(message)
+    while rest.tell() < len(message):
+        key = _varint(rest)
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, _varint(rest)
+            continue
+        if kind not in (1, 2, 5):
+            raise EOFError
+        length = {1: 8, 5: 4}.get(kind) or _varint(rest)
+        value = rest.read(length) if length <= len(message) else b""
+        if len(value) < length:
+            raise EOFError
+        yield key >> 3, value
+
+
+def _varint(file: IO[bytes]) -> int:
+    """The number that comes next. Raises IndexError at the end of the file."""
     value = shift = 0
     while True:
         byte = file.read(1)[0]
@@ -134,42 +150,13 @@ def _streamed(file: IO[bytes]) -> int:
         shift += 7
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
-            continue
-        if kind not in (1, 2, 5):
-            raise EOFError
-        length, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _varint(message, at)
-        if at + length > len(message):
-            raise EOFError
-        yield key >> 3, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at += 1
-        if byte < 128 or shift > 63:
-            return value, at
-        shift += 7
-
-
 def _int(value: int | bytes) -> int:
-    return value if isinstance(value, int) else _broken()
+    if isinstance(value, bytes):
+        raise EOFError  # noqa: TRY004 the file is damaged
+    return value
 
 
 def _bytes(value: int | bytes) -> bytes:
-    return value if isinstance(value, bytes) else _broken()
-
-
-def _broken() -> NoReturn:
-    raise EOFError
+    if isinstance(value, int):
+        raise EOFError  # noqa: TRY004
+    return value

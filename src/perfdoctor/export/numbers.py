@@ -7,8 +7,10 @@ of a step, rules, cases of a range. Ranks are means or the most, as in the repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -35,7 +37,7 @@ class Gauge(Struct, frozen=True):
 
 
 class Number(Struct, frozen=True):
-    """The value of a metric, by the values of its labels."""
+    """The value of a metric with these values of its labels."""
 
     metric: Gauge
     value: float
@@ -55,10 +57,8 @@ def _metrics() -> Iterator[Gauge]:
         return Gauge(f"{name}_ratio", about, "ratio", labels)
 
     yield Gauge("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
-    yield timed(
-        "recorded_timestamp",
-        "When the recording began, in seconds since 1970; where nothing says that, when its file was written.",
-    )
+    about = "When the recording began, in seconds since 1970; where nothing says that, when its file was written."
+    yield timed("recorded_timestamp", about)
     yield Gauge("exit_code", "Exit code of the recorded program.")
     yield timed("step", "Mean step; without a recorder, where that is known.")
     yield timed("step_recorded", "Mean step as it was recorded.")
@@ -84,9 +84,8 @@ def _metrics() -> Iterator[Gauge]:
     yield Gauge("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
     yield Gauge("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
     yield Gauge("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
-    yield Gauge(
-        "month_saving", "What the predicted step saves of the month, for the same work.", "", ("currency", "case")
-    )
+    about = "What the predicted step saves of the month, for the same work."
+    yield Gauge("month_saving", about, "", ("currency", "case"))
 
 
 METRICS: Mapping[str, Gauge] = {metric.name: metric for metric in _metrics()}
@@ -95,7 +94,7 @@ OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
 
 
 def numbers(facts: Facts, cost: Cost | None) -> tuple[Number, ...]:
-    """All that are known, in the order of METRICS. `facts`: as the history stores them."""
+    """The known numbers in the order of METRICS. `facts`: as the history stores them."""
     found = [
         *_of_the_run(facts.run),
         *_steps(facts.run),
@@ -116,9 +115,8 @@ def _known(name: str, value: Any, *labels: str, scale: float = 1.0) -> Iterator[
 def _of_the_run(run: Row) -> Iterator[Number]:
     about = [str(run[name] or "") for name in ("perfdoctor", "program", "device", "work")]
     yield Number(METRICS["run_info"], 1.0, tuple(about))
-    yield from _known(
-        "recorded_timestamp_seconds", datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00").timestamp()
-    )
+    recorded_at = datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00")
+    yield from _known("recorded_timestamp_seconds", recorded_at.timestamp())
     yield from _known("exit_code", run["exit_code"])
     yield from _known("gpus", run["gpus"])
     yield from _known("ranks", run["world_size"])
@@ -126,12 +124,9 @@ def _of_the_run(run: Row) -> Iterator[Number]:
 
 def _steps(run: Row) -> Iterator[Number]:
     yield from _known("step_seconds", step_ns(run), scale=_NS)
-    columns = {
-        "step_recorded": "recorded_step_ns", "step_median": "median_ns", "step_p10": "p10_ns",
-        "step_p90": "p90_ns",
-    }  # fmt: skip
-    for name, column in columns.items():
-        yield from _known(f"{name}_seconds", run.get(column), scale=_NS)
+    yield from _known("step_recorded_seconds", run.get("recorded_step_ns"), scale=_NS)
+    for name in ("median", "p10", "p90"):
+        yield from _known(f"step_{name}_seconds", run.get(f"{name}_ns"), scale=_NS)
     yield from _known("analysed_steps", run["steps"])
     for case, column in zip(CASES, ("predicted_low_ns", "predicted_ns", "predicted_high_ns"), strict=True):
         yield from _known("predicted_step_seconds", run.get(column), case, scale=_NS)
@@ -164,18 +159,14 @@ def _findings(facts: Facts) -> Iterator[Number]:
     yield from _known("findings", len(causes))
     step = facts.run.get("step_ns")
     base = step or facts.run["window_ns"]
-    for finding in _first_of_each_rule(causes):
+    # The costliest of each rule: two findings of one rule would have the same labels.
+    for finding in {finding["rule"]: finding for finding in reversed(causes)}.values():
         for case in CASES:
             saved = finding[f"{case}_ns"]
             if step:
                 yield from _known("finding_saving_seconds", saved, finding["rule"], case, scale=_NS)
             if base:
                 yield from _known("finding_saving_ratio", saved / base, finding["rule"], case)
-
-
-def _first_of_each_rule(findings: Iterable[Row]) -> Iterable[Row]:
-    """The costliest: two findings of one rule would have the same labels."""
-    return {finding["rule"]: finding for finding in reversed(list(findings))}.values()
 
 
 def _cost(cost: Cost) -> Iterator[Number]:
@@ -186,3 +177,24 @@ def _cost(cost: Cost) -> Iterator[Number]:
     yield from _known("month_cost", cost.per_month, currency)
     for case, saved in zip(CASES, cost.saved_per_month or (), strict=False):
         yield from _known("month_saving", saved, currency, case)
+
+
+def open_metrics(found: Sequence[Number], run: str) -> str:
+    """The numbers as text for node_exporter's textfile collector. `run`: a label of all, by which files differ.
+
+    The collector parses the classic text format, and refuses files in which samples have timestamps. What OpenMetrics
+    adds for gauges (`# UNIT`, `# EOF`) is a comment there: this text is valid in both formats. Only help texts are
+    escaped differently, so that ours hold neither quotes nor backslashes.
+    """
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 (an extra)
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+
+    families = []
+    for metric, samples in groupby(found, key=lambda number: number.metric):
+        labels = ("run", *metric.labels)
+        families.append(GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=labels, unit=metric.unit))
+        for number in samples:
+            families[-1].add_metric([run, *number.labels], number.value)
+    registry = SimpleNamespace(collect=lambda: families)  # of a registry nothing else is asked
+    text: str = generate_latest(registry).decode()  # type: ignore[arg-type,unused-ignore]
+    return text

@@ -78,7 +78,7 @@ def chosen(table: EncodedField, codes: Ints) -> EncodedField:
 
 
 def table(entries: Sequence[bytes]) -> EncodedField:
-    """Some byte strings as rows."""
+    """A field whose rows are these byte strings."""
     lengths = np.fromiter(map(len, entries), np.int64, len(entries))
     width = int(lengths.max(initial=0))
     padded = b"".join(entry.ljust(width, b"\0") for entry in entries)
@@ -86,7 +86,7 @@ def table(entries: Sequence[bytes]) -> EncodedField:
 
 
 def varints(values: Ints) -> EncodedField:
-    """Each number as `varint` writes it."""
+    """A field of the numbers, each as `varint` writes it."""
     rest = values.astype(np.uint64)
     columns, lengths = [], np.ones(values.size, np.int64)
     for _ in range(_LONGEST_VARINT):
@@ -124,7 +124,7 @@ def messages(field: int, parts: Sequence[EncodedField]) -> list[EncodedField]:
 
 
 def written(parts: Sequence[EncodedField]) -> bytes:
-    """All messages, one after the other."""
+    """The bytes of all messages, one after the other."""
     matrix = np.concatenate([part.matrix for part in parts], axis=1)
     counts = [np.arange(part.matrix.shape[1]) < part.lengths[:, None] for part in parts]
     data: bytes = matrix[np.concatenate(counts, axis=1)].tobytes()

@@ -82,16 +82,16 @@ class _Recording:
         """Processes in order of ranks, each with all that is its own."""
         host, device = self._host_threads(), self._streams()
         counted = [
-            group.key
+            key
             for signal in ("memory", "memory_totals", "memory_changes")
-            for group in groups([self.timeline[signal]["rank"], self.timeline[signal]["process"]])
+            for key, _ in groups([self.timeline[signal]["rank"], self.timeline[signal]["process"]])
         ]
         for rank, process in sorted({key[:2] for key in (*host, *device, *counted)}):
             self._process(rank, process)
         for place in self.run.places:
             self._place(place)
         for (rank, process, number, stream), parts in sorted(device.items()):
-            self._stream(rank, process, f"GPU {number} stream {stream}", parts)
+            self._row(self._process(rank, process), f"GPU {number} stream {stream}", _STREAMS, parts)
         self._memory()
         for (rank, process, thread), parts in sorted(host.items()):
             self._thread(rank, process, thread, parts)
@@ -111,9 +111,8 @@ class _Recording:
 
     def _of_rank(self, rank: int) -> int:
         """The track of a rank's first process."""
-        return next((track for (of, _), (track, _) in self.processes.items() if of == rank), 0) or self._process(
-            rank, UNKNOWN
-        )
+        known = (track for (of, _), (track, _) in self.processes.items() if of == rank)
+        return next(known, 0) or self._process(rank, UNKNOWN)
 
     # --- what ran ---
 
@@ -155,10 +154,6 @@ class _Recording:
         level_of, category_of = (np.full(len(frame), value, np.int64) for value in (level, category))
         return Slices(frame.start_ns, frame.end_ns, level_of, names, category_of, args, flow)
 
-    def _stream(self, rank: int, process: int, name: str, parts: list[Slices]) -> None:
-        parent = self._process(rank, process)
-        self.trace.add(self.trace.track(name, parent, place=_STREAMS), name, parent, Slices.join(parts), place=_STREAMS)
-
     def _thread(self, rank: int, process: int, thread: int, parts: list[Slices]) -> None:
         parent, (_, pid) = self._process(rank, process), self.processes[rank, process]
         name = self.timeline.thread_names.get((process, thread)) or (
@@ -181,14 +176,10 @@ class _Recording:
             (f"{what} " + (str(number - before + 1) if steps.first <= number < steps.last else "left out"), edges)
             for number, edges in enumerate(zip(steps.bounds[:-1].tolist(), ends.tolist(), strict=True))
         ]
-        self._row(
-            parent,
-            f"{what}s{suffix}",
-            _STEPS,
-            [slices_of(trace, name, Intervals.single(*at), "step") for name, at in numbered],
-        )
-        waits = {PARTS[part].label: pieces for part, pieces in place.parts.items() if part != "compute"}
-        rows = [slices_of(trace, name, pieces, "idle") for name, pieces in waits.items()]
+        rows = [slices_of(trace, name, Intervals.single(*at), "step") for name, at in numbered]
+        self._row(parent, f"{what}s{suffix}", _STEPS, rows)
+        waits = ((PARTS[part].label, pieces) for part, pieces in place.parts.items() if part != "compute")
+        rows = [slices_of(trace, name, pieces, "idle") for name, pieces in waits]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)
 
     def _row(self, parent: int, name: str, place: int, parts: list[Slices]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from perfdoctor.model.timeline import Ints, Mask
 
@@ -34,18 +35,13 @@ class Slices(Struct, frozen=True):
         return int(self.start_ns.size)
 
     def take(self, rows: Ints | Mask) -> Slices:
-        return Slices(*(column[rows] for column in self.columns))
-
-    @property
-    def columns(self) -> tuple[Ints, ...]:
-        return self.start_ns, self.end_ns, self.level, self.name, self.category, self.args, self.flow
+        return Slices(*(column[rows] for column in astuple(self)))
 
     @staticmethod
     def join(parts: list[Slices]) -> Slices:
         if len(parts) == 1:
             return parts[0]
-        columns = zip(*(part.columns for part in parts), strict=True)
-        return Slices(*(np.concatenate(column) for column in columns))
+        return Slices(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
 
     def outside_in(self) -> Slices:
         """Sorted so that a row comes after all that contain it."""
@@ -100,10 +96,10 @@ def _lane_of_each(rows: Slices) -> Ints:
     lane = np.empty(len(rows), np.int64)
     open_until: list[list[int]] = []
     for row, (start, end) in enumerate(zip(rows.start_ns.tolist(), rows.end_ns.tolist(), strict=True)):
-        lane[row] = number = next((each for each, stack in enumerate(open_until) if _fits(stack, start, end)), -1)
-        if number < 0:
-            lane[row] = len(open_until)
+        number = next((each for each, stack in enumerate(open_until) if _fits(stack, start, end)), len(open_until))
+        if number == len(open_until):
             open_until.append([])
+        lane[row] = number
         open_until[number].append(end)
     return lane
 

@@ -11,7 +11,6 @@ interned_data/interned_data.proto, track_event/*.proto). They are part of a stab
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +31,8 @@ _EXPLICIT = 3
 _PID, _SORT_INDEX, _PROCESS_NAME, _TID, _THREAD_NAME = 1, 3, 6, 2, 5
 _UNIT, _UNIT_NAME, _BYTES_UNIT = 3, 6, 3
 # TrackEvent
-EVENT_CATEGORY, _ANNOTATION, EVENT_TYPE, _EVENT_NAME, EVENT_TRACK, _COUNTER_INT, _COUNTER_DOUBLE, _FLOW = (
-    3,
-    4,
-    9,
-    10,
-    11,
-    30,
-    44,
-    47,
-)
+EVENT_CATEGORY, _ANNOTATION, EVENT_TYPE, _EVENT_NAME, EVENT_TRACK = 3, 4, 9, 10, 11
+_COUNTER_INT, _COUNTER_DOUBLE, _FLOW = 30, 44, 47
 _BEGIN, _END, _COUNT = 1, 2, 4
 # DebugAnnotation
 _LABEL, _BOOL, _INT, _DOUBLE, _STRING = 1, 2, 4, 5, 17
@@ -67,20 +58,13 @@ def shown(text: str) -> str:
     return _UNREADABLE.sub("\ufffd", text)
 
 
-class Group(NamedTuple):
-    """Rows with equal values in some columns: these values, and the rows."""
-
-    key: tuple[int, ...]
-    rows: Ints
-
-
-def groups(columns: Sequence[Ints]) -> list[Group]:
-    """The rows grouped by their values in all of these columns, ascending by these values."""
+def groups(columns: Sequence[Ints]) -> list[tuple[tuple[int, ...], Ints]]:
+    """Each combination of values that these columns have, ascending, with its rows."""
     code, first = together(columns)
     order = np.argsort(code, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if code.size else []
-    found = [Group(tuple(int(column[row]) for column in columns), rows) for row, rows in zip(first, parts, strict=True)]
-    return sorted(found, key=lambda group: group.key)
+    keys = [tuple(int(column[row]) for column in columns) for row in first]
+    return sorted(zip(keys, parts, strict=True), key=lambda group: group[0])
 
 
 def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int]]:
@@ -96,7 +80,7 @@ def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int
 
 
 class Trace:
-    """One trace: first its contents are added, then it is `written`."""
+    """A trace: first its contents are added, then it is `written`."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -127,16 +111,15 @@ class Trace:
 
     def process(self, name: str, pid: int, sort_index: int) -> int:
         about = packets.number(_PID, pid) + packets.text(_PROCESS_NAME, shown(name))
-        return self.track(
-            name, more=packets.message(_PROCESS, about + packets.number(_SORT_INDEX, sort_index & 0x7FFFFFFF))
-        )
+        about += packets.number(_SORT_INDEX, sort_index & 0x7FFFFFFF)
+        return self.track(name, more=packets.message(_PROCESS, about))
 
     def thread(self, name: str, parent: int, pid: int, tid: int) -> int:
         about = packets.number(_PID, pid) + packets.number(_TID, tid) + packets.text(_THREAD_NAME, shown(name))
         return self.track(name, parent, more=packets.message(_THREAD, about))
 
     def add(self, track: int, name: str, parent: int, slices: Slices, *, place: int | None = None) -> None:
-        """Rows of a track. Those that do not nest go to further tracks of the same name, which are shown as one."""
+        """Add rows to a track. Those that do not nest go to further tracks of the same name, which are shown as one."""
         if not len(slices):
             return
         first, *others = lanes(slices)
@@ -144,16 +127,9 @@ class Trace:
         self._slices += [(self.track(name, parent, place=place), lane) for lane in others]
 
     def count(
-        self,
-        name: str,
-        parent: int,
-        at_ns: Ints,
-        values: npt.NDArray[np.generic],
-        unit: str,
-        *,
-        place: int | None = None,
+        self, name: str, parent: int, at_ns: Ints, values: npt.NDArray[np.generic], unit: str, *, place: int
     ) -> None:
-        """A counter. `values`: int64 or float64; `unit`: bytes, or the name of a unit."""
+        """Add a counter. `values`: int64 or float64; `unit`: bytes, or the name of a unit."""
         about = packets.number(_UNIT, _BYTES_UNIT) if unit == "bytes" else packets.text(_UNIT_NAME, unit)
         track = self.track(name, parent, place=place, more=packets.message(_COUNTER, about))
         self._counters.append((track, at_ns, values))
@@ -205,7 +181,9 @@ class Trace:
         Times are those of the recording. Only if some are negative, which the format does not support, all are shifted
         so that the first is 0.
         """
-        first_ns = self._first_ns()
+        firsts = [int(slices.start_ns.min()) for _, slices in self._slices]
+        firsts += [int(at_ns.min()) for _, at_ns, _ in self._counters if at_ns.size]
+        first_ns = min(firsts, default=0)
         shift_ns = max(-first_ns, 0)
         yield _packet(self._head(first_ns + shift_ns, None if epoch_ns is None else epoch_ns - shift_ns))
         for body in self._descriptors:
@@ -222,11 +200,6 @@ class Trace:
                 until = begin + _CHUNK
                 yield _counter_packets(track, at_ns[begin:until] + shift_ns, values[begin:until])
 
-    def _first_ns(self) -> int:
-        firsts = [int(slices.start_ns.min()) for _, slices in self._slices]
-        firsts += [int(at_ns.min()) for _, at_ns, _ in self._counters if at_ns.size]
-        return min(firsts, default=0)
-
     @staticmethod
     def _head(at_ns: int, epoch_ns: int | None) -> bytes:
         """The first packet, which resets interned names; with the wall-clock time of `at_ns` if `epoch_ns` is known."""
@@ -238,13 +211,8 @@ class Trace:
         return head + packets.message(_CLOCKS, b"".join(encoded))
 
     def _interned(self) -> Iterator[bytes]:
-        kinds = (
-            (CATEGORIES, self._categories),
-            (_NAMES, self._names),
-            (_LABELS, self._labels),
-            (_STRINGS, self._strings),
-        )
-        every = [(field, number, text) for field, known in kinds for text, number in known.items()]
+        kinds = {CATEGORIES: self._categories, _NAMES: self._names, _LABELS: self._labels, _STRINGS: self._strings}
+        every = [(field, number, text) for field, known in kinds.items() for text, number in known.items()]
         for begin in range(0, len(every), _INTERNED_AT_ONCE):
             yield b"".join(
                 packets.message(field, packets.number(1, number) + packets.text(2, text))
@@ -280,13 +248,9 @@ def _slice_packets(track: int, slices: Slices, part: SliceEdges, args: packets.E
 
 def _counter_packets(track: int, at_ns: Ints, values: npt.NDArray[np.generic]) -> bytes:
     is_whole = values.dtype.kind == "i"
-    return _event_packets(
-        at_ns,
-        [
-            packets.constant(packets.number(EVENT_TYPE, _COUNT) + packets.number(EVENT_TRACK, track), at_ns.size),
-            packets.numbers(_COUNTER_INT, values) if is_whole else packets.fixed(_COUNTER_DOUBLE, values),  # type: ignore[arg-type]
-        ],
-    )
+    about = packets.constant(packets.number(EVENT_TYPE, _COUNT) + packets.number(EVENT_TRACK, track), at_ns.size)
+    numbers = packets.numbers(_COUNTER_INT, values) if is_whole else packets.fixed(_COUNTER_DOUBLE, values)  # type: ignore[arg-type]
+    return _event_packets(at_ns, [about, numbers])
 
 
 def _event_packets(at_ns: Ints, event: Iterable[packets.EncodedField]) -> bytes:

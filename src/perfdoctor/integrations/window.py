@@ -13,7 +13,7 @@ from perfdoctor.system.run_folder import RUNS
 
 
 class WindowCallback:
-    """What callbacks and handlers have in common. Each records once, however often its trainer trains.
+    """A callback or handler that records one window of steps, once, however often its trainer trains.
 
     `recording` is the `perfdoctor.Recording`, once the training has begun.
 

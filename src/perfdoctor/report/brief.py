@@ -7,6 +7,7 @@ there. Home folders and secrets are left out.
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor import __version__
@@ -14,7 +15,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.report.words import code_lines, cost, efficiency, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, place_names, shown_places, split_base_ns
-from perfdoctor.report.words.unsigned import unsigned
+from perfdoctor.system.masking import MASK, masked
 from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
@@ -30,10 +31,20 @@ WIDTH = 96
 _MOST_RECORDED = 4
 _MOST_NOTES = 2
 _FENCE = regex("`{3,}")
+#: Home folders as systems name them: `/home/ada`, `/Users/ada`, `/root`, `C:\Users\ada`, also below a mount.
+_HOME = regex(
+    r"(?<![/\w.-])(?:/[\w.-]+)*/(?:home|Users|u|users)/[^/\s:'\"]+|(?<![/\w.-])/root(?=[/\s:]|$)|[A-Za-z]:\\Users\\[^\\\s:'\"]+"
+)
+#: Any other place of one machine: its last two parts say which file it is.
+_PLACE = regex(r"(?<![\w.~…)\]}>:*/-])(?:/[^/\s:'\"()]+){2,}(?=/[^/\s:'\"()]+/[^/\s:'\"()]+)")
+#: `api_key="…"` within a line of code.
+_ASSIGNED = regex(
+    r"(?i)(\w*(?:key|token|secret|passw|credential|auth)\w*\s*[=:]\s*[rbfu]?)(\"[^\"]*\"|'[^']*'|\"[^\"]*$|'[^']*$)"
+)
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """As many findings as there is room for, five at most."""
+    """The block of a diagnosis, with as many findings as there is room for, five at most."""
     before, after = list(_before(diagnosis)), list(_after(diagnosis))
     for shown in range(min(SHOWN_FINDINGS, len(diagnosis.findings)), 0, -1):
         lines = [*before, *_findings(diagnosis, shown), *after]
@@ -43,18 +54,30 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def block(lines: Sequence[str]) -> str:
-    """At most so many of these lines between fences, which none of them ends. They are wrapped already."""
+    """The first `MOST_LINES` of lines that are wrapped already, between fences that none of them ends."""
     fits = MOST_LINES - 2
     kept = lines if len(lines) <= fits else [*lines[: fits - 1], "…"]
     return "\n".join(["```text", *(_FENCE.sub("'''", line) for line in kept), "```"]) + "\n"
 
 
 def wrapped(text: str, first: str = "", indent: str | None = None, most: int = 4) -> list[str]:
-    """The text without names and secrets, in lines of a block; after so many lines it is cut."""
+    """The text without names and secrets in lines of a block, cut after `most`; `first` stands before the first."""
     return textwrap.wrap(
         unsigned(text), WIDTH, initial_indent=first, subsequent_indent=" " * len(first) if indent is None else indent,
         max_lines=most, placeholder=" …", break_on_hyphens=False,
     )  # fmt: skip
+
+
+def unsigned(text: str) -> str:
+    """The text without home folders, other absolute paths but for their last two parts, and what looks like a secret.
+
+    Names of kernels stay as they are: `radix_sort_keys::policy` is no secret.
+    """
+    text = _ASSIGNED.sub(lambda found: found[1] + MASK, text)
+    text = " ".join(word if "::" in word else masked(word) for word in text.split(" "))
+    home = str(Path.home())
+    text = text.replace(home, "~") if len(home) > 1 else text
+    return _PLACE.sub("…", _HOME.sub("~", text))
 
 
 def _before(diagnosis: Diagnosis) -> Iterator[str]:
@@ -84,7 +107,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
-    """Of several ranks the longest step and the median one."""
+    """The longest and the median step of several ranks."""
     if len(diagnosis.time) < 2:
         return
     names = place_names(diagnosis.time)
@@ -101,13 +124,8 @@ def _findings(diagnosis: Diagnosis, number: int) -> Iterator[str]:
         yield from _finding(diagnosis, place, advice)
     if hidden := len(diagnosis.findings) - number:
         yield ""
-        yield from wrapped(
-            f"{wording.counted(hidden, 'smaller finding')} not shown: {_rules(diagnosis, number)}", most=2
-        )
-
-
-def _rules(diagnosis: Diagnosis, after: int) -> str:
-    return ", ".join(clean(advice.rule) for advice in diagnosis.findings[after:])
+        rules = ", ".join(clean(advice.rule) for advice in diagnosis.findings[number:])
+        yield from wrapped(f"{wording.counted(hidden, 'smaller finding')} not shown: {rules}", most=2)
 
 
 def _finding(diagnosis: Diagnosis, place: int, advice: Advice) -> Iterator[str]:

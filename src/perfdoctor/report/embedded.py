@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor.patterns import regex
-from perfdoctor.records.views import Icicle, Node, Table, TableColumn, TimelineView, Views
+from perfdoctor.records.views import Node, Table, TableColumn, TimelineView, Views
 from perfdoctor.report import timeline_json
 from perfdoctor.report.words.foreign_text import clean_block, clean_name
 
@@ -36,17 +36,21 @@ def packed(views: Views) -> str:
     """Tables and icicles as base64 of raw-deflated JSON."""
     return _deflated({
         "tables": [_table(table) for table in views.tables],
-        "icicles": [_icicle(icicle) for icicle in views.icicles],
+        "icicles": [
+            {"id": icicle.id, "title": icicle.title, "unit": icicle.unit, "explained": icicle.explained,
+             "root": _node(icicle.root)}
+            for icicle in views.icicles
+        ],
     })  # fmt: skip
 
 
 def packed_timeline(timeline: TimelineView) -> str:
-    """A timeline, packed in the same way."""
+    """A timeline as base64 of raw-deflated JSON."""
     return _deflated(timeline_json.document(timeline))
 
 
 def packed_timelines(timelines: Mapping[str, TimelineView]) -> str:
-    """Timelines by name, packed in the same way."""
+    """Timelines by name as base64 of raw-deflated JSON."""
     return _deflated({name: timeline_json.document(view) for name, view in timelines.items()})
 
 
@@ -57,23 +61,9 @@ def _deflated(document: Any) -> str:
 
 def _table(table: Table) -> dict[str, Any]:
     return {
-        "page": table.page,
-        "id": table.id,
-        "title": table.title,
-        "explained": table.explained,
-        "rows_in_all": table.rows_in_all,
-        "columns": [_column(column) for column in table.columns],
-    }
-
-
-def _icicle(icicle: Icicle) -> dict[str, Any]:
-    return {
-        "id": icicle.id,
-        "title": icicle.title,
-        "unit": icicle.unit,
-        "explained": icicle.explained,
-        "root": _node(icicle.root),
-    }
+        "page": table.page, "id": table.id, "title": table.title, "explained": table.explained,
+        "rows_in_all": table.rows_in_all, "columns": [_column(column) for column in table.columns],
+    }  # fmt: skip
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -87,16 +77,13 @@ def _column(column: TableColumn) -> dict[str, Any]:
         clean_block(value) if isinstance(value, str) else _number(value) for value in column.values
     ]
     return {
-        "name": column.name,
-        "unit": column.unit,
-        "explained": column.explained,
-        "adds_up": column.adds_up,
+        "name": column.name, "unit": column.unit, "explained": column.explained, "adds_up": column.adds_up,
         "values": values,
-    }
+    }  # fmt: skip
 
 
 def _number(value: float | None) -> float | None:
-    """None where unknown; whole numbers as integers, others with `_DIGITS` significant digits."""
+    """The number, None where unknown: whole ones as integers, others with `_DIGITS` significant digits."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(f"{value:.{_DIGITS}g}")

@@ -32,7 +32,8 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
         Fact("GPU", gpus),
         Fact("Ranks", ranks.removesuffix(" ranks").removesuffix(" rank")) if ranks else None,
         _steps(diagnosis),
-        _confidence(diagnosis),
+        # Of the costliest finding, which the verdict is about.
+        Fact("Confidence", diagnosis.findings[0].confidence, "of the first finding") if diagnosis.findings else None,
     )
     return tuple(fact for fact in known if fact is not None)
 
@@ -48,7 +49,7 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
     saving, base = advice.saving_ns_per_step, diagnosis.base_ns
     if saving.likely and base:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
-        about = likely if low == high else f"{likely} ({low} to {high})"
+        about = wording.ranged(low, likely, high)
         it = diagnosis.basis.each.strip() or "the same recording"
         it = f"without a recorder, {it}" if diagnosis.stretched else it
         said.append(f"{it[0].upper()}{it[1:]} should take about {about} instead of {wording.duration(base)}.")
@@ -85,10 +86,3 @@ def _steps(diagnosis: Diagnosis) -> Fact | None:
         return Fact("Steps", "none found", "all numbers are for the whole window")
     found = wording.found_by(steps)
     return Fact("Steps analysed", f"{wording.count(steps.used)} of {wording.count(steps.count)}", f"by {found}")
-
-
-def _confidence(diagnosis: Diagnosis) -> Fact | None:
-    """Of the costliest finding, which the verdict is about."""
-    if not diagnosis.findings:
-        return None
-    return Fact("Confidence", diagnosis.findings[0].confidence, "of the first finding")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from perfdoctor.history.metrics import step_ns
-from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, width_of, wrapped
+from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, show, width_of, wrapped
 from perfdoctor.report.words import trends, wording
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.vocabulary.parts import PARTS
@@ -34,19 +34,18 @@ _SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
 
 
 def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
-    """The newest runs, of `number` in all."""
+    """Print the newest runs, of `number` in all."""
     cells: Sequence[Sequence[str]] = [_cells(row) for row in rows]
     device = ""
     if console.is_terminal:
         cells, device = _narrowed(cells, console.width)
     table = _table(cells)
     used = [place for place in range(len(_HEADER)) if any(line[place].plain for line in table[1:])]
-    for line in columns(_kept(table, used), words=[used.index(place) for place in _LEFT if place in used]):
-        console.print(line, soft_wrap=True)
+    show(columns(_kept(table, used), words=[used.index(place) for place in _LEFT if place in used]), console)
     if device:
-        console.print(Text(f"all on: {device}", style="dim"), soft_wrap=True)
+        show([Text(f"all on: {device}", style="dim")], console)
     if number > len(rows):
-        console.print(Text(f"{wording.count(number - len(rows))} older ones: --limit", style="dim"), soft_wrap=True)
+        show([Text(f"{wording.count(number - len(rows))} older ones: --limit", style="dim")], console)
 
 
 def _table(cells: Sequence[Sequence[str]]) -> list[list[Text]]:
@@ -58,8 +57,8 @@ def _kept(table: Sequence[Sequence[Text]], used: Sequence[int]) -> list[list[Tex
 
 
 def _narrowed(cells: Sequence[Sequence[str]], room: int) -> tuple[list[list[str]], str]:
-    """The same in so many columns, as far as is possible: what is missed least goes first. And the device, where it is
-    the same for all and said below instead.
+    """The cells shortened to `room` columns, as far as possible; and the device, where it is the same for all rows and
+    said below instead. What is missed least goes first.
     """
     lines, device = [list(line) for line in cells], ""
     if not _fit(lines, room) and len({line[_DEVICE] for line in lines}) == 1:
@@ -98,17 +97,14 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def run(stored: StoredRun, console: Terminal) -> None:
-    """All that is known of one run."""
-    facts = stored.facts
-    for line in wrapped(Text(clean(facts["verdict"] or ""), style="bold"), console, min(console.width, WIDEST)):
-        console.print(line, soft_wrap=True)
+    """Print all that is known of one run."""
+    verdict = Text(clean(stored.facts["verdict"] or ""), style="bold")
+    show(wrapped(verdict, console, min(console.width, WIDEST)), console)
     rows = [[Text(name, style="dim"), Text(text)] for name, text in _known(stored) if text]
-    for line in columns(rows, words=(0, 1)):
-        console.print(line, soft_wrap=True)
-    _print_parts(stored, console)
-    _print_findings(stored, console)
-    for note in stored.notes:
-        console.print(Text(f"{trends.day(note['noted_at'])}  {clean(note['note'], 2000)}"), soft_wrap=True)
+    show(columns(rows, words=(0, 1)), console)
+    show(_parts(stored), console)
+    show(_findings(stored), console)
+    show((Text(f"{trends.day(note['noted_at'])}  {clean(note['note'], 2000)}") for note in stored.notes), console)
 
 
 def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
@@ -169,59 +165,49 @@ def _predicted(facts: Row) -> str:
     return f"{wording.duration(facts['predicted_ns'])} ({low} to {high})" + (f" with {names} fixed" if names else "")
 
 
-def _print_parts(stored: StoredRun, console: Terminal) -> None:
+def _parts(stored: StoredRun) -> Iterator[Text]:
     window, step = stored.facts["window_ns"], stored.facts["recorded_step_ns"]
     if not window:
         return
-    console.print()
+    yield Text()
     rows = [
         [Text(PARTS[part].label if part in PARTS else clean_name(part)),
          Text(wording.duration(round(step * ns / window)) if step else ""), Text(wording.share(ns / window))]
         for part, ns in sorted(stored.parts.items(), key=lambda item: -item[1])
     ]  # fmt: skip
-    for line in columns(rows, words=(0,)):
-        console.print(line, soft_wrap=True)
+    yield from columns(rows, words=(0,))
 
 
-def _print_findings(stored: StoredRun, console: Terminal) -> None:
+def _findings(stored: StoredRun) -> Iterator[Text]:
     if not stored.findings:
         return
-    console.print()
-    rows = [
-        [Text(f"{each['position']}"), Text(("  " if each["symptom_of"] else "") + clean_name(each["rule"], 40)),
-         Text(_promise(each)), Text(f"{clean_name(each['confidence'] or '')} confidence")]
-        for each in stored.findings
-    ]  # fmt: skip
-    for line in columns(rows, words=(1, 3)):
-        console.print(line, soft_wrap=True)
-
-
-def _promise(finding: Row) -> str:
-    if not finding["high_ns"]:
-        return ""
-    low, likely, high = (wording.duration(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
-    return f"saves {likely} ({low} to {high})"
+    yield Text()
+    rows = []
+    for each in stored.findings:
+        low, likely, high = (wording.duration(each[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
+        rows.append([
+            Text(f"{each['position']}"), Text(("  " if each["symptom_of"] else "") + clean_name(each["rule"], 40)),
+            Text(f"saves {likely} ({low} to {high})" if each["high_ns"] else ""),
+            Text(f"{clean_name(each['confidence'] or '')} confidence"),
+        ])  # fmt: skip
+    yield from columns(rows, words=(1, 3))
 
 
 def trend(found: Trend, console: Terminal) -> None:
-    """A sparkline, and what changed."""
+    """Print a sparkline, and what changed."""
     width = min(console.width, WIDEST)
-    for line in wrapped(Text(trends.heading(found), style="bold"), console, width):
-        console.print(line, soft_wrap=True)
-    for line in wrapped(Text(" · ".join(piece for piece in trends.facts(found) if piece), style="dim"), console, width):
-        console.print(line, soft_wrap=True)
-    values = [point.value for point in found.points]
-    console.print()
-    console.print(Text(trends.sparkline(values, width)), soft_wrap=True)
-    low, high, last = (trends.value(found.metric, each) for each in (min(values), max(values), values[-1]))
-    console.print(Text(f"{low} to {high}, last {last}"), soft_wrap=True)
-    for sentence, causes in trends.changes(found):
-        console.print()
-        for line in wrapped(Text(sentence), console, width):
-            console.print(line, soft_wrap=True)
-        for cause in causes:
-            console.print(Text(f"  {cause}"), soft_wrap=True)
-    for remark in trends.left_out(found):
-        console.print()
-        for line in wrapped(Text(remark, style="dim"), console, width):
-            console.print(line, soft_wrap=True)
+
+    def lines() -> Iterator[Text]:
+        yield from wrapped(Text(trends.heading(found), style="bold"), console, width)
+        facts = " · ".join(piece for piece in trends.facts(found) if piece)
+        yield from wrapped(Text(facts, style="dim"), console, width)
+        values = [point.value for point in found.points]
+        yield from (Text(), Text(trends.sparkline(values, width)))
+        low, high, last = (trends.value(found.metric, each) for each in (min(values), max(values), values[-1]))
+        yield Text(f"{low} to {high}, last {last}")
+        for sentence, causes in trends.changes(found):
+            yield from (Text(), *wrapped(Text(sentence), console, width), *(Text(f"  {cause}") for cause in causes))
+        for remark in trends.left_out(found):
+            yield from (Text(), *wrapped(Text(remark, style="dim"), console, width))
+
+    show(lines(), console)

@@ -6,11 +6,11 @@ import base64
 import hashlib
 from collections import defaultdict
 from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
+from msgspec import Struct
 
 from perfdoctor import __version__
 from perfdoctor.patterns import regex
@@ -18,11 +18,10 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
-from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
-from perfdoctor.report.compiled_pages import compiled_pages
+from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours, templates
 from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name, is_web_address
+from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -33,10 +32,13 @@ from perfdoctor.report.words.parts import (
     split_base_ns,
 )
 from perfdoctor.vocabulary.categories import PAGES
-from perfdoctor.vocabulary.parts import PARTS
+from perfdoctor.vocabulary.parts import PARTS, SHOWN_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from perfdoctor.history.series import Trend
+    from perfdoctor.records.predictions import Prediction
 
 SHOWN_RANKS = 16
 #: A page with a row for each of more ranks would be slow to load: the page `ranks` has those that stand out.
@@ -50,21 +52,36 @@ SCRIPTS = (
     "timeline.js", "unpack.js", "start.js",
 )  # fmt: skip
 _BEFORE_UNIT = regex(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
+#: Colours of the parts in a notebook, where a page has its style sheet.
+COLOURS = {name: part.colour for name, part in SHOWN_PARTS.items()}
+
+
+class Page(Struct, frozen=True):
+    """A page, and which styles and scripts its Content-Security-Policy admits: their hashes, "" for none."""
+
+    text: str
+    style_hash: str
+    script_hash: str
+
+
+def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **words: Any) -> Page:
+    """The page that `template` makes of `words`, with these styles and scripts in it."""
+    style, script = f"\n{part_colours.style_sheet()}{joined(styles)}", joined(scripts) if scripts else ""
+    hashes = {"style_hash": content_hash(style), "script_hash": content_hash(script) if script else ""}
+    known = {"style": Markup(style), "script": Markup(script), "version": __version__}  # noqa: S704 files of our own
+    return Page(environment().get_template(template).render(**known, **hashes, **words), **hashes)
 
 
 def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
     """The whole page. Without views it has neither tables nor charts nor a timeline."""
-    page = environment().get_template("page.html.j2")
-    style, script = f"\n{part_colours.style_sheet()}{joined(STYLES)}", joined(SCRIPTS)
-    return page.render(
+    return page(
+        "page.html.j2",
+        STYLES,
+        SCRIPTS,
         diagnosis=diagnosis,
         views=views or Views(),
         pages=_pages(views or Views(), diagnosis),
         titles=PAGES,
-        style=Markup(style),  # noqa: S704 a file of our own
-        script=Markup(script),  # noqa: S704
-        style_hash=content_hash(style),
-        script_hash=content_hash(script),
         data=Markup(embedded.plain(json_report.render(diagnosis))),  # noqa: S704 escaped there
         packed=embedded.packed(views) if views else "",
         packed_timeline=embedded.packed_timeline(views.timeline) if views and views.timeline else "",
@@ -77,39 +94,50 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         anchors=_anchors(diagnosis.findings),
         efficiency=efficiency.line(diagnosis),
         cost=cost.line(diagnosis),
-        version=__version__,
-    )
+    ).text
+
+
+def render_trend(trend: Trend) -> str:
+    """The page of a number of the history, without a script."""
+    from perfdoctor.report.words import trends  # noqa: PLC0415 (it loads the history)
+    from perfdoctor.views.series import trend_chart  # noqa: PLC0415
+
+    picture = charts.chart(trend_chart(trend))
+    return page("trend.html.j2", ("style.css", "charts.css"), trend=trend, picture=picture, words=trends).text
+
+
+def cell(diagnosis: Diagnosis) -> str:
+    """What a notebook shows: the verdict, the parts of the step, and the findings with their first fix.
+
+    One element that loads nothing and has no script; its text has the colour of what is around it.
+    """
+    return environment().get_template("cell.html.j2").render(
+        diagnosis=diagnosis, parts=all_parts(diagnosis), colours=COLOURS, ink=part_colours.ink,
+        unchecked=sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes),
+    )  # fmt: skip
+
+
+def prediction_cell(prediction: Prediction) -> str:
+    """What a notebook shows: the step as it is, after each fix or size, and the range of the last; as lengths, too."""
+    shown = outlook.stages_of(prediction)
+    template = environment().get_template("prediction_cell.html.j2")
+    return template.render(prediction=prediction, stages=shown, longest_ns=outlook.longest_ns(shown))
 
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_page_file),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_printable,
-        bytecode_cache=compiled_pages(),
-    )
+    """The templates, with what all of them may call."""
+    environment = templates.environment()
     environment.globals.update(
-        w=wording,
-        skipped_rules=skipped_rules,
-        derived=derivations,
-        code=code_lines,
-        outlook=outlook,
-        memory=memory,
-        chart=charts.chart,
-        heat=charts.heat,
-        clean=clean,
-        clean_name=clean_name,
-        blocks=blocks,
-        check=first_screen.check,
-        rank_parts=_rank_parts,
-        split_base_ns=split_base_ns,
-        SHOWN=SHOWN_FINDINGS,
-    )
-    environment.filters.update(unbroken=_unbroken, split_base_ns=split_base_ns)
+        w=wording, skipped_rules=skipped_rules, derived=derivations, code=code_lines, outlook=outlook, memory=memory,
+        chart=charts.chart, heat=charts.heat, clean=clean, clean_name=clean_name, blocks=blocks,
+        check=first_screen.check, rank_parts=lambda split: parts([split], split_base_ns(split)),
+        split_base_ns=split_base_ns, SHOWN=SHOWN_FINDINGS,
+    )  # fmt: skip
+    # `unbroken` keeps a number and its unit on one line.
+    environment.filters.update(
+        unbroken=lambda text: _BEFORE_UNIT.sub("\u00a0", text), split_base_ns=split_base_ns,
+    )  # fmt: skip
     environment.tests.update(
         measure=lambda evidence: isinstance(evidence, Measure),
         rows=lambda evidence: isinstance(evidence, Rows),
@@ -119,23 +147,9 @@ def environment() -> Environment:
     return environment
 
 
-def _printable(value: object) -> object:
-    """A value of the template without control characters, before jinja2 escapes it."""
-    return clean_block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _unbroken(text: str) -> str:
-    """Keeps a number and its unit on one line."""
-    return _BEFORE_UNIT.sub("\u00a0", text)
-
-
-def _page_file(name: str) -> str:
-    return (files("perfdoctor.report") / "page" / name).read_text("utf-8")
-
-
 def joined(names: Sequence[str]) -> str:
     """The text of several files, for one element."""
-    return "\n" + "\n".join(_page_file(name) for name in names)
+    return "\n" + "\n".join(map(templates.page_file, names))
 
 
 def content_hash(text: str) -> str:
@@ -145,8 +159,7 @@ def content_hash(text: str) -> str:
 
 def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
     """The pages that have content."""
-    filled: set[str] = {table.page for table in views.tables} | {chart.page for chart in views.charts}
-    filled |= {heat.page for heat in views.heats} | {icicle.page for icicle in views.icicles}
+    filled = {each.page for shown in (views.tables, views.charts, views.heats, views.icicles) for each in shown}
     others = {
         "timeline": views.timeline,
         "memory": diagnosis.memory,
@@ -174,7 +187,3 @@ def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], li
     named = [(names[s.rank, s.device] + (f" ({remark})" if remark else ""), s) for s, remark in shown]
     fold = len(shown) < len(splits) <= _MOST_FOLDED
     return named, [(names[s.rank, s.device], s) for s in splits] if fold else []
-
-
-def _rank_parts(split: TimeSplit) -> object:
-    return parts([split], split_base_ns(split))

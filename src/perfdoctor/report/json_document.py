@@ -19,8 +19,10 @@ _BESIDE = (NAME, "report.html", MANIFEST)
 
 def file_of(path: Path) -> Path | None:
     """The file of JSON that is ours: this one, or that of a run folder in which the recordings are no more."""
-    if path.is_dir():
-        path = path / NAME if _is_without_recordings(path) else path
+    if path.is_dir() and (path / NAME).is_file():
+        # Of a run folder only where its recordings are no more.
+        is_alone = all(name in _BESIDE for _, _, names in os.walk(path) for name in names)
+        path = path / NAME if is_alone else path
     if path.suffix != ".json" or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -28,14 +30,8 @@ def file_of(path: Path) -> Path | None:
     return path if MARKER in head and b'"format"' in head else None
 
 
-def _is_without_recordings(folder: Path) -> bool:
-    if not (folder / NAME).is_file():
-        return False
-    return all(name in _BESIDE for _, _, names in os.walk(folder) for name in names)
-
-
 def document(name: str, path: Path) -> dict[str, Any] | None:
-    """None where it is anything else. Raises PerfdoctorError where it is ours, and cannot be read: it has this name."""
+    """The document in a file; None where it is no JSON of ours. Raises PerfdoctorError, naming it so, if damaged."""
     if (found := file_of(path)) is None:
         return None
     import msgspec  # noqa: PLC0415 most files are recordings

@@ -25,18 +25,24 @@ _MENTION = regex(r"@(?=\w)")
 
 
 def render(diagnosis: Diagnosis) -> str:
+    hidden = len(diagnosis.findings) - SHOWN_FINDINGS
     sections = (
         [f"**{escaped(wording.verdict(diagnosis))}**"],
         [escaped(" · ".join(wording.recorded(diagnosis)))],
         _step(diagnosis),
         *(_finding(diagnosis, number, advice) for number, advice in enumerate(diagnosis.findings[:SHOWN_FINDINGS], 1)),
-        _more(diagnosis),
+        [f"{wording.counted(hidden, 'smaller finding')} not shown."] if hidden > 0 else [],
         _outlook(diagnosis),
         [escaped(cost.line(diagnosis))] if diagnosis.cost else [],
         _memory(diagnosis),
-        _listed("Not checked", _not_checked(diagnosis)),
-        _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
+        listed("Not checked", _not_checked(diagnosis)),
+        listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
     )
+    return joined(sections)
+
+
+def joined(sections: Iterable[Iterable[str]]) -> str:
+    """The sections that have lines, a blank line between each and the next."""
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
 
 
@@ -46,7 +52,8 @@ def escaped(text: str) -> str:
     return _MENTION.sub("@<!-- -->", _MARKUP.sub(r"\\\1", text))
 
 
-def _table(head: Iterable[str], numbers: Iterable[bool], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+def table(head: Iterable[str], numbers: Iterable[bool], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A table of escaped cells. `numbers`: which columns are aligned to the right."""
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join('--:' if number else '---' for number in numbers)} |"
     for row in rows:
@@ -57,7 +64,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     shown = all_parts(diagnosis)
     if shown:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
-        yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
+        yield from table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
     if phases := by_phase(diagnosis):
         yield f"\n{escaped(phases)}"
     if critical_path := outlook.critical_path(diagnosis):
@@ -112,14 +119,14 @@ def _number(evidence: Measure | Span) -> str:
     return f"{label}: {wording.where(evidence)}"
 
 
-def _rows(table: Rows) -> Iterator[str]:
+def _rows(evidence: Rows) -> Iterator[str]:
     rows = (
-        [escaped(wording.quantity(value, unit, 64)) for value, unit in zip(row, table.units, strict=True)]
-        for row in table.rows[:SHOWN_ROWS]
+        [escaped(wording.quantity(value, unit, 64)) for value, unit in zip(row, evidence.units, strict=True)]
+        for row in evidence.rows[:SHOWN_ROWS]
     )
-    yield f"\n{escaped(clean_name(table.label))}:\n"
-    head = (escaped(clean_name(name)) for name in table.columns)
-    yield from _table(head, [unit != "text" for unit in table.units], rows)
+    yield f"\n{escaped(clean_name(evidence.label))}:\n"
+    head = (escaped(clean_name(name)) for name in evidence.columns)
+    yield from table(head, [unit != "text" for unit in evidence.units], rows)
 
 
 def _fix(fix: Fix) -> Iterator[str]:
@@ -129,13 +136,9 @@ def _fix(fix: Fix) -> Iterator[str]:
         if block.code:
             yield _fenced(block.text, block.language)
         else:
-            yield f"\n{_prose(block.text)}"
-
-
-def _prose(text: str) -> str:
-    """Prose of a rule, in which `code` stays code."""
-    pieces = re.split(r"(`[^`\n]+`)", text)
-    return "".join(piece if place % 2 else escaped(piece) for place, piece in enumerate(pieces))
+            # In prose `code` stays code.
+            pieces = re.split(r"(`[^`\n]+`)", block.text)
+            yield "\n" + "".join(piece if place % 2 else escaped(piece) for place, piece in enumerate(pieces))
 
 
 def _derivation(how: Derivation | None) -> Iterator[str]:
@@ -155,12 +158,6 @@ def _derivation(how: Derivation | None) -> Iterator[str]:
     yield "\n</details>"
 
 
-def _more(diagnosis: Diagnosis) -> Iterator[str]:
-    hidden = len(diagnosis.findings) - SHOWN_FINDINGS
-    if hidden > 0:
-        yield f"{wording.counted(hidden, 'smaller finding')} not shown."
-
-
 def _outlook(diagnosis: Diagnosis) -> Iterator[str]:
     """The predicted step after each fix, and after all of them."""
     stages = outlook.stages(diagnosis)
@@ -168,7 +165,7 @@ def _outlook(diagnosis: Diagnosis) -> Iterator[str]:
         return
     yield f"### {outlook.heading(diagnosis)}\n"
     rows = ((escaped(stage.name), wording.duration(stage.step_ns), outlook.change(stage)) for stage in stages)
-    yield from _table(("fixed", "step", "change"), (False, True, True), rows)
+    yield from table(("fixed", "step", "change"), (False, True, True), rows)
     yield f"\n{escaped(outlook.together(diagnosis))}"
 
 
@@ -181,7 +178,7 @@ def _memory(diagnosis: Diagnosis) -> Iterator[str]:
         for what, lines in (("purpose", memory.categories(use)), ("line and callers", memory.holders(use))):
             if lines:
                 rows = ((escaped(line.what), line.size, line.share) for line in lines)
-                yield from _table((what, "allocated", "of the peak"), (False, True, True), rows)
+                yield from table((what, "allocated", "of the peak"), (False, True, True), rows)
                 yield ""
 
 
@@ -194,6 +191,7 @@ def _not_checked(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{escaped(rule)} failed (a bug in perfdoctor): {escaped(error)}"
 
 
-def _listed(heading: str, lines: Iterable[str]) -> list[str]:
+def listed(heading: str, lines: Iterable[str]) -> list[str]:
+    """A heading and a list of escaped lines; nothing where there are none."""
     items = [f"- {line}" for line in lines]
     return [f"### {heading}", "", *items] if items else []

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perfdoctor.patterns import regex
 from perfdoctor.report.terminal_links import TerminalLinks
-from perfdoctor.report.terminal_text import WIDEST, wrapped
+from perfdoctor.report.terminal_text import WIDEST, show, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean
@@ -39,8 +39,7 @@ _LIMITS = (
 def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
     """The whole document of a rule; `quiet`: only its fixes; `verbose`: also the names of signals."""
     page = _RulePage(rule, known, console)
-    for line in page.fixes() if quiet else page.whole(verbose=verbose):
-        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    show(page.fixes() if quiet else page.whole(verbose=verbose), console)
 
 
 class _RulePage:

@@ -20,7 +20,7 @@ from perfdoctor.vocabulary.derivations import SOURCES
 
 
 def stored(name: str, path: Path) -> Diagnosis | None:
-    """None where it is anything else. Raises PerfdoctorError where it is a diagnosis that cannot be read."""
+    """The diagnosis in a file; None where it is anything else. Raises PerfdoctorError, naming it so, if damaged."""
     written = json_document.document(name, path)
     if written is None:
         return None

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import TerminalLinks
-from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
-from perfdoctor.report.words import code_lines, cost, efficiency, memory, modules, outlook, skipped_rules, wording
-from perfdoctor.report.words.foreign_text import clean, shorten
+from perfdoctor.report.terminal_text import WIDEST, columns, packed, show, width_of, wrapped
+from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice, CodeLine
-    from perfdoctor.records.time_split import TimeSplit
 
 SHOWN_RANKS = 8
 #: Up to this many skipped rules are named with what to record; a longer list is shown only on request.
 SHOWN_SKIPPED = 6
 _SHOWN_LACKS = 5
+_SHOWN_MODULES = 5
 #: Cells of a bar at the end of a line: fewer show nothing, more take space from the numbers.
 _SMALLEST_BAR, _LARGEST_BAR = 6, 24
 _SHORTEST_NAME = 8
@@ -56,7 +56,7 @@ def print_report_path(page: Path, console: Console) -> None:
     """`Report: FILE`, as a link where the terminal supports links."""
     # Not Text.assemble: a path may contain what looks like a style.
     line = Text("Report: ").append(str(page), TerminalLinks(console, page).to_page())
-    console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    show([line], console)
 
 
 class _Page:
@@ -72,31 +72,30 @@ class _Page:
         self.filled, self.saved = ("█", "░") if is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
+        costs = cost.line(self.diagnosis)
+        notes = [clean(note, 240) for note in self.diagnosis.notes]
         sections = (
             self.step(),
             self.ranks(),
             self.findings(),
             self.outlook(),
-            self.cost(),
+            self.wrapped(Text(costs)) if costs else (),
             self.memory(),
             self.modules(),
             self.not_checked(),
-            self.notes(),
+            self.listed("Notes", notes),
             self.next(),
         )
-        lines = [*self.wrapped(Text(wording.verdict(self.diagnosis), "bold")), *self.recorded()]
+        lines = [*self.wrapped(Text(wording.verdict(self.diagnosis), "bold"))]
+        for line in packed(wording.recorded(self.diagnosis), self.width):
+            lines += self.wrapped(Text(line, DIM))
         for section in sections:
             if content := list(section):
                 lines += [Text(), *content]
-        for line in lines:
-            self.console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        show(lines, self.console)
 
     def wrapped(self, text: Text, indent: str = "", first: str | None = None) -> Iterator[Text]:
         return wrapped(text, self.console, self.width, indent, first)
-
-    def recorded(self) -> Iterator[Text]:
-        for line in packed(wording.recorded(self.diagnosis), self.width):
-            yield from self.wrapped(Text(line, DIM))
 
     def step(self) -> Iterator[Text]:
         shown = all_parts(self.diagnosis)
@@ -117,7 +116,12 @@ class _Page:
         shown = all_parts(self.diagnosis)
         for labels in ([part.label for part in shown], [short_label(part) for part in shown]):
             rows = [
-                (self.swatch(part.key), Text(label), *_amounts(part.shown_ns, part.share))
+                (
+                    self.swatch(part.key),
+                    Text(label),
+                    Text(wording.duration(part.shown_ns)),
+                    Text(wording.share(part.share)),
+                )
                 for part, label in zip(shown, labels, strict=True)
             ]
             if width_of(rows) <= self.width:
@@ -125,12 +129,12 @@ class _Page:
         return columns(rows, words=(0, 1))
 
     def swatch(self, part: str) -> Text:
-        """The part's colour or character in the bar. A smaller square, so that it does not merge with the bar."""
+        """The part's colour or character in the bar; the square is smaller, so that it does not merge with the bar."""
         character, style = self.shades[part]
         return Text("■" if style and is_unicode(self.console) else character, style)
 
     def ranks(self) -> Iterator[Text]:
-        """One line a rank; for many ranks only the slowest and the median."""
+        """A line for each rank; for many ranks only for the slowest and the median."""
         if len(self.diagnosis.time) < 2:
             return
         places = shown_places(self.diagnosis.time, len(self.diagnosis.time) if self.show_all else SHOWN_RANKS)
@@ -139,13 +143,15 @@ class _Page:
         rows = [tuple(Text(heading, DIM) for heading in ("", length, "compute", "comm.", "copies", "idle"))]
         for split, remark in places:
             name = names[split.rank, split.device] + (f" ({remark})" if remark else "")
-            rows.append((Text(name), *_rank_row(split)))
+            exposed = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
+            shares = (wording.share_of(part, split.window_ns) for part in exposed)
+            rows.append(tuple(map(Text, (name, wording.duration(split_base_ns(split)), *shares))))
         if width_of(rows) > self.width:  # the bar still shows the shares
             rows = [row[:2] for row in rows]
         longest_ns = max(map(split_base_ns, self.diagnosis.time)) or 1
 
         def rank_bar(row: int, width: int) -> Text:
-            """As long as the rank's step."""
+            """The bar of a rank, as long as its step."""
             if not row:
                 return Text()
             split = places[row - 1][0]
@@ -183,7 +189,11 @@ class _Page:
                 text.stylize(style, start, end)
             yield from self.wrapped(text, " " * 4)
         for symptom in advice.symptoms:
-            yield from self.wrapped(_symptom(symptom), " " * 6, "    - ")
+            likely = symptom.saving_ns_per_step.likely
+            amount = f", {wording.duration(likely)}" if likely else ""
+            rule = f" ({clean(symptom.rule)}{amount})"
+            text = Text.assemble(("symptom: ", DIM), clean(symptom.title), (rule, DIM))
+            yield from self.wrapped(text, " " * 6, "    - ")
 
     def body(self, advice: Advice) -> Iterator[Text]:
         """The predicted saving, the confidence, the summary, where it is in the code, and the first fix."""
@@ -214,7 +224,7 @@ class _Page:
             yield from (*self.stages(), *self.wrapped(Text(together)))
 
     def stages(self) -> Iterator[Text]:
-        """One line a fix: the step after this fix and all above it, and a bar of the step and of what the fix saves."""
+        """A line for each fix: the step after it and all above it, and a bar of the step and of what the fix saves."""
         stages = outlook.stages(self.diagnosis)
         if not stages:
             return
@@ -230,10 +240,6 @@ class _Page:
 
         yield from self.with_bars(rows, step_and_saving)
 
-    def cost(self) -> Iterator[Text]:
-        if line := cost.line(self.diagnosis):
-            yield from self.wrapped(Text(line))
-
     def memory(self) -> Iterator[Text]:
         """Each device's peak: its size, its purposes and its largest allocations."""
         if self.diagnosis.memory:
@@ -246,12 +252,19 @@ class _Page:
                     yield from self.wrapped(row, " " * 4, "  ")
 
     def modules(self) -> Iterator[Text]:
-        """With all: those that take most by themselves."""
-        shown = modules.costliest(self.diagnosis) if self.show_all else ()
-        if not shown:
+        """The modules that take most without those inside them, if all is shown."""
+        costly = [module for module in self.diagnosis.modules if module.path and module.own_ns > 0][:_SHOWN_MODULES]
+        if not costly or not self.show_all:
             return
-        yield from self.wrapped(Text(modules.heading(self.diagnosis), "bold"))
-        for row in columns([tuple(map(Text, (each.time, each.share, each.what))) for each in shown], words=(2,)):
+        whole = self.diagnosis.basis.whole
+        heading = f"Modules that take most of {whole} by themselves, forward and backward"
+        yield from self.wrapped(Text(heading, "bold"))
+        rows = []
+        for module in costly:
+            share = wording.share_of(module.own_ns, self.diagnosis.recorded_ns)
+            name = f"{clean_name(module.path)} ({clean_name(module.module_class)})"
+            rows.append(tuple(map(Text, (wording.duration(module.own_ns), share, name))))
+        for row in columns(rows, words=(2,)):
             yield from self.wrapped(row, " " * 4, "  ")
 
     def not_checked(self) -> Iterator[Text]:
@@ -278,13 +291,10 @@ class _Page:
     def lacks(self, skipped: int) -> str:
         """The skipped rules in one sentence: how many lacked which signal."""
         lacked = skipped_rules.lacked(self.diagnosis)
-        shown = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
-        others = " and others" * (len(lacked) > len(shown))
+        shown = ", ".join(f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS])
+        others = " and others" * (len(lacked) > _SHOWN_LACKS)
         rules = wording.counted(len(self.diagnosis.outcomes) - len(wording.about_gpus(self.diagnosis)), "rule")
-        return f"{skipped} of {rules}, for lack of {', '.join(shown)}{others}. Names, and what to record: --all"
-
-    def notes(self) -> Iterator[Text]:
-        return self.listed("Notes", [clean(note, 240) for note in self.diagnosis.notes])
+        return f"{skipped} of {rules}, for lack of {shown}{others}. Names, and what to record: --all"
 
     def listed(self, heading: str, lines: Sequence[str]) -> Iterator[Text]:
         if lines:
@@ -303,19 +313,3 @@ class _Page:
             yield from self.wrapped(Text.assemble(words + " " * fits, (command * fits, "bold")))
             if not fits:
                 yield Text(command, "bold")
-
-
-def _amounts(ns: float, share: float) -> tuple[Text, Text]:
-    return Text(wording.duration(ns)), Text(wording.share(share))
-
-
-def _rank_row(split: TimeSplit) -> list[Text]:
-    exposed = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
-    amounts = [wording.share_of(part, split.window_ns) for part in exposed]
-    return [Text(text) for text in (wording.duration(split_base_ns(split)), *amounts)]
-
-
-def _symptom(advice: Advice) -> Text:
-    likely = advice.saving_ns_per_step.likely
-    amount = f", {wording.duration(likely)}" if likely else ""
-    return Text.assemble(("symptom: ", DIM), clean(advice.title), (f" ({clean(advice.rule)}{amount})", DIM))

@@ -23,7 +23,7 @@ def is_unicode(console: Console) -> bool:
 
 
 def has_colours(console: Console) -> bool:
-    """Sixteen colours are too few: two parts would look the same."""
+    """Does the console have enough colours? With sixteen, two parts would look the same."""
     return not console.no_color and console.color_system in ("256", "truecolor", "windows")
 
 

@@ -22,7 +22,7 @@ _WITHOUT_LINKS = {"dumb", "linux"}
 
 
 def can_link(console: Console) -> bool:
-    """Only a real terminal with colour gets links, never a pipe, a file or NO_COLOR, even if colour is forced."""
+    """Is it a real terminal with colour? A pipe, a file or NO_COLOR gets no links, even if colour is forced."""
     isatty = getattr(console.file, "isatty", None)
     is_plain = console.color_system is None or console.no_color or console.legacy_windows
     return not is_plain and isatty is not None and isatty() and os.environ.get("TERM") not in _WITHOUT_LINKS
@@ -39,11 +39,11 @@ class TerminalLinks:
         return self._style(self._page)
 
     def to_finding(self, number: int) -> str:
-        """The finding with this number in the HTML report."""
+        """Link to the finding with this number in the HTML report."""
         return self._style(f"{self._page}#finding-{number}" if self._page else "")
 
     def to_web(self, address: str) -> str:
-        """A reference of a rule."""
+        """Link to a reference of a rule."""
         return self._style(address if is_web_address(address) else "")
 
     def to_source(self, text: str) -> Iterator[tuple[int, int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +23,12 @@ class Terminal(Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def show(lines: Iterable[Text], console: Console) -> None:
+    """Print lines that are wrapped already, as they are."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def wrapped(text: Text, console: Console, width: int, indent: str = "", first: str | None = None) -> Iterator[Text]:

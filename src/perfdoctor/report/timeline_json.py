@@ -41,7 +41,7 @@ def document(view: TimelineView) -> dict[str, Any]:
 
 
 def _names(view: TimelineView) -> list[str]:
-    """Each text safe to print: names whole, details shortened."""
+    """The texts of the view, safe to print: names whole, details shortened."""
     is_name = np.zeros(len(view.names), dtype=bool)
     for track in view.tracks:
         is_name[track.name[track.name >= 0]] = True
@@ -75,7 +75,7 @@ def _track(track: Track) -> dict[str, Any]:
 
 
 def _numbers(values: Floats) -> list[float]:
-    """Integers where all values are whole: half as many characters."""
+    """The values as a list, as integers where all are whole: half as many characters."""
     is_whole = np.isfinite(values).all() and (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
     numbers: list[float] = (values.astype(np.int64) if is_whole else values).tolist()
     return numbers

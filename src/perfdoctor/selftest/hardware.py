@@ -8,7 +8,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
 from perfdoctor.recording import machine_rates
 from perfdoctor.recording.plan import Machine
-from perfdoctor.report.words.rates import line
+from perfdoctor.report.words import efficiency
 from perfdoctor.report.words.wording import counted
 from perfdoctor.selftest import chain
 from perfdoctor.selftest.checks import ToolCheck, Verdict
@@ -43,7 +43,7 @@ def measured(runner: Runner, machine: Machine, python: str, *, quick: bool) -> T
     elif not stored:
         verdict, do = Verdict.LIMITED, "The cache cannot be written: set XDG_CACHE_HOME to a folder that can."
     numbers = {f"{each.what} {each.data_type}".strip(): each.median for each in rates.measurements}
-    return ToolCheck(_RATES, verdict, line(rates), do, time.monotonic() - began, numbers)
+    return ToolCheck(_RATES, verdict, efficiency.measured(rates), do, time.monotonic() - began, numbers)
 
 
 def memory_snapshot(runner: Runner, python: str, *, has_gpu: bool) -> ToolCheck:

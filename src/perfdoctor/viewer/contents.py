@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK
@@ -54,10 +55,6 @@ class File(Struct, frozen=True):
     def key(self) -> str:
         return hashlib.sha256(self.path.as_posix().encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
-    @property
-    def folder(self) -> PurePosixPath:
-        return self.path.parent
-
 
 class ListedReport(Struct, frozen=True):
     """A page of ours, with its verdict. `step_ns`: the median step, None where there is none; beside it lie others."""
@@ -83,7 +80,7 @@ class Unread(Struct, frozen=True):
 
 
 class FolderContents(Struct, frozen=True):
-    """Newest first. `files`: all that may be shown, by key. `is_cut`: there are more files than were looked at."""
+    """Files of a folder, newest first. `files`: all that may be shown, by key. `is_cut`: more files were not read."""
 
     reports: tuple[ListedReport, ...] = ()
     traces: tuple[File, ...] = ()
@@ -93,7 +90,7 @@ class FolderContents(Struct, frozen=True):
 
 
 class Folder:
-    """What lies below a folder, looked up anew each time; what does not change is read once."""
+    """A folder whose files are listed anew each time; what does not change is read once."""
 
     def __init__(self, root: ViewedFolder, most: int = MOST_FILES) -> None:
         self.root, self.most = root, most
@@ -114,8 +111,8 @@ class Folder:
                 recordings[path] = changed_ns
         beside = defaultdict(list)
         for file in ours:
-            beside[file.folder].append(file)
-        reports = [self._report(file, beside[file.folder]) for file in ours if file.kind == "report"]
+            beside[file.path.parent].append(file)
+        reports = [self._report(file, beside[file.path.parent]) for file in ours if file.kind == "report"]
         runs = {path.parent for path in paths if path.name == MANIFEST}
         taken = {other for report in reports for other in report.beside}
         return FolderContents(
@@ -127,17 +124,20 @@ class Folder:
         )
 
     def moments(self, trace: File) -> list[Moment]:
-        """Of the findings in an exported trace; none where it cannot be read."""
+        """The moments of the findings in an exported trace; none where it cannot be read."""
         if trace not in self._moments:
             try:
                 with self.root.open(trace.path) as file:
-                    self._moments[trace] = moments(_plain(file))
+                    is_packed = file.read(2) == _GZIP
+                    file.seek(0)
+                    plain = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if is_packed else file
+                    self._moments[trace] = moments(plain)
             except (OSError, EOFError, zlib.error, PerfdoctorError):
                 self._moments[trace] = []
         return self._moments[trace]
 
     def _looked_at(self, path: PurePosixPath) -> tuple[str | None, int, int]:
-        """Ours: `html`, `json`, `trace`; `recording`; else None. And its size, and when it was changed."""
+        """Kind of a file (`html`, `json`, `trace` of ours, `recording`, else None), its size and time of change."""
         name = path.name.lower()
         if not name.endswith((".html", ".pftrace", ".pftrace.gz", *formats.endings(recordings=True))):
             return None, 0, 0
@@ -159,7 +159,7 @@ class Folder:
         # In a folder with several reports each has the files of its own name.
         is_alone = sum(each.kind == "report" for each in beside) == 1
         own = [each for each in beside if each.kind != "report" and (is_alone or _stem(each.path.name) == stem)]
-        return ListedReport(read.file, read.verdict, read.step_ns, read.gpus, read.sources, read.made_ns, tuple(own))
+        return replace(read, beside=tuple(own))
 
     def _read(self, file: File) -> ListedReport:
         page = b""
@@ -178,7 +178,7 @@ class Folder:
         self, reports: Sequence[ListedReport], recordings: dict[PurePosixPath, int], runs: set[PurePosixPath]
     ) -> list[Unread]:
         """Runs without a report in them, and recordings outside of runs that no report was made of."""
-        with_report = {report.file.folder for report in reports}
+        with_report = {report.file.path.parent for report in reports}
         known = {name for report in reports for name in report.sources}
         found: dict[PurePosixPath, int] = {}
         for path, changed_ns in recordings.items():
@@ -190,27 +190,25 @@ class Folder:
             elif run is not None and run not in with_report:
                 found[run] = max(changed_ns, found.get(run, 0))
         newest = sorted(found.items(), key=lambda each: -each[1])
-        return [Unread(path, self._command(path), changed_ns) for path, changed_ns in newest]
-
-    def _command(self, path: PurePosixPath) -> str:
-        where = self.root.given / path
-        return f"perfdoctor analyze {shlex.quote(str(where))}"
+        analyze = "perfdoctor analyze"
+        return [
+            Unread(path, f"{analyze} {shlex.quote(str(self.root.given / path))}", changed_ns)
+            for path, changed_ns in newest
+        ]
 
 
 def _of_document(file: File, verdict: str, document: Any) -> ListedReport:
     run = document["run"]
     steps = run["steps"]
     return ListedReport(
-        file,
-        verdict,
-        int(steps["median_ns"]) if steps["count"] else None,
-        tuple(str(gpu["name"]) for gpu in run["gpus"]),
-        frozenset(str(source["file"]) for source in run["sources"]),
+        file, verdict, int(steps["median_ns"]) if steps["count"] else None,
+        tuple(str(gpu["name"]) for gpu in run["gpus"]), frozenset(str(source["file"]) for source in run["sources"]),
         file.changed_ns,
-    )
+    )  # fmt: skip
 
 
 def _kind(name: str, file: BinaryIO) -> str | None:
+    """Kind of the file with this name, by its first bytes."""
     head = file.read(_HEAD)
     if name.endswith(".html"):
         return "html" if _PAGE in head[:_OUR_HEAD] else None
@@ -232,12 +230,6 @@ def _inflated(head: bytes) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
     except zlib.error:
         return b""
-
-
-def _plain(file: BinaryIO) -> IO[bytes]:
-    is_packed = file.read(2) == _GZIP
-    file.seek(0)
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if is_packed else file
 
 
 def _stem(name: str) -> str:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.report import folder_page
+from perfdoctor.report.html import Page
 from perfdoctor.viewer.contents import MOST_FILES, File, Folder, FolderContents, Kind, ListedReport
 from perfdoctor.viewer.root import ViewedFolder
 
@@ -78,7 +79,7 @@ class Server(ThreadingHTTPServer):
             return self.folder.contents()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Other users of this machine can connect as well: they get no more threads than these."""
+        """Refuse connections beyond `_AT_ONCE`: other users of this machine can connect as well."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -91,13 +92,13 @@ class Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that closes its tab is no error; all else is a defect of ours."""
+        """Report all but a browser that closes its tab: that is no error, all else is a defect of ours."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 def serving(folder: Path, port: int | None) -> Server:
-    """At this port, or else at the first free one from `FIRST_PORT` on. Raises PerfdoctorError where there is none."""
+    """A server at this port, or at the first free one from `FIRST_PORT` on. Raises PerfdoctorError if there is none."""
     ports = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + TRIED_PORTS)
     for each in ports:
         try:
@@ -139,7 +140,7 @@ class _Request(BaseHTTPRequestHandler):
         return not is_foreign or self.headers.get("Sec-Fetch-Mode") == "navigate"
 
     def _asked(self) -> list[str]:
-        """What stands behind the token, in parts; empty without the token."""
+        """The parts of the address behind the token; empty without the token."""
         try:
             path = urlsplit(self.path).path
         except ValueError:
@@ -150,30 +151,20 @@ class _Request(BaseHTTPRequestHandler):
         is_known = secrets.compare_digest(given, self.server.token.encode())
         return behind.split("/") if is_known and slash else []
 
-    # --- pages ---
-
     def _index(self) -> None:
         contents, folder = self.server.contents(), self.server.folder
-        page = folder_page.index(
+        self._page(folder_page.index(
             folder.root.given.resolve().name or str(folder.root.given),
             [_row(report) for report in contents.reports],
             [(trace.key, str(trace.path), trace.changed_ns) for trace in contents.traces],
             [(str(each.path), each.command, each.changed_ns) for each in contents.unread],
             folder.most if contents.is_cut else None,
-        )
-        self._page(page)
+        ))  # fmt: skip
 
-    def _perfetto(self, trace: File) -> None:
-        with self.server.looking:
-            moments = self.server.folder.moments(trace)
-        self._page(folder_page.perfetto(trace.key, str(trace.path), trace.bytes, moments))
-
-    def _page(self, page: folder_page.Page) -> None:
+    def _page(self, page: Page) -> None:
         script = f"; script-src '{page.script_hash}'; connect-src 'self'" if page.script_hash else ""
         policy = f"{_NOTHING}; style-src '{page.style_hash}'; img-src data:{script}"
-        self._answer(page.text.encode("utf-8", "replace"), policy)
-
-    # --- files ---
+        self._answer(200, _TYPES["report"], page.text.encode("utf-8", "replace"), policy)
 
     def _of_file(self, what: str, key: str) -> None:
         file = self.server.contents().files.get(key)
@@ -181,7 +172,9 @@ class _Request(BaseHTTPRequestHandler):
         if file is None or file.kind != wanted:
             self._end(404)
         elif what == "perfetto":
-            self._perfetto(file)
+            with self.server.looking:
+                moments = self.server.folder.moments(file)
+            self._page(folder_page.perfetto(file.key, str(file.path), file.bytes, moments))
         else:
             self._send(file)
 
@@ -199,23 +192,19 @@ class _Request(BaseHTTPRequestHandler):
                 self._copy(opened, size)
 
     def _copy(self, opened: Any, size: int) -> None:
-        """No more than was announced, also of a file that grows meanwhile; of one that shrinks the connection ends."""
+        """Send the `size` bytes that were announced, though a file may grow; where it shrinks the connection ends."""
         left = size
         while left > 0 and (piece := opened.read(min(left, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
             self.wfile.write(piece)
             left -= len(piece)
         self.close_connection = self.close_connection or left > 0
 
-    # --- answers ---
-
-    def _answer(self, body: bytes, policy: str) -> None:
-        self._head(200, _TYPES["report"], len(body), policy)
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
     def _end(self, status: int) -> None:
         body = f"perfdoctor: {self._MEANING.get(status, 'not understood')}\n".encode()
-        self._head(status, "text/plain; charset=utf-8", len(body), f"{_NOTHING}; sandbox")
+        self._answer(status, "text/plain; charset=utf-8", body, f"{_NOTHING}; sandbox")
+
+    def _answer(self, status: int, type_: str, body: bytes, policy: str) -> None:
+        self._head(status, type_, len(body), policy)
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -231,7 +220,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Of requests that are no HTTP, or ask to write: nothing of them is repeated."""
+        """Answer a request that is no HTTP, or asks to write: nothing of it is repeated."""
         del message, explain
         self.close_connection = True  # what it sends along is not read
         self.command = getattr(self, "command", None) or "GET"
@@ -246,11 +235,6 @@ def _row(report: ListedReport) -> folder_page.ReportRow:
     others = [("JSON", f"json/{each.key}") for each in report.others("json")[:1]]
     others += [("in Perfetto" if len(traces) == 1 else each.path.name, f"perfetto/{each.key}") for each in traces]
     return folder_page.ReportRow(
-        report.file.key,
-        str(report.file.path),
-        report.verdict,
-        report.step_ns,
-        report.gpus,
-        report.made_ns or report.file.changed_ns,
-        others,
-    )
+        report.file.key, str(report.file.path), report.verdict, report.step_ns, report.gpus,
+        report.made_ns or report.file.changed_ns, others,
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.categories import PAGES
 
 View = Table | Chart | Heat | Icicle | TimelineView
-#: What is on a page, and why it has no more: "" if nothing failed.
+#: Contents of a page, and the error that ended it: "" if nothing failed.
 Page = tuple[Sequence[View], str]
 
 #: Takes as long as all others together.

@@ -24,7 +24,7 @@ _PIECES = 300
 
 
 def thinned(x: npt.ArrayLike, y: npt.ArrayLike, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
-    """At most this many points of a line, as `extreme_rows` selects them."""
+    """At most `most` points of a line, as `extreme_rows` selects them."""
     places, numbers = np.asarray(x, np.float64), np.asarray(y, np.float64)
     rows = extreme_rows(numbers, most)
     return places[rows], numbers[rows]

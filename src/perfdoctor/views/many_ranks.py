@@ -13,7 +13,7 @@ from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
 from perfdoctor.records.views import Heat
-from perfdoctor.views.places import ALIKE
+from perfdoctor.views.tables import ALIKE
 
 #: Fewer have a row each.
 FEW = 64
@@ -45,21 +45,13 @@ def by_node(run: Run) -> Iterator[Heat]:
         return
     devices = np.array([place.device or 0 for place in places], np.int64)
     step = basis_of(run).noun or "recording"
-    yield from _map(
-        "nodes-work",
-        f"Own work of each rank, a {step}",
-        "Compute, copies and idle time",
-        _own_work_ns(run),
-        first,
-        devices,
-    )
+    title = f"Own work of each rank, a {step}"
+    yield _map("nodes-work", title, "Compute, copies and idle time", _own_work_ns(run), first, devices)
     if (matched := skew(run.job)) is not None:
         waits = dict(zip(matched.ranks, matched.waiting_ns.tolist(), strict=True))
         waited = np.array([waits.get(place.rank, np.nan) / place.units for place in places])
-        yield from _map(
-            "nodes-waits", f"Waiting in collectives of each rank, a {step}", "Waiting for the last rank", waited, first,
-            devices,
-        )  # fmt: skip
+        title = f"Waiting in collectives of each rank, a {step}"
+        yield _map("nodes-waits", title, "Waiting for the last rank", waited, first, devices)
 
 
 def _own_work_ns(run: Run) -> Floats:
@@ -69,30 +61,25 @@ def _own_work_ns(run: Run) -> Floats:
     )
 
 
-def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: Ints) -> Iterator[Heat]:
+def _map(id_: str, title: str, what: str, values: Floats, first: Ints, devices: Ints) -> Heat:
     """Draw `values`, one a rank, by node (`first`) and rail (`devices`). A row of several nodes shows the largest."""
     nodes, of_node = np.unique(first, return_inverse=True)
     cells = np.full((nodes.size, int(devices.max()) + 1), np.nan)
     cells[of_node, devices] = values
     together = -(-nodes.size // _MOST_ROWS)
     rows = np.fmax.reduceat(cells, np.arange(0, nodes.size, together), axis=0)
-    names = tuple(_name(nodes[at : at + together].tolist()) for at in range(0, nodes.size, together))
+    of_rows = [nodes[at : at + together].tolist() for at in range(0, nodes.size, together)]
+    names = tuple(
+        f"node of rank {each[0]}" if len(each) == 1 else f"nodes of ranks {each[0]} to {each[-1]}" for each in of_rows
+    )
     highest = int(np.nanargmax(values))
     median = float(np.nanmedian(values))
     alike = float(values[highest]) - median < ALIKE * max(median, 1.0)
-    said = (
-        f"{what} hardly differs between the ranks."
-        if alike
-        else (f"{what}: most on rank {{rank}}, {{most}}; the median is {{median}}.")
-    )
+    said = f"{what}: most on rank {{rank}}, {{most}}; the median is {{median}}."
+    said = f"{what} hardly differs between the ranks." if alike else said
     said += f" A row is the largest of {together} nodes." if together > 1 else ""
-    yield Heat(
+    return Heat(
         "ranks", id_, title, said, names, tuple(f"rail {rail}" for rail in range(cells.shape[1])), rows, "ns",
         {"rank": (float(first[highest] + devices[highest]), "count"), "most": (float(values[highest]), "ns"),
          "median": (median, "ns")},
     )  # fmt: skip
-
-
-def _name(nodes: list[int]) -> str:
-    """Name a row of the map by the first ranks of its nodes."""
-    return f"node of rank {nodes[0]}" if len(nodes) == 1 else f"nodes of ranks {nodes[0]} to {nodes[-1]}"

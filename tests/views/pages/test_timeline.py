@@ -27,7 +27,7 @@ from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.savings import Range, Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
-from perfdoctor.views.timeline.details import exact_size
+from perfdoctor.views.timeline.lanes import exact_size
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 RECORDINGS = sorted(path for path in FIXTURES.glob("*/*") if path.name in ("torch", "nsys"))

@@ -53,7 +53,7 @@ class Field(Struct, frozen=True):
 
 
 def _text(part: Text) -> tuple[Mask, list[Any]]:
-    """Which rows have none, and the offsets and bytes of the others."""
+    """Mask of rows without a text, and the offsets and bytes of all texts."""
     used, codes = np.unique(part.codes, return_inverse=True)
     encoded = [part.values[code].encode("utf-8", "replace") for code in used.tolist()]
     lengths = np.array([len(each) for each in encoded], np.int64)

@@ -5,12 +5,11 @@ Numbers that were not recorded are UNKNOWN, NaN or "", as in the timeline: `is_m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor import __version__
 from perfdoctor.export.tables import links
@@ -31,14 +30,19 @@ from perfdoctor.vocabulary.tables import RENAMED, ExportedTable, tables, views
 #: Of the tables' names, columns and units. Raised where one is renamed.
 FORMAT = 1
 
+#: Ids count from 0, but those of findings as in reports.
+_FIRST_IDS = {"findings": 1}
+
 #: The columns of one table by name.
 Columns = Mapping[str, Callable[[], Column]]
+#: The rows of a small table, without their ids.
+Rows = Iterable[Sequence[object]]
 
 
-def is_missing(table: ExportedTable, name: str, column: npt.NDArray[Any]) -> Mask | None:
-    """One bool a row of a number column: is it NULL? None where none is."""
+def is_missing(table: ExportedTable, name: str, column: Column) -> Mask | None:
+    """One bool a row of a number column: is it NULL? None where none is, and of texts, of which "" is NULL."""
     declared = table.columns[name]
-    if declared.kind is bool or declared.is_signed:
+    if isinstance(column, Text) or declared.kind is bool or declared.is_signed:
         return None
     missing: Mask = np.isnan(column) if declared.kind is float else column == UNKNOWN
     return missing if missing.any() else None
@@ -61,13 +65,12 @@ class RecordingTables:
         """The columns of a table by name; each is made when it is called."""
         if table not in self._made:
             signal = tables()[table].signal
-            self._made[table] = self._of_signal(signal) if signal else getattr(self, f"_{table}")()
+            made: Columns | Rows = self._of_signal(signal) if signal else getattr(self, f"_{table}")()
+            self._made[table] = made if isinstance(made, Mapping) else _of_rows(table, made)
         return self._made[table]
 
     def row_count(self, table: str) -> int:
         return len(self.columns(table)["id"]())
-
-    # --- signals ---
 
     def _of_signal(self, signal: str) -> Columns:
         frame = self.timeline[signal]
@@ -98,8 +101,6 @@ class RecordingTables:
             found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._step_table)
         return found
 
-    # --- what follows from several signals ---
-
     @cached_property
     def _step_table(self) -> links.StepTable:
         return links.StepTable(self.run.places)
@@ -122,8 +123,8 @@ class RecordingTables:
             "first_start_ns": lambda: found.first_start_ns,
         }
 
-    def _steps(self) -> Columns:
-        return _of_rows("steps", (row for place in self.run.places for row in _steps_of(place)))
+    def _steps(self) -> Rows:
+        return (row for place in self.run.places for row in _steps_of(place))
 
     def _idle(self) -> Columns:
         return self._pieces("cause", lambda place: place.idle_causes)
@@ -134,7 +135,7 @@ class RecordingTables:
         )
 
     def _pieces(self, word: str, of: Callable[[Place], Mapping[str, Any]]) -> Columns:
-        """The pieces of time of each place under a word, by their starts."""
+        """Columns of the pieces that `of` gives for each place by name, by start; `word`: the column of names."""
         whose: list[tuple[int, int, str]] = []
         times: list[tuple[Ints, Ints, Ints]] = []
         for place, first in zip(self.run.places, self._step_table.firsts.tolist(), strict=False):
@@ -153,84 +154,57 @@ class RecordingTables:
             "duration_ns": (end - start)[order], word: word_of_row, "step_id": number[order],
         })  # fmt: skip
 
-    def _parts(self) -> Columns:
-        def rows() -> Iterator[Sequence[object]]:
-            for place in self.run.places:
-                without_gpu = place.device is None
-                for part, pieces in place.parts.items():
-                    ns = pieces.total_ns
-                    label = PARTS[part].labels(without_gpu=without_gpu)[0]
-                    yield (
-                        place.rank, _device(place), part, label, part in IDLE_PARTS, ns, place.per_step(ns),
-                        place.share(ns),
-                    )  # fmt: skip
+    def _parts(self) -> Rows:
+        for place in self.run.places:
+            without_gpu = place.device is None
+            for part, pieces in place.parts.items():
+                ns, label = pieces.total_ns, PARTS[part].labels(without_gpu=without_gpu)[0]
+                about = (place.rank, _device(place), part, label, part in IDLE_PARTS)
+                yield (*about, ns, place.per_step(ns), place.share(ns))
 
-        return _of_rows("parts", rows())
+    def _findings(self) -> Rows:
+        flat = list(_flat(self.diagnosis.findings, None))
+        numbers = {id(advice): number for number, (advice, _) in enumerate(flat, _FIRST_IDS["findings"])}
+        for advice, cause in flat:
+            saving = advice.saving_ns_per_step
+            yield (
+                advice.rule, advice.title, advice.summary, advice.category, advice.confidence, saving.low,
+                saving.likely, saving.high, *advice.speedup, numbers[id(cause)] if cause else UNKNOWN,
+            )  # fmt: skip
 
-    def _findings(self) -> Columns:
-        flat = list(_flat(self.diagnosis.findings, UNKNOWN))
-        numbers = {id(advice): number for number, (advice, _) in enumerate(flat, start=1)}
-        rows = [
-            (
-                number, advice.rule, advice.title, advice.summary, advice.category, advice.confidence,
-                advice.saving_ns_per_step.low, advice.saving_ns_per_step.likely, advice.saving_ns_per_step.high,
-                *advice.speedup, UNKNOWN if cause is UNKNOWN else numbers[id(cause)],
-            )
-            for number, (advice, cause) in enumerate(flat, start=1)
-        ]  # fmt: skip
-        return _of_rows("findings", rows, numbered=True)
+    def _outcomes(self) -> Rows:
+        return ((each.rule, each.status, ", ".join(each.missing)) for each in self.diagnosis.outcomes)
 
-    def _outcomes(self) -> Columns:
-        return _of_rows(
-            "outcomes", ((each.rule, each.status, ", ".join(each.missing)) for each in self.diagnosis.outcomes)
-        )
-
-    # --- about the recording ---
-
-    def _processes(self) -> Columns:
+    def _processes(self) -> Rows:
         found: dict[tuple[int, int], tuple[int, int, int]] = {}
         for frame in self.timeline.frames.values():
             if "process" in frame.columns and len(frame):
                 for key, start, end, count in _by_process(frame):
                     first, last, rows = found.get(key, (start, end, 0))
                     found[key] = min(first, start), max(last, end), rows + count
-        return _of_rows("processes", ((*key, *found[key]) for key in sorted(found) if key[1] != UNKNOWN))
+        return ((*key, *found[key]) for key in sorted(found) if key[1] != UNKNOWN)
 
-    def _threads(self) -> Columns:
-        return _of_rows("threads", ((*key, name) for key, name in sorted(self.timeline.thread_names.items())))
+    def _threads(self) -> Rows:
+        return ((*key, name) for key, name in sorted(self.timeline.thread_names.items()))
 
-    def _devices(self) -> Columns:
-        return _of_rows(
-            "devices",
-            (
-                (
-                    each.rank, each.device, each.name, each.sm_count or UNKNOWN,
-                    10 * each.compute_capability[0] + each.compute_capability[1] or UNKNOWN,
-                    each.memory_bytes or UNKNOWN, each.memory_bytes_per_second or UNKNOWN,
-                )
-                for each in self.timeline.devices
-            ),
-        )  # fmt: skip
+    def _devices(self) -> Rows:
+        for each in self.timeline.devices:
+            major, minor = each.compute_capability[:2]
+            numbers = (each.sm_count, 10 * major + minor, each.memory_bytes, each.memory_bytes_per_second)
+            yield (each.rank, each.device, each.name, *(number or UNKNOWN for number in numbers))
 
-    def _sources(self) -> Columns:
-        return _of_rows(
-            "sources",
-            (
-                (each.kind, each.file, each.tool_version, ", ".join(map(str, each.ranks)), each.cut_off)
-                for each in self.timeline.sources
-            ),
-        )
+    def _sources(self) -> Rows:
+        for each in self.timeline.sources:
+            yield each.kind, each.file, each.tool_version, ", ".join(map(str, each.ranks)), each.cut_off
 
-    def _signals(self) -> Columns:
+    def _signals(self) -> Rows:
         recorded = self.timeline.recorded
-        return _of_rows(
-            "signals", ((name, each.label, name in recorded, self.row_count(name)) for name, each in SIGNALS.items())
-        )
+        return ((name, each.label, name in recorded, self.row_count(name)) for name, each in SIGNALS.items())
 
-    def _notes(self) -> Columns:
-        return _of_rows("notes", ((note,) for note in self.timeline.notes))
+    def _notes(self) -> Rows:
+        return ((note,) for note in self.timeline.notes)
 
-    def _meta(self) -> Columns:
+    def _meta(self) -> Rows:
         run, timeline, stats = self.run, self.timeline, step_stats(self.run)
         rows = [
             ("format", FORMAT, "", "Version of these tables: their names, columns and units."),
@@ -245,18 +219,13 @@ class RecordingTables:
             ("window_ns", sum(place.window_ns for place in run.places), "ns", "All that was analysed, of all devices."),
         ]
         known = (row for row in rows if row[1] not in (None, ""))
-        return _of_rows("meta", ((key, str(value), unit, meaning) for key, value, unit, meaning in known))
+        return ((key, str(value), unit, meaning) for key, value, unit, meaning in known)
 
-    def _columns(self) -> Columns:
+    def _columns(self) -> Rows:
         words = {int: "integer", float: "float", bool: "boolean", str: "text"}
-        return _of_rows(
-            "columns",
-            (
-                (table.name, name, words[column.kind], column.unit, column.meaning)
-                for table in (*tables().values(), *views().values())
-                for name, column in table.columns.items()
-            ),
-        )
+        for table in (*tables().values(), *views().values()):
+            for name, column in table.columns.items():
+                yield table.name, name, words[column.kind], column.unit, column.meaning
 
 
 def _device(place: Place) -> int:
@@ -264,7 +233,7 @@ def _device(place: Place) -> int:
 
 
 def _steps_of(place: Place) -> Iterator[Sequence[object]]:
-    """One row a step: the parts of those that were analysed."""
+    """A row for each step, with the parts of those that were analysed."""
     steps, starts, ends = place.steps, place.steps.bounds[:-1], place.steps.ends_ns
     work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}
     parts = [pieces.overlap_ns(starts, ends) for pieces in (*work.values(), place.idle)]
@@ -277,7 +246,8 @@ def _steps_of(place: Place) -> Iterator[Sequence[object]]:
         )  # fmt: skip
 
 
-def _flat(findings: Sequence[Advice], cause: Advice | int) -> Iterator[tuple[Advice, Any]]:
+def _flat(findings: Sequence[Advice], cause: Advice | None) -> Iterator[tuple[Advice, Advice | None]]:
+    """Each finding and symptom with the finding that it is a symptom of."""
     for advice in findings:
         yield advice, cause
         yield from _flat(advice.symptoms, advice)
@@ -292,13 +262,13 @@ def _by_process(frame: Frame) -> Iterator[tuple[tuple[int, int], int, int, int]]
             yield (one, pid), int(frame.start_ns[own].min()), int(frame.end_ns[own].max()), int(own.sum())
 
 
-def _of_rows(table: str, rows: Any, *, numbered: bool = False) -> Columns:
-    """A small table's columns from its rows, which have an id unless they are to be numbered from 0."""
+def _of_rows(table: str, rows: Rows) -> Columns:
+    """A small table's columns from its rows, which get their ids here."""
     numbers = {int: np.int64, float: np.float64, bool: np.bool_}
-    listed = [tuple(row) if numbered else (number, *row) for number, row in enumerate(rows)]
+    listed = [(number, *row) for number, row in enumerate(rows, _FIRST_IDS.get(table, 0))]
     columns: dict[str, Column] = {}
     for place, (name, column) in enumerate(tables()[table].columns.items()):
-        values = [row[place] for row in listed]
+        values: list[Any] = [row[place] for row in listed]
         columns[name] = Text.of(values) if column.kind is str else np.array(values, numbers[column.kind])
     return _given(columns)
 

@@ -54,7 +54,7 @@ def base(table: ExportedTable) -> str:
 
 
 def write(file: Path, contents: RecordingTables, wanted: Wanted | None = None, *, indexed: bool = True) -> None:
-    """A new database. `wanted`: only the rows of these tables, and of them only these columns; all tables are there.
+    """Write a new database with all tables. `wanted`: only these tables have rows, and of them only these columns.
 
     Raises OSError or sqlite3.Error where it cannot be written.
     """
@@ -65,7 +65,7 @@ def write(file: Path, contents: RecordingTables, wanted: Wanted | None = None, *
 
 
 def create(file: Path) -> None:
-    """All tables and views, without rows."""
+    """Create all tables and views, without rows."""
     with opened(file) as db:
         db.conn.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -84,7 +84,7 @@ def create(file: Path) -> None:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Database]:
-    """The file to change its tables."""
+    """Open the file to change its tables."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
@@ -92,7 +92,7 @@ def opened(file: Path) -> Iterator[Database]:
 
 
 def _referred_first() -> Iterator[ExportedTable]:
-    """Each table behind those whose ids it has."""
+    """The tables, each after those whose ids it has."""
     left = dict(tables())
     while left:
         for name, table in list(left.items()):
@@ -132,7 +132,7 @@ def _with_texts(table: ExportedTable) -> str:
 
 
 def fill(file: Path, contents: RecordingTables, wanted: Wanted, texts: Texts) -> None:
-    """Rows into empty tables. `texts`: those that the file has already."""
+    """Write rows into empty tables. `texts`: those that the file has already."""
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415
     from adbc_driver_sqlite import connect  # noqa: PLC0415
 
@@ -182,7 +182,7 @@ def _ingest(connection: Any, table: str, fields: Mapping[str, Field]) -> None:
 
 
 def add_indexes(file: Path) -> None:
-    """On what rows are looked up by."""
+    """Create indexes on the columns by which rows are looked up."""
     with opened(file) as db:
         db.conn.execute("BEGIN")
         for table in tables().values():

@@ -35,7 +35,7 @@ def check() -> None:
 
 
 def write_parquet(file: Path, contents: RecordingTables, table: str) -> None:
-    """One table. Raises OSError."""
+    """Write one table as Parquet. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
     with file.open("wb") as stream:
@@ -43,7 +43,7 @@ def write_parquet(file: Path, contents: RecordingTables, table: str) -> None:
 
 
 def write_arrow(file: Path, contents: RecordingTables, table: str = ALL_EVENTS) -> None:
-    """One table in Arrow's IPC file format. Raises OSError."""
+    """Write one table in Arrow's IPC file format. Raises OSError."""
     import arro3.io  # noqa: PLC0415
 
     with file.open("wb") as stream:
@@ -71,9 +71,7 @@ def _fields(contents: RecordingTables, name: str, as_table: str) -> dict[str, Fi
     for column, declared in wanted.columns.items():
         if column in made:
             values = made[column]()
-            found[column] = Field(
-                values, None if isinstance(values, Text) else is_missing(tables()[name], column, values)
-            )
+            found[column] = Field(values, is_missing(tables()[name], column, values))
         elif column == "kind":
             found[column] = Field(Text.constant(SIGNALS[name].event, length))
         else:

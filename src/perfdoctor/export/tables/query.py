@@ -60,21 +60,18 @@ def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds
         file = Path(folder) / "tables.db"
         database.create(file)
         wanted = _named(file, sql)
-        database.fill(file, _contents(of), wanted, Texts())
+        run = of.run if isinstance(of, Examination) else of
+        database.fill(file, RecordingTables(run, lambda: _diagnosis(of)), wanted, Texts())
         return _asked(file, sql, limit, seconds)
 
 
-def _contents(of: Run | Examination) -> RecordingTables:
+def _diagnosis(of: Run | Examination) -> Diagnosis:
     if isinstance(of, Examination):
-        return RecordingTables(of.run, lambda: of.diagnosis)
-    return RecordingTables(of, lambda: _diagnosed(of))
-
-
-def _diagnosed(run: Run) -> Diagnosis:
+        return of.diagnosis
     from perfdoctor.diagnosis.engine import examine  # noqa: PLC0415 few questions are about findings
     from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
 
-    return examine(run, list(load_rules().values())).diagnosis
+    return examine(of, list(load_rules().values())).diagnosis
 
 
 def _named(file: Path, sql: str) -> dict[str, set[str]]:

@@ -40,23 +40,17 @@ class Scale(Struct, frozen=True):
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
         """Each tick's share of the length, and its label."""
-        values = self._powers() if self.logarithmic else self._steps(most)
-        labels = (
-            [words.power_label(value, self.unit) for value in values]
-            if self.logarithmic
-            else words.tick_labels(values, self.unit)
-        )
+        if self.logarithmic:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            every = max(1, math.ceil((last - first + 1) / _MOST_POWERS))
+            values = [10.0**power for power in range(first, last + 1, every)]
+            labels = [words.power_label(value, self.unit) for value in values]
+        else:
+            step = _nice_step((self.high - self.low) / most, self.unit, self.high)
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            values = [number * step for number in range(first, last + 1)]
+            labels = words.tick_labels(values, self.unit)
         return list(zip(self.at(values).tolist(), labels, strict=True))
-
-    def _steps(self, most: int) -> list[float]:
-        step = _nice_step((self.high - self.low) / most, self.unit, self.high)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, last + 1)]
-
-    def _powers(self) -> list[float]:
-        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-        every = max(1, math.ceil((last - first + 1) / _MOST_POWERS))
-        return [10.0**power for power in range(first, last + 1, every)]
 
 
 def scale(axis: Axis, values: Iterable[Floats], *, from_zero: bool, to_round: bool = False) -> Scale:
@@ -69,8 +63,9 @@ def scale(axis: Axis, values: Iterable[Floats], *, from_zero: bool, to_round: bo
     known = np.concatenate(parts) if parts else np.empty(0)
     known = known[np.isfinite(known) & ((known > 0) | (not axis.logarithmic))]
     low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
-    if axis.logarithmic:
-        return _logarithmic(low, high, axis.unit)
+    if axis.logarithmic:  # whole powers of ten at both ends, at least one apart
+        first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+        return Scale(10.0**first, 10.0 ** max(last, first + 1), True, axis.unit)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if low == high:
@@ -81,14 +76,8 @@ def scale(axis: Axis, values: Iterable[Floats], *, from_zero: bool, to_round: bo
     return Scale(low, high, False, axis.unit)
 
 
-def _logarithmic(low: float, high: float, unit: Unit) -> Scale:
-    """Whole powers of ten at both ends, at least one apart."""
-    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
-    return Scale(10.0**first, 10.0 ** max(last, first + 1), True, unit)
-
-
 def _nice_step(least: float, unit: Unit, high: float) -> float:
-    """The smallest round distance that is at least this."""
+    """The smallest round distance that is at least `least`, on an axis up to `high`."""
     size, _ = words.scale_of(high, unit)
     scaled = least / size
     if unit in _WHOLE_UNITS:

@@ -63,12 +63,15 @@ def drawing(picture: Heat) -> HeatDrawing:
     """Everything that the template prints."""
     rows, columns = picture.values.shape
     low, high = span(picture)
+    level = level_of(picture.values, low, high)
     is_written = rows <= _MOST_WRITTEN_ROWS and columns <= _MOST_WRITTEN_COLUMNS
     return HeatDrawing(
         heat=picture,
         description=words.description(picture),
         height_px=round(max(min(_ROW_PX, _HIGHEST_PX / max(rows, 1)), _LEAST_ROW_PX) * rows, 1),
-        levels=list(_levels(level_of(picture.values, low, high))),
+        levels=[
+            ("none" if number < 0 else str(number), _strokes(level == number)) for number in np.unique(level).tolist()
+        ],
         cells=list(_cells(picture)) if rows * columns <= _MOST_POINTED_AT else list(_whole_rows(picture)),
         row_names=[(percent((first + 0.5) / rows), name) for first, _, name in _names(picture.rows, _MOST_ROW_NAMES)],
         column_names=[(count, name) for _, count, name in _names(picture.columns, _MOST_COLUMN_NAMES)],
@@ -91,15 +94,10 @@ def span(picture: Heat) -> tuple[float, float]:
 
 
 def level_of(values: Floats, low: float, high: float) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """0 to LEVELS - 1 in equal steps from low to high; -1 where nothing is known."""
+    """The level of each value: 0 to LEVELS - 1 in equal steps from `low` to `high`; -1 where it is not known."""
     share = (np.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) / (high - low)
     level = np.clip((share * LEVELS).astype(np.int64), 0, LEVELS - 1)
     return np.where(np.isfinite(values), level, -1)
-
-
-def _levels(level: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Iterator[tuple[str, str]]:
-    for number in np.unique(level).tolist():
-        yield ("none" if number < 0 else str(number)), _strokes(level == number)
 
 
 def _strokes(mask: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> str:
@@ -122,7 +120,7 @@ def _cells(picture: Heat) -> Iterator[Cell]:
 
 
 def _whole_rows(picture: Heat) -> Iterator[Cell]:
-    """Of many cells, one tooltip a row with its lowest and highest number; of too many rows, none."""
+    """One tooltip a row of many cells, with its lowest and highest number; none where there are too many rows."""
     rows, columns = picture.values.shape
     if rows > _MOST_POINTED_AT or not columns:
         return

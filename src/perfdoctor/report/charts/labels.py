@@ -48,13 +48,18 @@ class _Box(Struct, frozen=True):
 def placed(dots: Iterable[Dot]) -> list[Label]:
     """Labels for the first dots, as many as fit: to the right, to the left, above or below."""
     every = list(dots)
-    taken = [_around(dot) for dot in every]
+    wide, high = _PLOT_PX
+    taken = [
+        _Box(dot.x * wide - dot.radius_px, dot.y * high - dot.radius_px,
+             dot.x * wide + dot.radius_px, dot.y * high + dot.radius_px)
+        for dot in every
+    ]  # fmt: skip
     found: list[Label] = []
     for dot in every:
         if len(found) == _MOST:
             break
         for label, box in _choices(dot):
-            inside = box.left >= 0 and box.top >= 0 and box.right <= _PLOT_PX[0] and box.bottom <= _PLOT_PX[1]
+            inside = box.left >= 0 and box.top >= 0 and box.right <= wide and box.bottom <= high
             if dot.name and inside and not any(box.meets(other) for other in taken):
                 found.append(label)
                 taken.append(box)
@@ -62,12 +67,8 @@ def placed(dots: Iterable[Dot]) -> list[Label]:
     return found
 
 
-def _around(dot: Dot) -> _Box:
-    x, y, r = dot.x * _PLOT_PX[0], dot.y * _PLOT_PX[1], dot.radius_px
-    return _Box(x - r, y - r, x + r, y + r)
-
-
 def _choices(dot: Dot) -> Iterator[tuple[Label, _Box]]:
+    """The labels that a dot may have, best first, each with the box that it covers."""
     x, y, away = dot.x * _PLOT_PX[0], dot.y * _PLOT_PX[1], dot.radius_px + 4
     wide, half = _LETTER_PX * len(dot.name), _LINE_PX / 2
     for dx, dy, anchor, left, middle in (

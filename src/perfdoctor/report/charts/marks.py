@@ -34,7 +34,7 @@ class PlotArea(Struct, frozen=True):
         return self.x.at(x) * WIDTH
 
     def rows(self, y: Floats) -> Floats:
-        """Places from the top down."""
+        """Places from the top down in the viewBox."""
         return (1 - self.y.at(y)) * HEIGHT
 
 
@@ -75,7 +75,7 @@ def stacked(series: Sequence[Series]) -> list[tuple[Series, Floats, Floats]]:
 
 
 def bar_width(series: Sequence[Series]) -> float:
-    """In the unit of x: `_BAR_SHARE` of the smallest distance between two bars."""
+    """Width of a bar in the unit of x: `_BAR_SHARE` of the smallest distance between two bars."""
     places = np.unique(np.concatenate([each.x for each in series])) if series else np.empty(0)
     gaps = np.diff(places[np.isfinite(places)])
     return _BAR_SHARE * float(gaps.min() if gaps.size else 1.0)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 from msgspec import Struct, field
 
 from perfdoctor.records.views import Chart, Series
+from perfdoctor.report import templates
 from perfdoctor.report.charts import axes, labels, marks, words
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
-from perfdoctor.report.words.foreign_text import clean_block, clean_name
+from perfdoctor.report.words.foreign_text import clean_name
 
 _STACKED = ("area", "bars")
 _BESIDE_X = ("spans",)
@@ -74,20 +74,15 @@ def chart(picture: Chart) -> Markup:
 
 
 def drawing(picture: Chart) -> Drawing:
-    """Everything that the template prints."""
+    """Compute everything that the template prints."""
     frame, css = _frame(picture), _classes(picture.series)
     paths: list[Mark] = []
-    points: list[Mark] = []
     for series in picture.series:
         if series.kind in ("line", "steps", "guide"):
             path = marks.line(series, frame, in_steps=series.kind == "steps")
             paths.append(Mark(series.kind, css[id(series)], _span_tooltip(series, picture), path=path))
     for kind in _STACKED:
         paths[:0] = _stack([each for each in picture.series if each.kind == kind], picture, frame, css)
-    points += _hits(picture, frame)
-    points += _dots(picture, frame, css)
-    points += _spans(picture, frame, css)
-    points += _remarks(picture, frame)
     return Drawing(
         chart=picture,
         description=words.description(picture),
@@ -96,7 +91,12 @@ def drawing(picture: Chart) -> Drawing:
         ],
         y_ticks=[(percent(1 - at), label) for at, label in frame.y.ticks(_MOST_TICKS)],
         paths=[mark for mark in paths if mark.path],
-        points=points,
+        points=[
+            *_hits(picture, frame),
+            *_dots(picture, frame, css),
+            *_spans(picture, frame, css),
+            *_remarks(picture, frame),
+        ],
         guide_names=_guide_names(picture, frame),
         dot_names=labels.placed(_named_dots(picture, frame)),
         legend=_legend(picture, css),
@@ -106,18 +106,7 @@ def drawing(picture: Chart) -> Drawing:
 
 @lru_cache(maxsize=2)
 def template(name: str) -> Template:
-    environment = Environment(
-        loader=FunctionLoader(lambda file: (files("perfdoctor.report") / "page" / file).read_text("utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: clean_block(value) if type(value) is str else value,
-    )
-    return environment.get_template(name)
-
-
-# --- axes -------------------------------------------------------------------------------------------------------------
+    return templates.environment().get_template(name)
 
 
 def _frame(picture: Chart) -> marks.PlotArea:
@@ -159,9 +148,6 @@ def _classes(series: Sequence[Series]) -> dict[int, str]:
     return found
 
 
-# --- marks ------------------------------------------------------------------------------------------------------------
-
-
 def _stack(series: Sequence[Series], picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
     width = marks.bar_width(series)
     for each, low, high in marks.stacked(series):
@@ -171,7 +157,7 @@ def _stack(series: Sequence[Series], picture: Chart, frame: marks.PlotArea, css:
 
 
 def _hits(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
-    """An invisible box over each bar, with a tooltip of all its parts."""
+    """An invisible box over each bar of the picture, with a tooltip of all its parts."""
     bars = [each for each in picture.series if each.kind == "bars"]
     if not bars or bars[0].x.size > _MOST_TOOLTIPS:
         return
@@ -193,8 +179,10 @@ def _dots(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterato
         shape = _SHAPES[number % len(_SHAPES)]
         for row, (x, y, radius) in enumerate(_places(series, frame)):
             if np.isfinite(x) and np.isfinite(y):
-                yield Mark(shape, css[id(series)], _dot_tooltip(series, row, picture), x=percent(x), y=percent(y),
-                           radius=radius)  # fmt: skip
+                name = clean_name(series.labels[row] if series.labels else series.name)
+                at = words.said(float(series.x[row]), picture.x.unit)
+                tooltip = f"{name}: {words.said(float(series.y[row]), picture.y.unit)} at {at}"
+                yield Mark(shape, css[id(series)], tooltip, x=percent(x), y=percent(y), radius=radius)
 
 
 def _places(series: Series, frame: marks.PlotArea) -> Iterator[tuple[float, float, float]]:
@@ -203,7 +191,7 @@ def _places(series: Series, frame: marks.PlotArea) -> Iterator[tuple[float, floa
 
 
 def _named_dots(picture: Chart, frame: marks.PlotArea) -> list[labels.Dot]:
-    """Those with a name, largest first. Text after a comma is only in the tooltip."""
+    """The dots with their names, largest first. Text after a comma is only in the tooltip."""
     found = []
     for series in picture.series:
         if series.kind == "dots":
@@ -215,7 +203,7 @@ def _named_dots(picture: Chart, frame: marks.PlotArea) -> list[labels.Dot]:
 
 
 def _spans(picture: Chart, frame: marks.PlotArea, css: dict[int, str]) -> Iterator[Mark]:
-    """Each kind in its own lane below the upper edge."""
+    """The spans, each kind in its own lane below the upper edge."""
     kinds = [each for each in picture.series if each.kind == "spans"]
     for lane, series in enumerate(kinds):
         starts, ends = frame.x.at(series.x), frame.x.at(series.y)
@@ -235,11 +223,8 @@ def _remarks(picture: Chart, frame: marks.PlotArea) -> Iterator[Mark]:
                     yield Mark("remark", "", tooltip, x=percent(float(x)), y=percent(float(1 - y)))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
 def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:
-    """At the right end of each guide that reaches it and has room there; charts with dots have only the legend."""
+    """Names at the right end of guides that reach it and have room there; charts with dots have only the legend."""
     found: list[labels.Label] = []
     if any(series.kind == "dots" for series in picture.series):
         return found
@@ -253,7 +238,7 @@ def _guide_names(picture: Chart, frame: marks.PlotArea) -> list[labels.Label]:
 
 
 def _guide_name(series: Series, picture: Chart) -> str:
-    """With its height if it is level."""
+    """The name of a guide, with its height if it is level."""
     known = series.y[np.isfinite(series.y)]
     is_level = known.size and (known == known[0]).all()
     height = f" {words.said(float(known[0]), picture.y.unit)}" if is_level else ""
@@ -284,14 +269,8 @@ def _span_tooltip(series: Series, picture: Chart) -> str:
     return f"{clean_name(series.name)}: {low}" + (f" to {high}" if low != high else "")
 
 
-def _dot_tooltip(series: Series, row: int, picture: Chart) -> str:
-    name = series.labels[row] if series.labels else series.name
-    x, y = words.said(float(series.x[row]), picture.x.unit), words.said(float(series.y[row]), picture.y.unit)
-    return f"{clean_name(name)}: {y} at {x}"
-
-
 def _numbers(picture: Chart) -> list[list[str]]:
-    """Of lines and areas: name, first, lowest, highest and last number. Bars have a table of their own."""
+    """Name, first, lowest, highest and last number of each line and area. Bars have a table of their own."""
     rows: list[list[str]] = []
     if any(each.kind == "bars" for each in picture.series):
         return rows

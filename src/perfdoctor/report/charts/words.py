@@ -51,7 +51,7 @@ def said(value: float | str, unit: Unit) -> str:
     if unit in _WORDS:
         return _WORDS[unit](value)
     if unit == "hertz":
-        return _ticks_words(value, value, _SCALES["hertz"], 3)
+        return _rounded(value, unit, 3)
     return wording.count(value) + (f" {_SIMPLE[unit]}" if unit in _SIMPLE else "")
 
 
@@ -67,7 +67,7 @@ def scale_of(largest: float, unit: Unit) -> tuple[float, str]:
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """One a tick, all in the same unit and with enough decimals to distinguish neighbours; zero is `0`."""
+    """Label of each tick, all in one unit and with enough decimals to distinguish neighbours; zero is `0`."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     size, name = scale_of(largest, unit)
     step = min((b - a for a, b in pairwise(ticks) if b > a), default=largest or 1.0) / size
@@ -81,9 +81,9 @@ def power_label(tick: float, unit: Unit) -> str:
     """A tick of a logarithmic axis in its own unit: `100 GFLOP/s`; only `0.1` for FLOP a byte, which the axis names."""
     if unit == "flop_per_byte":
         return f"{tick:,.12g}"
-    return _ticks_words(tick, tick, _SCALES.get(unit, ((1.0, ""),)), 1)
+    return _rounded(tick, unit, 1)
 
 
-def _ticks_words(value: float, largest: float, steps: Sequence[tuple[float, str]], digits: int) -> str:
-    size, name = next(((s, n) for s, n in reversed(steps) if abs(largest) >= s * 0.9995), steps[0])
+def _rounded(value: float, unit: Unit, digits: int) -> str:
+    size, name = scale_of(value, unit)
     return f"{float(f'{value / size:.{digits}g}'):,.12g}{name and ' ' + name}"

@@ -1,5 +1,6 @@
-"""A check as annotations of GitHub Actions: workflow commands, one a line, which the runner reads from the output.
+"""A check for GitHub: as Markdown, and as annotations of Actions.
 
+Annotations are workflow commands, one a line, which the runner reads from the output.
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions: of a step, ten annotations of each level
 are shown.
 """
@@ -10,11 +11,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.check import words
+from perfdoctor.report.comparison import markdown
+from perfdoctor.report.markdown import escaped
 from perfdoctor.report.words.foreign_text import clean_block
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.check import Check
 
+#: It is not shown; a script finds by it the comment that it wrote before.
+MARKER = "<!-- perfdoctor check -->"
+_SIGNS = {"error": "❌", "warning": "⚠️", "notice": "✅"}
 #: The most of a summary that one step may write: 1 MiB.
 MOST_SUMMARY_BYTES = 1024 * 1024
 #: Besides the verdict.
@@ -24,7 +30,15 @@ _OF_DATA = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _OF_PROPERTIES = (*_OF_DATA, (":", "%3A"), (",", "%2C"))
 
 
+def comment(check: Check) -> str:
+    """Markdown for a comment on a pull request, and for the summary of a step."""
+    first, *more = words.heading(check)
+    said = [f"{_SIGNS[words.level(check)]} **{escaped(first)}**", *(escaped(line) for line in more)]
+    return f"{MARKER}\n{markdown.render(check.comparison, said)}"
+
+
 def render(check: Check) -> str:
+    """The annotations."""
     level = words.level(check)
     causes = [f"Mostly: {', '.join(found)}."] if (found := list(words.causes(check))) else []
     lines = [words.verdict(check), words.runs_needed(check), *causes, words.baseline(check)]
@@ -38,20 +52,20 @@ def render(check: Check) -> str:
     return "".join(f"{command}\n" for command in commands)
 
 
-def summary(markdown: str, written_bytes: int) -> str:
-    """As much of the Markdown as fits behind what the step wrote before."""
+def summary(text: str, written_bytes: int) -> str:
+    """As much of the Markdown as fits behind the bytes that the step wrote before."""
     room = max(MOST_SUMMARY_BYTES - written_bytes - 1, 0)
-    encoded = markdown.encode("utf-8", "replace")
+    encoded = text.encode("utf-8", "replace")
     if len(encoded) <= room:
-        return markdown
+        return text
     kept = encoded[:room].decode("utf-8", "ignore")
     return kept[: kept.rfind("\n") + 1]
 
 
-def _command(level: words.Level, title: str, message: str, place: words.SourceLocation | None) -> str:
+def _command(level: words.Level, title: str, message: str, place: tuple[str, int] | None) -> str:
     properties: Mapping[str, str] = {"title": title}
     if place is not None:
-        properties = {"file": place.file, "line": str(place.line), **properties}
+        properties = {"file": place[0], "line": str(place[1]), **properties}
     named = ",".join(f"{name}={_escaped(value, _OF_PROPERTIES)}" for name, value in properties.items())
     return f"::{level} {named}::{_escaped(message, _OF_DATA)}"
 

@@ -27,6 +27,7 @@ def render(check: Check) -> str:
     seconds = f"{check.comparison.judged.after.mean_ns / _SECOND_NS:.9f}"
     skipped = check.decision == "too noisy"
     counts = f'tests="1" failures="{int(check.failed)}" errors="0" skipped="{int(skipped)}" time="{seconds}"'
+    lines = (*words.heading(check), *words.causes(check), *map(clean, check.comparison.notes))
     name = f"mean {unit(check.comparison)} against {clean_name(check.baseline)}"
     return "".join([
         HEAD,
@@ -34,7 +35,7 @@ def render(check: Check) -> str:
         "    <properties>\n", *_properties(check), "    </properties>\n",
         f'    <testcase classname="perfdoctor.check" name={_attribute(name)} time="{seconds}">\n',
         *_outcome(check),
-        f"      <system-out>{_text(chr(10).join(_lines(check)))}</system-out>\n",
+        f"      <system-out>{_text(chr(10).join(lines))}</system-out>\n",
         "    </testcase>\n  </testsuite>\n</testsuites>\n",
     ])  # fmt: skip
 
@@ -57,15 +58,6 @@ def _properties(check: Check) -> Iterator[str]:
     }  # fmt: skip
     for name, text in texts.items():
         yield f'      <property name="{name}" value={_attribute(text)}/>\n'
-
-
-def _lines(check: Check) -> Iterator[str]:
-    yield words.verdict(check)
-    for line in (words.runs_needed(check), words.baseline(check)):
-        if line:
-            yield line
-    yield from words.causes(check)
-    yield from (clean(note) for note in check.comparison.notes)
 
 
 def _attribute(text: str) -> str:

@@ -18,7 +18,6 @@ from perfdoctor.report.words.foreign_text import clean, clean_name
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.check import Check
-    from perfdoctor.comparison.records import FindingChange
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 STEP_TIME = "step-time"
@@ -29,14 +28,20 @@ _FULL = "The mean step is compared with that of a stored baseline; its 95 % inte
 def render(check: Check) -> str:
     findings = words.new_findings(check)
     results = [_verdict(check)] if check.decision == "regression" else []
-    results += [_finding(check, each) for each in findings]
+    for each in findings:
+        place = words.place_of(check, each) or words.place_of(check)
+        results.append(_result(each.rule, "warning", words.finding(each), place, each.line or check.baseline))
     rules = [_rule(STEP_TIME, "Step time against the baseline", _FULL)]
     rules += [_rule(each.rule, each.title, each.title, each.origin) for each in findings]
+    invocation: dict[str, Any] = {"executionSuccessful": True, "exitCode": 3 if check.failed else 0}
+    if check.decision == "too noisy":
+        message = {"text": _message(" ".join(words.heading(check)))}
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": message}]
     run = {
         "tool": {"driver": {"name": "perfdoctor", "version": __version__, "rules": rules}},
         "automationDetails": {"id": f"perfdoctor/{clean_name(check.baseline)}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "exitCode": 3 if check.failed else 0, **_notifications(check)}],
+        "invocations": [invocation],
         "results": results,
     }
     return as_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -52,27 +57,12 @@ def _rule(name: str, title: str, full: str, origin: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(check: Check) -> str:
-    return " ".join(words.heading(check))
-
-
-def _notifications(check: Check) -> dict[str, Any]:
-    if check.decision != "too noisy":
-        return {}
-    return {"toolExecutionNotifications": [{"level": "warning", "message": {"text": _message(_said(check))}}]}
-
-
 def _verdict(check: Check) -> dict[str, Any]:
     level = _LEVELS[words.level(check)]
     judged = check.comparison.judged
-    found = _result(STEP_TIME, level, _said(check), words.place_of(check), check.baseline)
+    found = _result(STEP_TIME, level, " ".join(words.heading(check)), words.place_of(check), check.baseline)
     numbers = {"change": judged.change, "low": judged.low, "high": judged.high, "limit": check.limit}
     return {**found, "properties": {**numbers, "decision": check.decision}}
-
-
-def _finding(check: Check, each: FindingChange) -> dict[str, Any]:
-    place = words.place_of(check, each) or words.place_of(check)
-    return _result(each.rule, "warning", words.finding(each), place, each.line or check.baseline)
 
 
 def _message(text: str) -> str:
@@ -80,13 +70,13 @@ def _message(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
-def _result(rule: str, level: str, text: str, place: words.SourceLocation | None, about: str) -> dict[str, Any]:
+def _result(rule: str, level: str, text: str, place: tuple[str, int] | None, about: str) -> dict[str, Any]:
     key = hashlib.sha256(f"{rule}\0{about}".encode("utf-8", "replace")).hexdigest()
     found: dict[str, Any] = {
         "ruleId": clean_name(rule), "level": level, "message": {"text": _message(text)},
         "partialFingerprints": {"perfdoctor/v1": key[:32]},
     }  # fmt: skip
     if place is not None:
-        where = {"artifactLocation": {"uri": quote(place.file)}, "region": {"startLine": place.line}}
+        where = {"artifactLocation": {"uri": quote(place[0])}, "region": {"startLine": place[1]}}
         found["locations"] = [{"physicalLocation": where}]
     return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
-
 from perfdoctor.comparison.check import MOST_RUNS, Check
 from perfdoctor.comparison.records import FindingChange
 from perfdoctor.report.comparison import words
@@ -21,30 +19,19 @@ _CAUSES = 3
 _NOTABLE = 0.1
 
 
-class SourceLocation(Struct, frozen=True):
-    """Where in the checkout: the file relative to its root, and a line from 1 on."""
-
-    file: str
-    line: int
-
-
 def _share(number: float) -> str:
     """`3 %`, `2.5 %`: as it was asked for."""
     return f"{number * 100:.10g} %"
 
 
-def limit(check: Check) -> str:
-    return _share(check.limit)
-
-
 def title(check: Check) -> str:
-    """In a few words."""
+    """The decision in a few words."""
     judged = check.comparison.judged
     if check.failed:
-        return f"Regression, above the limit of {limit(check)}"
+        return f"Regression, above the limit of {_share(check.limit)}"
     if check.decision == "regression":
         within = judged.high is not None and judged.high <= check.limit
-        return f"Slower, {'within' if within else 'perhaps above'} the limit of {limit(check)}"
+        return f"Slower, {'within' if within else 'perhaps above'} the limit of {_share(check.limit)}"
     return {"improvement": "Improvement", "no change": "No change"}.get(check.decision, "Too noisy to say")
 
 
@@ -57,13 +44,14 @@ def verdict(check: Check) -> str:
         return f"Too little to say: {times} ({change}), and one {words.unit(comparison)} shows no spread."
     if check.decision == "too noisy":
         bounds = words.bounds_of(judged)
-        return f"Too noisy to say: {times}, {change}, but anything from {bounds} fits; the limit is {limit(check)}."
+        limit = _share(check.limit)
+        return f"Too noisy to say: {times}, {change}, but anything from {bounds} fits; the limit is {limit}."
     seen = f"; {_share(check.within)} would have been seen" if check.decision == "no change" else ""
     return f"{title(check)}: {times}, {change} ({words.bounds_of(judged)}){seen}."
 
 
 def runs_needed(check: Check) -> str:
-    """Where the noise hides it: what would decide; "" elsewhere."""
+    """How many runs would decide what the noise hides; "" where it hides nothing."""
     judged = check.comparison.judged
     if check.decision != "too noisy" or judged.low is None:
         return ""
@@ -96,7 +84,7 @@ def heading(check: Check) -> list[str]:
 
 
 def causes(check: Check) -> Iterator[str]:
-    """What most of a sure difference is, largest first: `input wait +4.10 ms`.
+    """The causes of most of a sure difference, largest first: `input wait +4.10 ms`.
 
     Nothing where recorded steps changed the other way: recording stretched one side more.
     """
@@ -116,18 +104,17 @@ def finding(each: FindingChange) -> str:
 
 
 def level(check: Check) -> Level:
-    """How loud it is: only what fails the check is an error."""
+    """Level of the annotation: only what fails the check is an error."""
     if check.failed:
         return "error"
     return "warning" if check.decision in ("regression", "too noisy") else "notice"
 
 
 def new_findings(check: Check) -> list[FindingChange]:
-    """Of a slower step; where it is no slower, none of them is a reason to stop."""
+    """New findings of a slower step; where it is no slower, none of them is a reason to stop."""
     return [each for each in check.comparison.findings if each.fate == "new"] if check.decision == "regression" else []
 
 
-def place_of(check: Check, each: FindingChange | None = None) -> SourceLocation | None:
-    """Where a finding's own line, or the program, lies in the checkout; None where that is not known."""
-    found = check.sources.get(each.line if each else "")
-    return SourceLocation(*found) if found else None
+def place_of(check: Check, each: FindingChange | None = None) -> tuple[str, int] | None:
+    """File (from the root of the checkout) and line (from 1) of a finding, or of the program; None if not known."""
+    return check.sources.get(each.line if each else "")

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 from msgspec import Struct
 
-from perfdoctor import __version__
 from perfdoctor.comparison.contributions import part_of
-from perfdoctor.comparison.records import Comparison, Contribution
+from perfdoctor.comparison.records import Comparison
 from perfdoctor.records.views import TimelineView
-from perfdoctor.report import embedded, html, part_colours
+from perfdoctor.report import embedded, html
 from perfdoctor.report.comparison import json_report, words
 from perfdoctor.report.words.wording import duration
 from perfdoctor.vocabulary.parts import PARTS, REST
@@ -43,30 +42,34 @@ def render(comparison: Comparison, timelines: Mapping[str, TimelineView], verdic
 
     `verdict`: a heading and paragraphs instead of the comparison's own.
     """
-    style = f"\n{part_colours.style_sheet()}{html.joined(STYLES)}"
-    script = html.joined(SCRIPTS)
-    without_gpu = comparison.without_gpu
-    return html.environment().get_template("compare.html.j2").render(
+    return html.page(
+        "compare.html.j2",
+        STYLES,
+        SCRIPTS,
         comparison=comparison,
         words=words,
         verdict=list(verdict) or [words.verdict(comparison)],
         bars=bars(comparison),
         sides=tuple(timelines),
-        style=Markup(style),  # noqa: S704 files of our own
-        script=Markup(script),  # noqa: S704
-        style_hash=html.content_hash(style),
-        script_hash=html.content_hash(script),
         data=Markup(embedded.plain(json_report.render(comparison))),  # noqa: S704 escaped there
         packed=embedded.packed_timelines(timelines) if timelines else "",
-        part_labels={name: part.labels(without_gpu=without_gpu)[0] for name, part in PARTS.items()},
-        version=__version__,
-    )  # fmt: skip
+        part_labels={name: part.labels(without_gpu=comparison.without_gpu)[0] for name, part in PARTS.items()},
+    ).text
+
+
+def cell(comparison: Comparison) -> str:
+    """What a notebook shows: the verdict, the waterfall, and what became of the findings."""
+    template = html.environment().get_template("comparison_cell.html.j2")
+    return template.render(comparison=comparison, bars=bars(comparison), colours=html.COLOURS, words=words)
 
 
 def bars(comparison: Comparison) -> list[ComparisonBar]:
-    """From the step before to the step after: each cause begins where the one above ended."""
+    """Bars from the step before to the step after: each cause begins where the one above ended."""
     begin, end = round(comparison.step.before.mean_ns), round(comparison.step.after.mean_ns)
-    changes = [(each.label, part_of(each.key), each.delta_ns, _times(each)) for each in comparison.causes[:_BARS]]
+    changes = [
+        (each.label, part_of(each.key), each.delta_ns, f"{duration(each.before_ns)} → {duration(each.after_ns)}")
+        for each in comparison.causes[:_BARS]
+    ]
     for label, was, now, delta in words.sums(comparison, _BARS):
         changes.append((label, "profiler" if label == words.RECORDING else REST, delta, f"{was} → {now}"))
     levels = [begin]
@@ -81,10 +84,6 @@ def bars(comparison: Comparison) -> list[ComparisonBar]:
             ComparisonBar(label, part, start, length, whole - least - start - length, delta, times, words.delta(delta))
         )
     return [*found, _total("after", end, whole, least)]
-
-
-def _times(each: Contribution) -> str:
-    return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
 
 
 def _total(label: str, ns: int, whole: int, least: int) -> ComparisonBar:

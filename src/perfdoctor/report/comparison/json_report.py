@@ -1,8 +1,8 @@
-"""A comparison as JSON, in the shape of docs/json.md. Keys are added, never renamed."""
+"""Comparisons, series and checks as JSON, in the shape of docs/json.md. Keys are added, never renamed."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -12,9 +12,64 @@ from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.records.document import FORMAT
 from perfdoctor.report.json_report import as_text
 
+if TYPE_CHECKING:
+    from perfdoctor.comparison.check import Check
+    from perfdoctor.comparison.scaling.records import ScalingResult
+
 
 def render(comparison: Comparison) -> str:
     return as_text(document(comparison))
+
+
+def render_scaling(scaling: ScalingResult) -> str:
+    """A series over numbers of GPUs."""
+    return as_text(
+        {
+            "format": FORMAT,
+            "perfdoctor": __version__,
+            "kind": "scaling",
+            "scaling": scaling.kind or None,
+            "scaling_from": scaling.kind_from or None,
+            "throughput_counts": scaling.counted,
+            "confidence": CONFIDENCE,
+            "settings": [
+                {
+                    "name": each.name,
+                    "matters": each.matters,
+                    "values": [{"value": value, "ranks": ranks} for value, ranks in each.values],
+                }
+                for each in scaling.settings
+            ],
+            "rungs": scaling.rungs,
+            "step_growth": scaling.whole,
+            "growth": scaling.growth,
+            "serial": scaling.serial,
+            "checked": scaling.checked,
+            "predicted": scaling.ahead,
+            "not_replayed": scaling.unpredicted or None,
+            "work": scaling.work,
+            "work_rest": {"delta_ns": scaling.work_rest_ns, "count": scaling.work_rest_count},
+            "new_findings": [finding(each) for each in scaling.findings],
+            "notes": scaling.notes,
+        }
+    )
+
+
+def render_check(check: Check) -> str:
+    """A check, with its comparison."""
+    return as_text(
+        {
+            "format": FORMAT,
+            "perfdoctor": __version__,
+            "kind": "check",
+            "decision": check.decision,
+            "failed": check.failed,
+            "limit": check.limit,
+            "runs_needed": check.runs_needed,
+            "baseline": {"name": check.baseline, "runs": check.baseline_runs},
+            "comparison": document(check.comparison),
+        }
+    )
 
 
 def document(comparison: Comparison) -> dict[str, Any]:

@@ -1,56 +1,51 @@
-"""A comparison as short GitHub Markdown, for a pull request."""
+"""What does one paste of a comparison? Short GitHub Markdown, or a block of plain text for an issue or a chat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from perfdoctor.comparison.records import Comparison
 from perfdoctor.comparison.scaling.records import ScalingResult
+from perfdoctor.report import markdown
+from perfdoctor.report.brief import block, wrapped
 from perfdoctor.report.comparison import words
-from perfdoctor.report.markdown import escaped
+from perfdoctor.report.markdown import escaped, joined, table
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.wording import duration
 
 SHOWN = 10
+#: Lines of each list in the block of plain text, and its notes.
+_MOST, _MOST_NOTES = 6, 2
 
 
 def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
     """`verdict`: paragraphs instead of the comparison's own."""
     sections = (
-        listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
+        listed("What differs beside the code", map(words.setting, comparison.settings)),
         *([each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]),
         [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
         [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),
         work_rows(comparison),
-        listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
+        listed("Predicted and measured", (f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises)),
         listed(
             words.FINDINGS,
-            [
+            (
                 f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({clean_name(f.rule)}) {words.finding(f)}"
                 for f in comparison.findings
-            ],
+            ),
         ),
-        listed(words.lines_heading(comparison), list(words.lines(comparison))),
-        listed("Memory", list(words.memory(comparison))),
-        listed("Notes", [clean(note) for note in comparison.notes]),
+        listed(words.lines_heading(comparison), words.lines(comparison)),
+        listed("Memory", words.memory(comparison)),
+        listed("Notes", map(clean, comparison.notes)),
     )
-    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+    return joined(sections)
 
 
 def _causes(comparison: Comparison) -> Iterator[str]:
-    yield "| cause | before | after | difference |"
-    yield "| --- | --: | --: | --: |"
-    for each in comparison.causes[:SHOWN]:
-        yield (
-            f"| {escaped(each.label)} | {duration(each.before_ns)} | {duration(each.after_ns)} "
-            f"| {words.delta(each.delta_ns)} |"
-        )
-    for label, was, now, ns in words.sums(comparison, SHOWN):
-        yield f"| {label} | {was} | {now} | {words.delta(ns)} |"
-    total = comparison.difference_ns + comparison.recording_ns
-    step = comparison.step
-    yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
+    rows = ((escaped(label), was, now, change) for label, was, now, change in words.cause_rows(comparison, SHOWN))
+    *others, (_, was, now, change) = rows
+    head = ("cause", "before", "after", "difference")
+    return table(head, (False, True, True, True), [*others, ("**together**", was, now, change)])
 
 
 def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
@@ -67,8 +62,45 @@ def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
     yield f"| the rest | | {words.delta(rest)} |"
 
 
-def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+def listed(heading: str, lines: Iterable[str]) -> list[str]:
     """A heading and a list, escaped; nothing where there is nothing."""
-    if lines:
-        yield f"### {title}\n"
-        yield from (f"- {escaped(line)}" for line in lines)
+    return markdown.listed(heading, map(escaped, lines))
+
+
+def brief(comparison: Comparison) -> str:
+    """The comparison in less than 60 lines of plain text."""
+    findings = [
+        f"{words.FINDING_FATES[each.fate]}: [{clean_name(each.rule)}] {clean(each.title)} {words.finding(each)}".strip()
+        for each in comparison.findings
+    ]
+    sections = (
+        wrapped(words.verdict(comparison)),
+        [line for each in words.sides(comparison) for line in wrapped(clean(each), most=1)],
+        wrapped(words.per_item(comparison)),
+        _listed("What differs beside the code:", [clean(words.setting(each)) for each in comparison.settings]),
+        list(_aligned_causes(comparison)),
+        _listed("Predicted and measured:", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
+        _listed(f"{words.FINDINGS}:", findings),
+        _listed("Memory:", list(words.memory(comparison))),
+        _listed("Notes:", [clean(note) for note in comparison.notes[:_MOST_NOTES]]),
+    )
+    filled = [section for section in sections if section]
+    return block([line for place, section in enumerate(filled) for line in ([""] * bool(place) + section)])
+
+
+def _listed(heading: str, lines: Iterable[str]) -> list[str]:
+    """A heading, the first lines, and how many more there are."""
+    lines = list(lines)
+    more = [f"  … and {len(lines) - _MOST} more"] * (len(lines) > _MOST)
+    return (
+        [heading, *(line for each in lines[:_MOST] for line in wrapped(each, "  ", "    ", 2)), *more] if lines else []
+    )
+
+
+def _aligned_causes(comparison: Comparison) -> Iterator[str]:
+    """The causes that changed most, each before and after."""
+    rows = [("cause", "before", "after", "difference"), *words.cause_rows(comparison, _MOST)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        numbers = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield f"  {row[0]:<{widths[0]}}  {'  '.join(numbers)}".rstrip()

@@ -5,16 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.comparison.records import (
-    Changed,
-    Comparison,
-    Contribution,
-    FindingChange,
-    Promise,
-    Setting,
-    StepChange,
-    StepSide,
-)
+from perfdoctor.comparison.records import Changed, Comparison, FindingChange, Promise, Setting, StepChange, StepSide
 from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
@@ -40,7 +31,7 @@ FINDING_FATES = {
 
 
 def percent(fraction: float | None) -> str:
-    """With its sign: `−4.2 %`, `+0.31 %`."""
+    """A share with its sign: `−4.2 %`, `+0.31 %`."""
     if fraction is None or not math.isfinite(fraction):
         return "–"
     number = abs(fraction) * 100
@@ -61,12 +52,9 @@ def verdict(comparison: Comparison) -> str:
     bounds = bounds_of(judged)
     if judged.low is None:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
-    if judged.verdict == "faster":
-        return f"Faster: {times}, {percent(judged.change)} ({bounds})."
-    if judged.verdict == "slower":
-        return f"Slower: {times}, {percent(judged.change)} ({bounds})."
-    if judged.verdict == "no change":
-        return f"No change beyond the noise: {times}, {percent(judged.change)} ({bounds})."
+    sure = {"faster": "Faster", "slower": "Slower", "no change": "No change beyond the noise"}
+    if judged.verdict in sure:
+        return f"{sure[judged.verdict]}: {times}, {percent(judged.change)} ({bounds})."
     return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
 
 
@@ -87,7 +75,7 @@ def bounds_of(judged: StepChange) -> str:
 
 
 def per_item(comparison: Comparison) -> str:
-    """Where batches differ: what became of the step, as the verdict is about an item; "" elsewhere."""
+    """What became of the step where batches differ, as the verdict is then about an item; "" elsewhere."""
     if comparison.item is None:
         return ""
     step = comparison.step
@@ -153,19 +141,13 @@ def setting(each: Setting) -> str:
     return f"{each.name}: {clean_name(each.before)} → {clean_name(each.after)}"
 
 
-def cause(each: Contribution) -> str:
-    return each.label
-
-
 def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
-    """What each is called, and where it stands; of idle time, what the host did meanwhile. No two look alike that are
-    not.
-    """
+    """Name and place of each row, of idle time what the host did meanwhile; different rows have different names."""
     return names_apart([_work(each) for each in rows], limit)
 
 
 def work_rows(found: Comparison | ScalingResult) -> list[tuple[Changed, str]]:
-    """All listed work, each with what it is called."""
+    """All listed work, each with its name."""
     return list(zip(found.work, works(found.work), strict=True))
 
 
@@ -190,7 +172,7 @@ def _listed(shown: Sequence[str], names: Sequence[str]) -> str:
 
 
 def count(each: Changed) -> str:
-    """How often in a step, where that changed."""
+    """How often it runs in a step, where that changed; else ""."""
     was, now = each.before_count, each.after_count
     if math.isclose(was, now, rel_tol=0.01) or not was or not now:
         return ""
@@ -225,7 +207,7 @@ def memory(comparison: Comparison) -> Iterator[str]:
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
-    """Own functions, and by how much what they launch themselves changed."""
+    """Own functions, each with the change of the time of what it launches itself."""
     for each in comparison.lines:
         change = delta(each.after_ns - each.before_ns)
         yield f"{clean_name(each.name)}: {duration(each.before_ns)} → {duration(each.after_ns)} ({change})"
@@ -240,8 +222,8 @@ def rest_of_causes(many: int) -> str:
 
 
 def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int]]:
-    """Below the first causes, so that each column sums to its step: the other causes, and what recording added; each
-    with its time before and after, and their difference in ns.
+    """Rows below the first `most` causes, so that each column sums to its step: the other causes, and what recording
+    added. Each has its label, its time before and after, and their difference in ns.
     """
     hidden = comparison.causes[most:]
     if hidden:
@@ -254,6 +236,16 @@ def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int
             for side, ns in ((step.before, comparison.before_ns), (step.after, comparison.after_ns))
         )
         yield RECORDING, delta(before), delta(after), comparison.recording_ns
+
+
+def cause_rows(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, str]]:
+    """Label, time before and after, and difference of the first causes, of the other ones and of all together."""
+    for each in comparison.causes[:most]:
+        yield each.label, duration(each.before_ns), duration(each.after_ns), delta(each.delta_ns)
+    for label, was, now, ns in sums(comparison, most):
+        yield label, was, now, delta(ns)
+    total = delta(comparison.difference_ns + comparison.recording_ns)
+    yield "together", duration(comparison.step.before.mean_ns), duration(comparison.step.after.mean_ns), total
 
 
 def sides(comparison: Comparison) -> Iterator[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report.comparison.terminal import SHOWN, signed, work_rows
+from perfdoctor.report.comparison.terminal import SHOWN, section, signed, work_rows
 from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.scaling import words
-from perfdoctor.report.terminal_text import WIDEST, columns, wrapped
+from perfdoctor.report.terminal_text import WIDEST, columns, show, wrapped
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import duration
 
@@ -24,8 +24,7 @@ _COLUMNS = 4
 
 def render(scaling: ScalingResult, console: Console, *, show_all: bool = False) -> None:
     """Print it; `show_all` shows every row."""
-    for line in _lines(scaling, console, 10_000 if show_all else SHOWN):
-        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    show(_lines(scaling, console, 10_000 if show_all else SHOWN), console)
 
 
 def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text]:
@@ -34,57 +33,34 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
     def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
         return wrapped(Text(content, style), console, width, indent, indent)
 
-    def section(title: str, *contents: Sequence[Text]) -> Iterator[Text]:
-        lines = [line for content in contents for line in content]
-        if lines:
-            yield Text()
-            yield Text(title, "bold")
-            yield from lines
-
-    def listed(sentences: Sequence[str], style: str = "") -> list[Text]:
-        return [line for each in sentences for line in text(each, style, "  ")]
+    def listed(sentences: Iterable[str], style: str = "") -> Iterator[Text]:
+        return (line for each in sentences for line in text(each, style, "  "))
 
     if scaling.settings:
         yield Text(words.settings_heading(scaling), "bold")
         for each in scaling.settings:
             yield from text(words.setting(scaling, each), "yellow" if each.matters else "dim", "  ")
         yield Text()
-    yield from text(words.verdict(scaling), _style(scaling))
+    last = scaling.rungs[-1]
+    colour = " green" if last.efficiency >= words.GOOD else " red" if last.efficiency < words.BAD else ""
+    yield from text(words.verdict(scaling), "bold" if words.is_too_noisy(last) else f"bold{colour}")
     if worst := words.most_lost(scaling):
         yield from text(worst)
     yield from text(words.kind(scaling), "dim")
     yield Text()
-    yield from _rungs(scaling)
-    yield from text(words.counted(scaling), "dim")
-    yield from section("What grows", list(_growth(scaling, most)), list(text(words.fitted(scaling), "dim")))
-    yield from section(words.serial_heading(scaling), listed(list(words.serial(scaling))))
-    yield from section(
-        words.prediction_heading(scaling),
-        listed([f"{words.checked(scaling, each)}." for each in scaling.checked]),
-        listed([f"{words.ahead(scaling, each)}." for each in scaling.ahead]),
-        listed(list(words.assumed(scaling)), "dim"),
-    )
-    yield from section(words.work_heading(scaling), list(work_rows(scaling, most, console, width)))
-    yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
-    yield from section("Notes", listed([clean(note) for note in scaling.notes], "dim"))
-
-
-def _style(scaling: ScalingResult) -> str:
-    last = scaling.rungs[-1]
-    if words.is_too_noisy(last):
-        return "bold"
-    return "bold green" if last.efficiency >= words.GOOD else "bold red" if last.efficiency < words.BAD else "bold"
-
-
-def _rungs(scaling: ScalingResult) -> Iterator[Text]:
     heads = (f"{words.unit(scaling)}s", words.noun(scaling), "throughput", "speed-up", "efficiency")
-    rows = [tuple(Text(head, "dim") for head in heads)]
-    rows += [
-        (Text(f"{each.ranks:,}"), Text(duration(each.step_ns)), Text(words.throughput(scaling, each.throughput)),
-         Text(words.speedup(each)), Text(words.efficiency(each)))
-        for each in scaling.rungs
-    ]  # fmt: skip
-    return columns(rows, words=(4,))
+    rungs = [tuple(map(Text, words.rung(scaling, each))) for each in scaling.rungs]
+    yield from columns([tuple(Text(head, "dim") for head in heads), *rungs], words=(4,))
+    yield from text(words.counted(scaling), "dim")
+    yield from section("What grows", (*_growth(scaling, most), *text(words.fitted(scaling), "dim")))
+    yield from section(words.serial_heading(scaling), listed(words.serial(scaling)))
+    predicted = [f"{words.checked(scaling, each)}." for each in scaling.checked]
+    predicted += [f"{words.ahead(scaling, each)}." for each in scaling.ahead]
+    prediction = (*listed(predicted), *listed(words.assumed(scaling), "dim"))
+    yield from section(words.prediction_heading(scaling), prediction)
+    yield from section(words.work_heading(scaling), work_rows(scaling, most, console, width))
+    yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
+    yield from section("Notes", listed(map(clean, scaling.notes), "dim"))
 
 
 def _growth(scaling: ScalingResult, most: int) -> Iterator[Text]:

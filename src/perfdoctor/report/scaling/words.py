@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.comparison.scaling.records import CauseGrowth, Forecast, Rung, ScalingResult, SerialCause, SettingOver
+from perfdoctor.comparison.scaling.records import CauseGrowth, Forecast, Rung, ScalingResult, SettingOver
 from perfdoctor.comparison.scaling.series import STATED
 from perfdoctor.report.comparison.words import delta, finding, percent
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -17,7 +17,6 @@ KINDS = {
     "": "Whether each {one} has the same work or all share it is not known.",
 }
 UNITS = {"items": "items/s", "rank steps": "steps/s", "steps": "steps/s"}
-WAYS = {"replay": "replay of the largest", "fit": "fit over all"}
 #: Efficiencies as the field judges them: above 90 % on one machine, above 70 % over a network, is good.
 GOOD, BAD = 0.9, 0.7
 #: Smaller growth is not worth a sentence.
@@ -38,7 +37,7 @@ def on(scaling: ScalingResult, ranks: int) -> str:
 
 
 def verdict(scaling: ScalingResult) -> str:
-    """The first line: what so many more brought, and how much of what they could have."""
+    """The first line: what more ranks brought, and how much of what they could have."""
     first, last = scaling.rungs[0], scaling.rungs[-1]
     if math.isnan(last.efficiency):
         more = last.ranks / first.ranks
@@ -60,14 +59,14 @@ def verdict(scaling: ScalingResult) -> str:
     )
 
 
-def is_too_noisy(rung: Rung) -> bool:
+def is_too_noisy(each: Rung) -> bool:
     """Does the interval hold both good and bad?"""
-    low, high = rung.efficiency_low, rung.efficiency_high
+    low, high = each.efficiency_low, each.efficiency_high
     return low is not None and high is not None and low < BAD and high > GOOD
 
 
 def time(ns: float) -> str:
-    """With the sign that other numbers have."""
+    """A time; negative ones with the sign that differences have."""
     return duration(ns) if ns >= 0 else delta(ns)
 
 
@@ -94,24 +93,31 @@ def most_lost(scaling: ScalingResult) -> str:
 
 
 def each_doubling(scaling: ScalingResult) -> str:
-    beyond = " more than its share of the step" if scaling.kind == "strong" else " a step"
-    return f"{beyond.strip()}, with each doubling of the {unit(scaling)}s"
+    beyond = "more than its share of the step" if scaling.kind == "strong" else "a step"
+    return f"{beyond}, with each doubling of the {unit(scaling)}s"
 
 
-def efficiency(rung: Rung) -> str:
+def efficiency(each: Rung) -> str:
     """`83 % (81 % to 85 %)`."""
-    likely = fine_share(rung.efficiency)
-    if rung.efficiency_low is None or rung.efficiency_high is None or math.isnan(rung.efficiency):
+    likely = fine_share(each.efficiency)
+    if each.efficiency_low is None or each.efficiency_high is None or math.isnan(each.efficiency):
         return likely
-    return f"{likely} ({fine_share(rung.efficiency_low)} to {fine_share(rung.efficiency_high)})"
+    return f"{likely} ({fine_share(each.efficiency_low)} to {fine_share(each.efficiency_high)})"
 
 
 def throughput(scaling: ScalingResult, number: float) -> str:
     return f"{count(number)} {UNITS[scaling.counted]}" if math.isfinite(number) else NO_NUMBER
 
 
-def speedup(rung: Rung) -> str:
-    return f"{rung.speedup:.2f}×" if math.isfinite(rung.speedup) else NO_NUMBER
+def speedup(each: Rung) -> str:
+    return f"{each.speedup:.2f}×" if math.isfinite(each.speedup) else NO_NUMBER
+
+
+def rung(scaling: ScalingResult, each: Rung) -> tuple[str, ...]:
+    """A row of the table: ranks, step, throughput, speed-up and efficiency."""
+    return (
+        f"{each.ranks:,}", duration(each.step_ns), throughput(scaling, each.throughput), speedup(each), efficiency(each)
+    )  # fmt: skip
 
 
 def counted(scaling: ScalingResult) -> str:
@@ -140,7 +146,7 @@ def per_doubling(growth: CauseGrowth) -> str:
 
 
 def fitted(scaling: ScalingResult) -> str:
-    """What the numbers of a doubling rest on."""
+    """How the numbers of a doubling were computed."""
     beyond = "beyond an equal share of the first" if scaling.kind == "strong" else "a step"
     if len(scaling.rungs) < 3:
         return f"Each doubling: time {beyond}, the difference over the doublings between."
@@ -168,17 +174,13 @@ def serial(scaling: ScalingResult) -> Iterator[str]:
         yield f"It scales as if {share} of the step were serial (Gustafson's law, speed-up = k − α·(k − 1))."
     grown = [each for each in found.causes if each.share > 0][:_NAMED]
     if grown and found.share > 0:
-        yield f"Of that: {', '.join(_cause(each) for each in grown)}."
+        yield f"Of that: {', '.join(f'{each.label} {_share(each.share, each.error)}' for each in grown)}."
     rungs = [(each.ranks, each.serial_share) for each in scaling.rungs if each.serial_share is not None]
     if len(rungs) > 1:
         shares = ", ".join(f"{fine_share(value)} at {ranks:,}" for ranks, value in rungs)
         rises = rungs[-1][1] - rungs[0][1] > _RISES
         why = f"; a share that rises is no serial work, but costs that grow with the {unit(scaling)}s" if rises else ""
         yield f"By each alone (Karp and Flatt): {shares}{why}."
-
-
-def _cause(each: SerialCause) -> str:
-    return f"{each.label} {_share(each.share, each.error)}"
 
 
 def _share(share: float, error: float | None) -> str:
@@ -224,7 +226,7 @@ def missed(each: Forecast) -> str:
 
 
 def checked(scaling: ScalingResult, each: Forecast) -> str:
-    """A number of ranks that was recorded, predicted from the others."""
+    """Prediction and measurement for a number of ranks that was recorded."""
     measured = duration(each.measured_ns) if each.measured_ns is not None else NO_NUMBER
     return (
         f"{way(each)}: {duration(each.step_ns)} predicted for {on(scaling, each.ranks)}, {measured} measured: "
@@ -233,7 +235,7 @@ def checked(scaling: ScalingResult, each: Forecast) -> str:
 
 
 def ahead(scaling: ScalingResult, each: Forecast) -> str:
-    """More ranks than were recorded."""
+    """Prediction for more ranks than were recorded."""
     return (
         f"{way(each)}: {duration(each.step_ns)} ({duration(each.low_ns)} to {duration(each.high_ns)}) on "
         f"{on(scaling, each.ranks)}, {throughput(scaling, each.throughput)}"

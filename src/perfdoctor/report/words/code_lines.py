@@ -21,18 +21,18 @@ _FEW = 10
 
 
 def place(line: CodeLine) -> str:
-    """As editors open it: `train.py:12`."""
+    """Place of the line as editors open it: `train.py:12`."""
     return f"{clean_name(line.file)}:{line.line}"
 
 
 def function(line: CodeLine) -> str:
-    """The function it is in, by its last name; "" at the top of a file."""
+    """Last name of the function that the line is in; "" at the top of a file."""
     name = line.function.rpartition(".")[2]
     return "" if name == "<module>" else clean_name(name)
 
 
 def weight(line: CodeLine) -> str:
-    """How sure that is: the share of all samples of that time and how many they are, or a function's time."""
+    """Evidence for the line: its share of the samples of that time and their number, or the time of its function."""
     if line.is_function:
         return f"the function begins there; {wording.duration(line.time_ns)}, {wording.share(line.share)} of that time"
     whose = " of the loader's workers" if line.is_worker else ""
@@ -43,7 +43,7 @@ def weight(line: CodeLine) -> str:
 
 
 def text(line: CodeLine) -> list[str]:
-    """Its statement, safe to print; empty where it was not kept."""
+    """Statement of the line, safe to print; empty where it was not kept."""
     return [each[: len(each) - len(each.lstrip())] + clean(each, _LONGEST_LINE) for each in line.text]
 
 

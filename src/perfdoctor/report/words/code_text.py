@@ -43,8 +43,10 @@ def shown(block: Block, console: Console, width: int) -> Iterator[Text]:
     if not console.is_terminal:
         yield from map(Text, (f"```{language}", *lines, "```"))
         return
-    code = "\n".join(folded(lines, width - len(_INDENT)))
-    for line in _highlighted(code, language).split("\n", allow_blank=True):
+    syntax = Syntax("", "bash" if language in _SHELLS else language, theme=_THEME, background_color="default")
+    text = syntax.highlight("\n".join(folded(lines, width - len(_INDENT))))
+    text.rstrip()
+    for line in text.split("\n", allow_blank=True):
         line.rstrip()
         yield Text(_INDENT) + line if line.plain else line
 
@@ -85,10 +87,3 @@ def _language(lines: Sequence[str]) -> str:
         return "cpp"
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return "bash" if code and all(_COMMAND.match(line) for line in code) else "python"
-
-
-def _highlighted(code: str, language: str) -> Text:
-    name = "bash" if language in _SHELLS else language
-    text = Syntax("", name, theme=_THEME, background_color="default").highlight(code)
-    text.rstrip()
-    return text

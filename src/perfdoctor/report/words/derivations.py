@@ -10,8 +10,7 @@ from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 
 if TYPE_CHECKING:
-    from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
-    from perfdoctor.records.savings import Saving
+    from perfdoctor.records.derivations import Derivation, DerivedInput
 
 HEADING = "How the saving was computed"
 UNLIMITED = "Nothing else limits it."
@@ -21,7 +20,7 @@ _LONGEST = 600
 
 
 def formulas(derivation: Derivation) -> Iterator[tuple[str, str, str]]:
-    """What it gives, the formula and the result: `likely`, `exposed_ms × 0.9`, `88.7 ms`."""
+    """Case, formula and result of each case: `likely`, `exposed_ms × 0.9`, `88.7 ms`."""
     expected = derivation.expected
     yield "likely", derivation.formula, wording.duration(expected.likely)
     yield "low", derivation.low, wording.duration(expected.low)
@@ -52,20 +51,15 @@ def source(given: DerivedInput) -> str:
 
 
 def about(given: DerivedInput) -> str:
-    """What the number is, and of a rate of which GPU, and in which document."""
+    """What the number is, and which GPU and document a rate is from."""
     document = clean_name(given.document, _LONGEST)
     return f"{clean(given.what, _LONGEST).rstrip('.')}. {document}" if document else clean(given.what, _LONGEST)
 
 
 def limits(derivation: Derivation) -> list[str]:
     """What limited the result, each with what it left; [] where nothing did."""
-    return [_limit(each) for each in derivation.bounds]
-
-
-def _limit(bound: Bound) -> str:
-    return f"{BOUNDS[bound.by].capitalize()}: {_range(bound.left)}."
-
-
-def _range(left: Saving) -> str:
-    low, likely, high = map(wording.duration, (left.low, left.likely, left.high))
-    return likely if low == high else f"{likely} ({low} to {high})"
+    found = []
+    for bound in derivation.bounds:
+        left = wording.ranged(*map(wording.duration, (bound.left.low, bound.left.likely, bound.left.high)))
+        found.append(f"{BOUNDS[bound.by].capitalize()}: {left}.")
+    return found

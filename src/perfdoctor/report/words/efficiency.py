@@ -1,4 +1,4 @@
-"""How much of the GPU's peak was used, in one line?"""
+"""How much of the GPU's peak was used, and what did a machine give when it was measured, each in one line?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
+    from perfdoctor.hardware.measured import MeasuredRates
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.work_done import Efficiency
     from perfdoctor.vocabulary.basis import Basis
@@ -17,6 +18,8 @@ _NAME_LIMIT = 48
 _WHOLE = 0.995
 #: Below this share, the counted FLOP do not represent the step.
 _ENOUGH = 0.5
+_BYTES = {"memory": "memory", "host_link": "pinned copies"}
+_LATENCIES = {"launch": "a launch takes", "kernel_floor": "a kernel at least", "all_reduce_latency": "an all-reduce"}
 _TO_RECORD = "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; or "
 
 
@@ -28,7 +31,7 @@ def line(diagnosis: Diagnosis) -> str:
     if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _ENOUGH:
         return _use(efficiency, diagnosis.framework)
     parts = [_use(efficiency, diagnosis.framework), _work(efficiency, diagnosis.basis), _items(efficiency)]
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 def _use(efficiency: Efficiency, framework: str) -> str:
@@ -49,7 +52,7 @@ def _use(efficiency: Efficiency, framework: str) -> str:
 
 
 def _missing(efficiency: Efficiency, framework: str) -> str:
-    """What a model's FLOP lack; nothing of a program that need not be one."""
+    """Why the MFU is unknown; "" for a program that need not be a model."""
     if not efficiency.on_gpu or framework in ("cuda", "triton"):
         return ""
     if "steps" in efficiency.lacks:
@@ -90,3 +93,14 @@ def _items(efficiency: Efficiency) -> str:
     what = "tokens" if efficiency.items == "tokens" else "loss targets"
     each = " per GPU" if efficiency.on_gpu else ""
     return f"{wording.count(float(round(efficiency.items_per_second)))} {what} a second{each}."
+
+
+def measured(rates: MeasuredRates) -> str:
+    """`bf16 712 TFLOP/s, memory 4.10 TB/s, a launch takes 2.10 µs (2026-11-22)`, and how much failed."""
+    parts = [
+        f"{_BYTES[name]} {wording.rate(rate)}" if name in _BYTES else f"{name} {wording.flop_rate(rate)}"
+        for name, rate in rates.as_peaks().items()
+    ]
+    parts += [f"{words} {wording.duration(rates.one(what))}" for what, words in _LATENCIES.items() if rates.one(what)]
+    failed = f"; {wording.counted(len(rates.failed), 'part')} failed" if rates.failed else ""
+    return f"{', '.join(parts) or 'nothing steady'} ({rates.measured_on}{failed})"

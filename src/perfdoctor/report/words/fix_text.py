@@ -32,15 +32,11 @@ def blocks(how: str) -> tuple[Block, ...]:
     found: tuple[Block, ...] = ()
     while lines:
         fence = _FENCE.match(lines[0])
-        inside = _until_fence(lines[1:] if fence else lines)
-        found += _block(inside, code=fence is not None, language=fence[1] if fence else "")
-        lines = lines[len(inside) + (2 if fence else 0) :]
+        begin = 1 if fence else 0
+        end = next((place for place in range(begin, len(lines)) if _FENCE.match(lines[place])), len(lines))
+        found += _block(lines[begin:end], code=fence is not None, language=fence[1] if fence else "")
+        lines = lines[end + begin :]
     return found
-
-
-def _until_fence(lines: Sequence[str]) -> list[str]:
-    end = next((place for place, line in enumerate(lines) if _FENCE.match(line)), len(lines))
-    return list(lines[:end])
 
 
 def _block(lines: Sequence[str], *, code: bool, language: str = "") -> tuple[Block, ...]:

@@ -18,7 +18,7 @@ _SURROGATES = regex("[\ud800-\udfff]")
 
 
 def is_web_address(text: str) -> bool:
-    """May a link lead there, as it stands? An address is never shortened: it would lead elsewhere."""
+    """May a link lead there as it is? An address is never shortened: it would lead elsewhere."""
     return re.fullmatch(r"https?://[!-~]+", text) is not None
 
 
@@ -59,7 +59,7 @@ def names_apart(texts: Sequence[str], limit: int) -> list[str]:
 
 
 def _around(text: str, at: int, limit: int) -> str:
-    """The begin of the text, and what stands around this position."""
+    """The begin of the text, and what is around position `at`, in `limit` characters."""
     head = limit // 3
     room = limit - head - 2
     begin = max(min(at - room // 4, len(text) - room), head)

@@ -76,12 +76,9 @@ def place(use: MemoryUse) -> str:
 
 def categories(use: MemoryUse) -> list[MemoryRow]:
     """The peak by purpose, largest first."""
+    labels = {name: memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32) for name in use.by_category}
     return [
-        MemoryRow(
-            memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32),
-            wording.size(part),
-            wording.share_of(part, use.peak_bytes),
-        )
+        MemoryRow(labels[name], wording.size(part), wording.share_of(part, use.peak_bytes))
         for name, part in use.by_category.items()
     ]
 

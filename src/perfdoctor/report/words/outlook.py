@@ -37,21 +37,22 @@ def together(diagnosis: Diagnosis) -> str:
     prediction = _worth_showing(diagnosis)
     if prediction is None:
         return ""
-    low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
-    about = likely if low == high else f"{likely} ({low} to {high})"
+    about = wording.ranged(*map(wording.duration, prediction.step_ns))
     took, times = wording.duration(prediction.now_ns), wording.speedup(prediction.speedup)
     if any(step.rule in SIZES for step in prediction.steps):
         of_each = " of each rank" if prediction.scaling is not None else ""
+        fixes = ", ".join(_name(step) for step in prediction.steps if step.rule not in SIZES)
+        sizes = ", ".join(_name(step) for step in prediction.steps if step.rule in SIZES)
+        what = f"{fixes} fixed, and {sizes}" if fixes else sizes
         takes = f"{diagnosis.basis.whole}{of_each} takes about {about} instead of {took}"
-        return f"Replayed with {_what(prediction)}, {takes}: {_pace(prediction)}"
+        return f"Replayed with {what}, {takes}: {_pace(prediction)}"
     fixed = ", ".join(_name(step) for step in prediction.steps)
-    if prediction.replay_error is None:
-        return f"With {fixed} fixed, {diagnosis.basis.whole} takes about {about} instead of {took}: {times}."
-    return f"Replayed with {fixed} fixed, {diagnosis.basis.whole} takes about {about} instead of {took}: {times}."
+    how = "With" if prediction.replay_error is None else "Replayed with"
+    return f"{how} {fixed} fixed, {diagnosis.basis.whole} takes about {about} instead of {took}: {times}."
 
 
 def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]:
-    """From the step as it is to the predicted one, fix by fix; () where `together` is empty.
+    """Stages from the step as it is to the predicted one, fix by fix; () where `together` is empty.
 
     `also_one`: also for a single fix, for which the verdict says the same.
     """
@@ -60,7 +61,7 @@ def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]
 
 
 def stages_of(prediction: Prediction) -> tuple[Stage, ...]:
-    """The same of any prediction."""
+    """The stages of a prediction, from the step as it is to the predicted one."""
     name = "as recorded" if prediction.unrecorded_ns is None else "unrecorded"
     found, samples = [Stage(name, prediction.now_ns, prediction.now_ns)], 1.0
     for step in prediction.steps:
@@ -80,10 +81,9 @@ def critical_path(diagnosis: Diagnosis) -> str:
     if path is None:
         return ""
     shares = sorted(path.share.items(), key=lambda item: -item[1])
-    named = [
+    return ", ".join(
         f"{_KINDS.get(kind, kind.replace('_', ' '))} {wording.share(part)}" for kind, part in shares if part >= 0.01
-    ]
-    return ", ".join(named)
+    )
 
 
 def heading(diagnosis: Diagnosis) -> str:
@@ -103,13 +103,6 @@ def change(stage: Stage) -> str:
     return f"{'+' if change_ns > 0 else '−'}{wording.duration(abs(change_ns))}" if change_ns else ""
 
 
-def _what(prediction: Prediction) -> str:
-    """`input-wait fixed, and ranks=64`"""
-    fixes = ", ".join(_name(step) for step in prediction.steps if step.rule not in SIZES)
-    sizes = ", ".join(_name(step) for step in prediction.steps if step.rule in SIZES)
-    return f"{fixes} fixed, and {sizes}" if fixes else sizes
-
-
 def _pace(prediction: Prediction) -> str:
     """The change in samples per second, the time for as many samples as recorded, and the scaling efficiency."""
     times, said = wording.speedup(prediction.speedup), []
@@ -127,8 +120,7 @@ def _pace(prediction: Prediction) -> str:
 
 
 def _efficiency(scaling: Scaling) -> str:
-    low, likely, high = (wording.share(part) for part in scaling.efficiency)
-    about = likely if low == high else f"{likely} ({low} to {high})"
+    about = wording.ranged(*map(wording.share, scaling.efficiency))
     if scaling.recorded is None:
         return f"Scaling efficiency from one rank to the recorded number of ranks: {about}."
     fewer, more = sorted((scaling.recorded, scaling.asked))
@@ -136,7 +128,7 @@ def _efficiency(scaling: Scaling) -> str:
 
 
 def _worth_showing(diagnosis: Diagnosis) -> Prediction | None:
-    """None for a single finding that was not asked for: the verdict says the same."""
+    """The prediction; None for a single finding that was not asked for, as the verdict says the same."""
     prediction = diagnosis.prediction
     return prediction if prediction is not None and (prediction.asked or len(prediction.steps) > 1) else None
 
@@ -152,15 +144,9 @@ def after_others(diagnosis: Diagnosis, advice: Advice) -> str:
     if prediction is None or prediction.asked or advice.saving_ns_per_step.high:
         return ""
     ranks = {each.rule: each.rank for each in diagnosis.findings}
-    for stage, before in zip(stages(diagnosis), ((), *_before(prediction)), strict=False):
-        is_above = bool(before) and all(ranks.get(rule, advice.rank) < advice.rank for rule in before)
+    for place, stage in enumerate(stages(diagnosis)):
+        before = prediction.steps[: max(place - 1, 0)]  # the first stage is the step as it is
+        is_above = bool(before) and all(ranks.get(step.rule, advice.rank) < advice.rank for step in before)
         if stage.name == advice.rule and is_above and stage.step_ns < stage.before_ns:
-            saved_ns = stage.before_ns - stage.step_ns
-            return f"saves {wording.duration(saved_ns)}, but only after the fixes above"
+            return f"saves {wording.duration(stage.before_ns - stage.step_ns)}, but only after the fixes above"
     return ""
-
-
-def _before(prediction: Prediction) -> list[tuple[str, ...]]:
-    """For each predicted step, the rules that were fixed before it."""
-    rules = tuple(step.rule for step in prediction.steps)
-    return [rules[:place] for place in range(len(rules))]

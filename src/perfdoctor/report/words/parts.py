@@ -35,7 +35,7 @@ class PartShare(Struct, frozen=True):
 
 
 def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[PartShare, ...]:
-    """The non-empty parts of one or several ranks together; they sum to the whole."""
+    """The non-empty parts of one or several ranks together, which sum to the whole; `base_ns`: length of a step."""
     sizes = {
         "compute": sum(split.compute_ns for split in splits),
         "exposed_communication": sum(split.exposed_communication_ns for split in splits),
@@ -77,7 +77,7 @@ def all_parts(diagnosis: Diagnosis) -> tuple[PartShare, ...]:
 
 
 def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSplit, str]]:
-    """All of them if they are few; otherwise the slowest and the median, labelled as such."""
+    """All splits if they are at most `at_most`, else the slowest and the median, labelled as such."""
     if len(splits) <= at_most:
         return [(split, "") for split in splits]
     ordered = sorted(splits, key=lambda split: (-split_base_ns(split), -split.compute_ns, split.rank))

@@ -87,7 +87,7 @@ def _listed(needs: Sequence[str]) -> str:
 
 
 def failed(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Each rule of ours that raised, with what it raised. Of others the notes say it."""
+    """Each rule of ours that raised, with its error; rules of others are in the notes."""
     return [
         (clean(outcome.rule), clean(outcome.error or "", 160))
         for outcome in diagnosis.outcomes

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perfdoctor.history.metrics import Metric
-    from perfdoctor.history.series import LevelChange, Point, Trend
+    from perfdoctor.history.series import LevelChange, Trend
 
 #: Commits named in a terminal or on a page; further ones are counted.
 SHOWN_COMMITS = 5
@@ -34,17 +34,17 @@ def value(metric: Metric, number: float) -> str:
 
 
 def day(moment: str) -> str:
-    """`2026-11-23 05:21` of an ISO time."""
+    """The minute of an ISO time: `2026-11-23 05:21`."""
     return clean_name(moment[:16].replace("T", " "), 16)
 
 
 def short_commit(commit: str, *, dirty: bool) -> str:
-    """With a + where files differed from it; "" where it is not known."""
+    """The first digits of a commit, with a + where files differed from it; "" where it is not known."""
     return clean_name(commit[:_SHORT_COMMIT]) + ("+" if dirty and commit else "")
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """One character a run; of more runs than fit, the newest. The lowest bar is the lowest value."""
+    """One character for each of the newest `width` runs. The lowest bar is the lowest value."""
     shown = list(values)[-width:]
     low, high = min(shown), max(shown)
     if high == low:
@@ -53,7 +53,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def heading(trend: Trend) -> str:
-    """What happened to it last, in a sentence."""
+    """The last change of the number, or that there is none, in a sentence."""
     label = trend.metric.label[:1].upper() + trend.metric.label[1:]
     last = value(trend.metric, trend.points[-1].value)
     if not trend.changes:
@@ -78,9 +78,10 @@ def facts(trend: Trend) -> list[str]:
 
 
 def changes(trend: Trend) -> Iterator[tuple[str, list[str]]]:
-    """Of each change one sentence, and what may have caused it; newest first."""
+    """A sentence about each change, and what may have caused it; newest first."""
     for each in reversed(trend.changes):
-        yield _sentence(each, trend.metric), [*_beside(each), *_commits(each)]
+        beside = (f"{name}: {clean_name(before, 40)} → {clean_name(after, 40)}" for name, before, after in each.differs)
+        yield _sentence(each, trend.metric), [*beside, *_commits(each)]
 
 
 def _moved(each: LevelChange, metric: Metric) -> str:
@@ -88,27 +89,16 @@ def _moved(each: LevelChange, metric: Metric) -> str:
     way = "rose" if after > before else "fell"
     by = f" by {wording.share(abs(after / before - 1))}" if before else ""
     gradually = " gradually" if each.change.kind == "gradual" else ""
-    return f"{way}{gradually}{by}, from {value(metric, before)} to {value(metric, after)} ({_judged(each)})."
-
-
-def _judged(each: LevelChange) -> str:
-    return "worse" if each.is_worse else "better"
+    judged = "worse" if each.is_worse else "better"
+    return f"{way}{gradually}{by}, from {value(metric, before)} to {value(metric, after)} ({judged})."
 
 
 def _sentence(each: LevelChange, metric: Metric) -> str:
-    moved = _moved(each, metric)
+    moved, run = _moved(each, metric), f"{clean_name(each.first.run)} of {day(each.first.recorded_at)}"
+    first = f"First {'bad' if each.is_worse else 'good'} run: {run}."
     if each.change.kind == "gradual":
-        return f"{moved[:1].upper()}{moved[1:]} No single run made it; it is around run {_run(each.first)}."
-    return f"{moved[:1].upper()}{moved[1:]} First {'bad' if each.is_worse else 'good'} run: {_run(each.first)}."
-
-
-def _run(point: Point) -> str:
-    return f"{clean_name(point.run)} of {day(point.recorded_at)}"
-
-
-def _beside(each: LevelChange) -> Iterator[str]:
-    for name, before, after in each.differs:
-        yield f"{name}: {clean_name(before, 40)} → {clean_name(after, 40)}"
+        first = f"No single run made it; it is around run {run}."
+    return f"{moved[:1].upper()}{moved[1:]} {first}"
 
 
 def _commits(each: LevelChange) -> Iterator[str]:
@@ -123,16 +113,14 @@ def _commits(each: LevelChange) -> Iterator[str]:
         dirty = each.last.dirty or each.first.dirty
         yield f"Both runs are of commit {last.rstrip('+')}" + (", with changed files." if dirty else ".")
         return
-    number = "" if known.commits is None else f", {_number(len(known.commits))}"
+    commits = known.commits or ()
+    number = f", {wording.counted(len(commits), 'commit')}" if known.commits is not None else ""
+    number = f", {len(commits)} commits or more" if len(commits) >= MOST_COMMITS else number
     yield f"Commits {last}..{first}{number}" + ("; + had changed files" if "+" in last + first else "")
-    for short, subject in (known.commits or ())[:SHOWN_COMMITS]:
+    for short, subject in commits[:SHOWN_COMMITS]:
         yield f"  {clean_name(short, 16)} {clean(subject, 72)}"
-    if len(known.commits or ()) > SHOWN_COMMITS:
+    if len(commits) > SHOWN_COMMITS:
         yield f"  … git log {last.rstrip('+')}..{first.rstrip('+')}"
-
-
-def _number(commits: int) -> str:
-    return f"{commits} commits or more" if commits >= MOST_COMMITS else wording.counted(commits, "commit")
 
 
 def left_out(trend: Trend) -> Iterator[str]:

@@ -83,7 +83,7 @@ def share(fraction: float) -> str:
 
 
 def fine_share(fraction: float) -> str:
-    """With a decimal where it is small: `0.4 %`, `41 %`."""
+    """A share, with a decimal where it is small: `0.4 %`, `41 %`."""
     if not 0.0005 <= fraction < 0.0995:
         return "<0.1 %" if 0 < fraction < 0.0005 else share(fraction)
     return f"{fraction * 100:.1f} %"
@@ -141,7 +141,7 @@ _NEXT_TO_NOTHING = 100.0
 
 
 def factor(number: float) -> str:
-    """A speedup without its sign: 1.05, 2.6, 12."""
+    """A speedup without the multiplication sign: 1.05, 2.6, 12."""
     if not math.isfinite(number):
         return NO_NUMBER
     if 1 < number < 1.005:
@@ -150,13 +150,19 @@ def factor(number: float) -> str:
 
 
 def speedup(times: Range[float]) -> str:
-    """`2.6× (1.9–2.7)`; without the range where all three round to the same. Next to nothing may be left of the step:
-    then `2.6× (1.9 or more)`, as how much that is, no range can say.
+    """`2.6× (1.9–2.7)`; without the range where all three round to the same.
+
+    Where next to nothing may be left of the step it is `2.6× (1.9 or more)`: no range can say how much that is.
     """
     low, likely, high = map(factor, times)
     if times.high >= _NEXT_TO_NOTHING > times.likely:
         return f"{likely}× ({low} or more)"
     return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
+
+
+def ranged(low: str, likely: str, high: str) -> str:
+    """`3 ms (2 ms to 4 ms)`; without the range where its ends read the same."""
+    return likely if low == high else f"{likely} ({low} to {high})"
 
 
 def quantity(value: Value, unit: str, limit: int = NAME_LIMIT) -> str:
@@ -180,13 +186,6 @@ def the_base(diagnosis: Diagnosis) -> str:
     return f"each {length} {basis.noun}{basis.of}" if basis.noun else f"the {length} recorded"
 
 
-def _as_recorded(diagnosis: Diagnosis) -> str:
-    """The same of the recorded step, which is longer where recording was felt."""
-    if not diagnosis.stretched:
-        return the_base(diagnosis)
-    return f"each {duration(diagnosis.recorded_ns)} {diagnosis.basis.noun} as recorded"
-
-
 _SENTENCE = regex(r"(?<=[.!?]) (?=[A-Z`])")
 
 
@@ -198,8 +197,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
-        said = _no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0])
-        return _mostly_recording(diagnosis) + said
+        return _mostly_recording(diagnosis) + (_no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0]))
     return _nothing_found(diagnosis) if diagnosis.time else _without_time(diagnosis)
 
 
@@ -243,15 +241,12 @@ def _nothing_found(diagnosis: Diagnosis) -> str:
 
 
 def _mostly_recording(diagnosis: Diagnosis) -> str:
-    """What comes first where more of the recorded step is recording than training, and what to do then; else ""."""
+    """The warning that more of the recorded step is recording than training, and what to do; else ""."""
     real = diagnosis.stretched
     if real is None or real.stretch <= MOSTLY_RECORDING:
         return ""
-    do = (
-        "Record without --stacks"
-        if real.has_stacks
-        else "Give a step more work, a larger batch, or record fewer signals"
-    )
+    do = "Give a step more work, a larger batch, or record fewer signals"
+    do = "Record without --stacks" if real.has_stacks else do
     return (
         f"Recording made this step {factor(real.stretch)} times as long, {duration(real.recorded_ns)} instead of "
         f"{duration(real.unrecorded_ns)}: how it is divided says little of the training. {do}. "
@@ -259,7 +254,7 @@ def _mostly_recording(diagnosis: Diagnosis) -> str:
 
 
 def _no_clear_limit(diagnosis: Diagnosis) -> str:
-    """The two that may be the costliest, where it is not clear which; else ""."""
+    """The two findings that may be the costliest, where it is not clear which; else ""."""
     candidates = [
         f"{clean(each.title).rstrip('.')} ({share(each.saving_ns_per_step.likely / diagnosis.base_ns)})"
         for each in diagnosis.contenders
@@ -283,7 +278,7 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
 
 
 def says_more(advice: Advice) -> bool:
-    """Is its sentence worth more than the amount, which is 0?"""
+    """Does the sentence of the finding say more than its saving, which is 0?"""
     return advice.is_verdict or costs_no_time(advice)
 
 
@@ -304,7 +299,10 @@ def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
     }
     largest = max(sizes, key=lambda part: sizes[part])
     verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
-    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {_as_recorded(diagnosis)}"
+    whole = the_base(diagnosis)
+    if diagnosis.stretched:
+        whole = f"each {duration(diagnosis.recorded_ns)} {diagnosis.basis.noun} as recorded"
+    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {whole}"
 
 
 def bar_heading(diagnosis: Diagnosis) -> str:
@@ -313,10 +311,8 @@ def bar_heading(diagnosis: Diagnosis) -> str:
     number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
     mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
     real = diagnosis.stretched
-    length = duration(diagnosis.recorded_ns) + (
-        f" as recorded ({duration(real.unrecorded_ns)} without)" if real else ""
-    )
-    return f"{what}, {length}{mean}"
+    recorded = f" as recorded ({duration(real.unrecorded_ns)} without)" if real else ""
+    return f"{what}, {duration(diagnosis.recorded_ns)}{recorded}{mean}"
 
 
 def saving(diagnosis: Diagnosis, advice: Advice) -> str:
@@ -336,7 +332,7 @@ def confidence(word: str) -> str:
 
 
 def rule_name(advice: Advice) -> str:
-    """Its id; `acme/slow-tokenizer from perf/rules` where it does not come with perfdoctor."""
+    """Id of the rule; `acme/slow-tokenizer from perf/rules` where it does not come with perfdoctor."""
     return f"{clean(advice.rule)} from {clean(advice.origin)}" if advice.origin else clean(advice.rule)
 
 
@@ -402,10 +398,8 @@ def _steps(diagnosis: Diagnosis) -> str:
         nothing = f"no {diagnosis.basis.sought} found"
         return nothing if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
-    found = found_by(steps)
-    return (
-        f"{count(steps.used)} of {counted(steps.count, diagnosis.basis.noun or 'step')} used, found by {found}{doubt}"
-    )
+    of_all = counted(steps.count, diagnosis.basis.noun or "step")
+    return f"{count(steps.used)} of {of_all} used, found by {found_by(steps)}{doubt}"
 
 
 def found_by(steps: StepStats) -> str:

@@ -50,26 +50,20 @@ _QUANTITIES = (
     _Quantity("nvlink_rx_bytes_per_second", "received over NVLink", "bytes_per_second"),
     _Quantity("nvlink_tx_bytes_per_second", "sent over NVLink", "bytes_per_second"),
 )
-#: The limit of a quantity, where samples contain it.
-_LIMITS = {"power_w": ("power_limit_w", "power limit")}
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     sampled = gpus(run.timeline)
     if not sampled:
         return
-    names = _names(sampled)
+    # Files may be from different machines.
+    several = len({gpu.file for gpu in sampled}) > 1
+    names = [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
     if max(len(gpu.samples) for gpu in sampled) > 1:
         places, axis = _places(run, sampled)
         for quantity in _QUANTITIES:
             yield from _chart(quantity, sampled, names, places, axis)
     yield from _table(sampled, names)
-
-
-def _names(sampled: Sequence[SampledGpu]) -> list[str]:
-    """`GPU 3`, with its file where there are several: files may be from different machines."""
-    several = len({gpu.file for gpu in sampled}) > 1
-    return [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
 
 
 def _places(run: Run, sampled: Sequence[SampledGpu]) -> tuple[list[Floats], Axis]:
@@ -80,9 +74,6 @@ def _places(run: Run, sampled: Sequence[SampledGpu]) -> tuple[list[Floats], Axis
     zero = min(starts) if starts else min(int(gpu.samples.start_ns[0]) for gpu in sampled)
     label = "time since the start of the window" if starts else "time since the first sample"
     return [(gpu.samples.start_ns - zero).astype(np.float64) for gpu in sampled], Axis(label, "ns")
-
-
-# --- one chart a quantity ---------------------------------------------------------------------------------------------
 
 
 def _chart(
@@ -99,9 +90,10 @@ def _chart(
     said = "{lowest} to {highest}, mean {mean}"
     said += "; means of the GPUs from {low} ({low_gpu}) to {high} ({high_gpu})." if len(known) > 1 else "."
     held = _held(sampled, places) if quantity.column == "sm_clock_mhz" else ()
+    limit = _power_limit(sampled, known) if quantity.column == "power_w" else ()
     yield Chart(
         "device", quantity.column.replace("_", "-"), quantity.name[0].upper() + quantity.name[1:], said, axis,
-        Axis(quantity.name, quantity.unit), (*lines(known), *_limit(quantity, sampled, known), *held),
+        Axis(quantity.name, quantity.unit), (*lines(known), *limit, *held),
         {"lowest": (min(float(np.nanmin(y)) for _, _, y in known), quantity.unit),
          "highest": (max(float(np.nanmax(y)) for _, _, y in known), quantity.unit),
          "mean": (float(np.mean(means)), quantity.unit), "low": (means[low], quantity.unit),
@@ -110,16 +102,13 @@ def _chart(
     )  # fmt: skip
 
 
-def _limit(
-    quantity: _Quantity, sampled: Sequence[SampledGpu], drawn: Sequence[tuple[str, Floats, Floats]]
-) -> Iterator[Series]:
-    """Draw the limit of the quantity as one line, if it is the same in all samples of all GPUs."""
-    column, name = _LIMITS.get(quantity.column, ("", ""))
-    known = np.unique(np.concatenate([gpu.floats(column) for gpu in sampled])) if column else np.empty(0)
+def _power_limit(sampled: Sequence[SampledGpu], drawn: Sequence[tuple[str, Floats, Floats]]) -> Iterator[Series]:
+    """Draw the limit of the power as one line over the `drawn` ones, if it is the same in all samples of all GPUs."""
+    known = np.unique(np.concatenate([gpu.floats("power_limit_w") for gpu in sampled]))
     known = known[~np.isnan(known)]
     if known.size == 1:
         ends = np.array([min(float(x.min()) for _, x, _ in drawn), max(float(x.max()) for _, x, _ in drawn)])
-        yield Series(name, "guide", ends, np.full(2, float(known[0])))
+        yield Series("power limit", "guide", ends, np.full(2, float(known[0])))
 
 
 def _held(sampled: Sequence[SampledGpu], places: Sequence[Floats]) -> Iterator[Series]:
@@ -138,9 +127,6 @@ def _held(sampled: Sequence[SampledGpu], places: Sequence[Floats]) -> Iterator[S
             yield Series(
                 _HELD_NAMES[cause], "spans", found.starts.astype(np.float64), (found.ends - near).astype(np.float64)
             )
-
-
-# --- all of them in numbers -------------------------------------------------------------------------------------------
 
 
 def _table(sampled: Sequence[SampledGpu], names: Sequence[str]) -> Iterator[Table]:

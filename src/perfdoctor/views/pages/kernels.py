@@ -22,8 +22,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     explained = f"Costliest first. {basis(run)}"
     yield from table("kernels", "kernels", "Kernels by name", explained, _by_name(run, costs))
     explained = "The family is derived from a kernel's name."
-    rows = _by_family(run, costs)
-    yield from table("kernels", "kernel-families", "Kernels by family", explained, rows)
+    yield from table("kernels", "kernel-families", "Kernels by family", explained, _by_family(run, costs))
 
 
 def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
@@ -70,6 +69,7 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
         for which in (("tensor_core", "no_tensor_core"), ("tensor_core",))
     )
     order = np.argsort(-ns, kind="stable")
+    on_tensor_cores = "Of the time of kernels whose name proves their math path."
     return [
         text("family", names[order].tolist()),
         numbers(f"time{step}", "ns", ns[order], adds_up=True),
@@ -78,10 +78,5 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
         numbers(f"count{step}", "count", runs[order], adds_up=True),
         numbers("mean", "ns", grouping.ratio(ns, runs)[order]),
         numbers("different kernels", "count", np.bincount(group, minlength=size)[order], adds_up=True),
-        numbers(
-            "on tensor cores",
-            "share",
-            grouping.ratio(tensor, proven)[order],
-            "Of the time of kernels whose name proves their math path.",
-        ),
+        numbers("on tensor cores", "share", grouping.ratio(tensor, proven)[order], on_tensor_cores),
     ]

@@ -49,9 +49,6 @@ def _names(uses: Sequence[MemoryUse]) -> list[str]:
     return places.place_names([(use.rank, use.device) for use in uses])
 
 
-# --- over the recording -----------------------------------------------------------------------------------------------
-
-
 def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
     timeline = run.timeline
     if use.source == "snapshot":
@@ -62,7 +59,12 @@ def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
         rows = timeline[signal].of(rank=use.rank, device=use.device)
         zero, label = _zero_ns(run, use.rank, rows)
         x, axis = (rows.start_ns - zero).astype(np.float64), Axis(label, "ns")
-        series = tuple(_areas(x, rows["bytes"], rows.name) if use.source == "timeline" else _of_totals(rows, x))
+        if use.source == "timeline":
+            series = tuple(_areas(x, rows["bytes"], rows.name))
+        else:
+            series = (Series("in use", "steps", *thinned(x, rows["allocated_bytes"])),)
+            if (rows["reserved_bytes"] > 0).any():
+                series += (Series("reserved", "steps", *thinned(x, rows["reserved_bytes"])),)
     if not any(each.x.size > 1 for each in series):
         return
     capacity = timeline.device_of(use.rank, use.device).memory_bytes
@@ -116,12 +118,6 @@ def _of_replay(replay: SnapshotReplay) -> Iterator[Series]:
     yield Series("reserved", "steps", *thinned(x, y))
 
 
-def _of_totals(rows: Frame, x: Floats) -> Iterator[Series]:
-    yield Series("in use", "steps", *thinned(x, rows["allocated_bytes"]))
-    if (rows["reserved_bytes"] > 0).any():
-        yield Series("reserved", "steps", *thinned(x, rows["reserved_bytes"]))
-
-
 def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
     """Running sums by kind, the largest at the peak at the bottom; at the extreme moments of the total."""
     order = np.argsort(at, kind="stable")
@@ -146,9 +142,6 @@ def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
             yield Series(label, "area", x, np.repeat(sums_of[rows], 2)[:-1].astype(np.float64), part=part)
 
 
-# --- from step to step ------------------------------------------------------------------------------------------------
-
-
 def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
     """Memory allocated between steps: if it rises, something is kept from step to step."""
     frame = samples(timeline)
@@ -161,19 +154,14 @@ def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
         rises = [float(held[-1] - held[0]) for _, _, held in named]
         most = int(np.argmax(rises))
         name, _, held = named[most]
+        change = f"{'rises' if rises[most] > 0 else 'falls'} by {{change}}" if rises[most] else "stays the same"
         yield Chart(
             "memory", f"memory-steps-{kind}", f"Memory of the {whose} at the ends of steps",
-            f"{{name}} {_change(rises[most])} over {{steps}} steps, from {{first}} to {{last}}.",
+            f"{{name}} {change} over {{steps}} steps, from {{first}} to {{last}}.",
             Axis("step", "position"), _BYTES, tuple(lines(named, "steps")),
             {"name": (name, "text"), "change": (abs(rises[most]), "bytes"), "steps": (len(held), "count"),
              "first": (int(held[0]), "bytes"), "last": (int(held[-1]), "bytes")},
         )  # fmt: skip
-
-
-def _change(bytes_: float) -> str:
-    if not bytes_:
-        return "stays the same"
-    return "rises by {change}" if bytes_ > 0 else "falls by {change}"
 
 
 def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
@@ -182,9 +170,6 @@ def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
     for name, (rank, process, device) in zip(names, keys, strict=True):
         own = rows.of(rank=rank, process=process, device=device)
         yield (name if names.count(name) == 1 else f"{name}, process {process}"), own
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _devices(uses: Sequence[MemoryUse], timeline: Timeline) -> Table:

@@ -11,11 +11,10 @@ from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.metrics.host.costs import HostCosts, call_costs, line_costs, op_costs, range_costs
 from perfdoctor.metrics.host.sampled_lines import SampledLine
 from perfdoctor.metrics.kernels.costs import short_types
-from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Icicle, Table, TableColumn
-from perfdoctor.views import module_pictures, stack_pictures
+from perfdoctor.views import icicles
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 
 #: A large model has a few hundred ops with different shapes.
@@ -23,15 +22,17 @@ _MOST_ROWS = 1_000
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
-    yield from _sampled(run)
-    yield from stack_pictures.pictures(run)
+    if len(run.timeline["stack_samples"]):
+        yield from _on_clock(run) if sampled_lines.on_clock(run.timeline) else ()
+        yield from _profile(run)
+    yield from icicles.stacks(run)
     if (costs := line_costs(run)) is not None:
         explained = (
             "Functions of your code, including the library code that they call; costliest first. The number is the "
             f"line where the function begins, or the line it was at when the recording began. {basis(run)}"
         )
         yield from table("ops", "lines", "Your code", explained, _columns(run, costs, ("function",)), most=_MOST_ROWS)
-    yield from module_pictures.pictures(run, diagnosis)
+    yield from icicles.modules(run, diagnosis.modules)
     if (costs := op_costs(run)) is not None:
         explained = f"Framework ops by shapes and types of their inputs; costliest first. {basis(run)}"
         keys = ("op", "input shapes", "input types")
@@ -44,15 +45,8 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
         yield from table("ops", "calls", "Runtime calls", explained, _columns(run, costs, ("call",)), most=_MOST_ROWS)
 
 
-def _sampled(run: Run) -> Iterator[Table]:
-    """Own lines, as samples of the stacks show them: of the training, and of its loader's workers."""
-    if len(run.timeline["stack_samples"]):
-        yield from _on_clock(run) if sampled_lines.on_clock(run.timeline) else ()
-        yield from _profile(run)
-
-
 def _profile(run: Run) -> Iterator[Table]:
-    """Samples of another tool, of which only the number is known."""
+    """Own lines in the samples of another tool, of which only the number is known."""
     explained = (
         "Samples that are not on this recording's clock, so they are of all the time that was sampled, its start "
         "included; library code counts for the line that called it. Costliest line first."
@@ -64,6 +58,7 @@ def _profile(run: Run) -> Iterator[Table]:
 
 
 def _on_clock(run: Run) -> Iterator[Table]:
+    """Own lines in the samples of stacks: of the training, and of its loader's workers."""
     windows = [(place.rank, place.window) for place in run.places]
     idle = [(place.rank, place.idle) for place in run.places]
     lines = sampled_lines.of_training(run.timeline, windows)
@@ -101,9 +96,12 @@ def _lines(run: Run, lines: Sequence[SampledLine], while_idle: Mapping[str, int]
 
 
 def _columns(run: Run, costs: HostCosts, keys: tuple[str, ...]) -> list[TableColumn]:
-    step, order = a_step(run), _order(costs)
-    own = _own_ns(costs)
-    what = "Self GPU time" if _has_device(costs) else "Self host time"
+    step = a_step(run)
+    has_device = bool((np.nan_to_num(costs.own_device_ns) > 0).any())
+    # Self time on the device, or on the host if there is no device, is the basis of the share of the step.
+    own, what = (costs.own_device_ns, "Self GPU time") if has_device else (costs.own_host_ns, "Self host time")
+    order = np.lexsort((-costs.own_host_ns, -np.nan_to_num(own) - np.nan_to_num(costs.idle_ns)))
+    idle = costs.idle_ns if np.nan_to_num(costs.idle_ns).any() else np.full(costs.idle_ns.size, np.nan)
     mean = grouping.ratio(costs.host_ns, costs.count_per_step)
     texts = [text(key, [costs.keys[at][place] for at in order.tolist()]) for place, key in enumerate(keys)]
     return [
@@ -120,28 +118,10 @@ def _columns(run: Run, costs: HostCosts, keys: tuple[str, ...]) -> list[TableCol
             f"self GPU time{step}", "ns", costs.own_device_ns[order], f"Without nested {keys[0]}s.", adds_up=True
         ),
         numbers(
-            f"GPU idle after it{step}", "ns", _if_any(costs.idle_ns)[order],
+            f"GPU idle after it{step}", "ns", idle[order],
             "After its blocking calls had emptied the queue.", adds_up=True,
         ),
         numbers("mean", "ns", mean[order], "Host time of one call, within the window."),
         numbers("total calls", "count", costs.count[order], "In all ranks and steps analysed.", adds_up=True),
         *(text(types.name, [short_types(str(value)) for value in types.values]) for types in texts[2:]),
     ]  # fmt: skip
-
-
-def _if_any(quantity: Floats) -> Floats:
-    return quantity if np.nan_to_num(quantity).any() else np.full(quantity.size, np.nan)
-
-
-def _has_device(costs: HostCosts) -> bool:
-    return bool((np.nan_to_num(costs.own_device_ns) > 0).any())
-
-
-def _own_ns(costs: HostCosts) -> Floats:
-    """Self time on the device, or on the host if there is no device: the basis of the share of the step."""
-    return costs.own_device_ns if _has_device(costs) else costs.own_host_ns
-
-
-def _order(costs: HostCosts) -> Ints:
-    cost = np.nan_to_num(_own_ns(costs)) + np.nan_to_num(costs.idle_ns)
-    return np.lexsort((-costs.own_host_ns, -cost))

@@ -15,9 +15,9 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.views import Heat, Table, TableColumn, Unit
+from perfdoctor.records.views import Heat, Table, TableColumn
 from perfdoctor.views.many_ranks import by_node, standing_out
-from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
+from perfdoctor.views.tables import ALIKE, in_short, in_words, place_names, taken
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
 #: More columns would be too narrow to point at: then a column stands for several steps.
@@ -36,9 +36,6 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
     yield _by_part(few, names, basis_of(run).whole)
     yield from _by_step(few, names)
     yield _table(run, few, names)
-
-
-# --- heat maps --------------------------------------------------------------------------------------------------------
 
 
 def _shares(run: Run) -> Mapping[str, Floats]:
@@ -87,27 +84,20 @@ def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
     yield Heat(
         "ranks", "ranks-steps", "Step time by rank",
         said + (f" A column is the longest of {together} steps." if together > 1 else ""),
-        tuple(names), tuple(f"step {number + 1}" for number in range(0, most, together)), _longest(values, together),
-        "ns",
+        tuple(names), tuple(f"step {number + 1}" for number in range(0, most, together)),
+        np.fmax.reduceat(values, np.arange(0, most, together), axis=1), "ns",
         {"step": (column + 1, "position"), "rank": (names[row], "text"), "longest": (float(values[row, column]), "ns"),
          "median": (float(np.nanmedian(values)), "ns")},
     )  # fmt: skip
 
 
-def _longest(values: Floats, together: int) -> Floats:
-    """Largest number in each group of `together` neighbouring columns."""
-    return np.fmax.reduceat(values, np.arange(0, values.shape[1], together), axis=1)
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 def _table(run: Run, few: Run, names: Sequence[str]) -> Table:
     places = few.places
     parts, lengths = [place.parts for place in places], [place.window_ns for place in places]
+    gpus = [place.info.name for place in places]
     columns = [
         TableColumn("rank", "text", names),
-        *_devices(places),
+        *([TableColumn("GPU", "text", gpus)] if any(gpus) else []),
         TableColumn(basis_of(run).noun or "recording", "ns", _per_step(places, lengths)),
         *(
             TableColumn(in_short(part), "ns", _per_step(places, [own[part].total_ns for own in parts]), in_words(part))
@@ -118,21 +108,15 @@ def _table(run: Run, few: Run, names: Sequence[str]) -> Table:
         *_clocks(run, places),
     ]
     order = np.argsort(-np.array(_per_step(places, lengths)), kind="stable").tolist()
-    cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in order], c.explained) for c in columns)
     explained = "Numbers are per step, means over the steps analysed; the parts sum to the step."
     title, every = "Ranks, slowest first", len(run.job.places)
     if len(places) < every:
         title = f"The {len(places)} of {every:,} ranks that stand out, slowest first"
-    return Table("ranks", "ranks", title, cut, len(places), explained if run.per_step else "")
+    return Table("ranks", "ranks", title, taken(columns, order), len(places), explained if run.per_step else "")
 
 
 def _per_step(places: Sequence[Place], quantities: Sequence[float]) -> list[float]:
     return [quantity / place.units for place, quantity in zip(places, quantities, strict=True)]
-
-
-def _devices(places: Sequence[Place]) -> Iterator[TableColumn]:
-    if any(place.info.name for place in places):
-        yield TableColumn("GPU", "text", [place.info.name for place in places])
 
 
 def _lateness(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
@@ -168,5 +152,4 @@ def _clocks(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
         known = clocks[~np.isnan(clocks)]
         values.append(float(np.median(known)) * _MHZ if known.size else None)
     if any(value is not None for value in values):
-        unit: Unit = "hertz"
-        yield TableColumn("SM clock", unit, values, "Median of the samples under load.")
+        yield TableColumn("SM clock", "hertz", values, "Median of the samples under load.")

@@ -14,7 +14,7 @@ from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.records.work_done import Efficiency, Roofline, RooflineRow
-from perfdoctor.views.places import place_names
+from perfdoctor.views.tables import place_names
 from perfdoctor.vocabulary.basis import Basis
 
 _X = Axis("arithmetic intensity (upper bound), FLOP per byte", "flop_per_byte", logarithmic=True)
@@ -31,13 +31,12 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     if efficiency is not None:
         yield from _efficiency(efficiency, diagnosis.basis)
         if efficiency.roofline is not None and efficiency.roofline.rows:
-            whose = _whose(run, efficiency.roofline)
-            yield from _chart(efficiency.roofline, whose, diagnosis.basis)
-            yield _table(efficiency.roofline, whose, diagnosis.basis)
+            roofline = efficiency.roofline
+            names = dict(zip((place.rank_and_device for place in run.places), place_names(run.places), strict=True))
+            whose = names.get((roofline.rank, roofline.device), f"rank {roofline.rank}")
+            yield from _chart(roofline, whose, diagnosis.basis)
+            yield _table(roofline, whose, diagnosis.basis)
     yield from _measured(run.timeline)
-
-
-# --- from the shapes of ops -------------------------------------------------------------------------------------------
 
 
 def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
@@ -104,11 +103,6 @@ def _guides(
         yield Series(name, "guide", np.array([ridge, high]), np.array([rate, rate]))
 
 
-def _whose(run: Run, roofline: Roofline) -> str:
-    names = dict(zip((place.rank_and_device for place in run.places), place_names(run.places), strict=True))
-    return names.get((roofline.rank, roofline.device), f"rank {roofline.rank}")
-
-
 def _table(roofline: Roofline, whose: str, basis: Basis) -> Table:
     rows = sorted(roofline.rows, key=lambda row: -row.ns)
     time = f"time{basis.short}"
@@ -135,7 +129,7 @@ def _table(roofline: Roofline, whose: str, basis: Basis) -> Table:
 
 
 def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
-    """One row: only what is known."""
+    """A table of one row, with the columns that are known."""
     each = "GPU" if known.on_gpu else "rank"
     columns: list[tuple[str, Unit, float | str | None, str]] = [
         ("MFU", "share", known.mfu, "Model FLOP ÷ (peak · step time)."),
@@ -153,9 +147,6 @@ def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
     title = "Use of the peak, mean of all GPUs" if known.on_gpu else "Computed work, mean of all ranks"
     if any(column.unit in ("flop", "share", "number") for column in shown):
         yield Table("roofline", "efficiency", title, shown, 1)
-
-
-# --- as measured by Nsight Compute ------------------------------------------------------------------------------------
 
 
 class _Kernel(Struct, frozen=True):
@@ -179,9 +170,9 @@ def _measured(timeline: Timeline) -> Iterator[Chart | Table]:
     dots = Series("measured kernels", "dots", x, y, tuple(kernel.name for kernel in found), weight)
     names = {kernel.gpu for kernel in found}
     peaks = peaks_of(names.pop()) if len(names) == 1 else None
-    ceilings = [("fp32", peaks.flop_per_second.get("fp32", 0.0))] if peaks else []
-    known = [each for each in ceilings if each[1]]
-    guides = list(_guides(known, peaks.memory_bytes_per_second if peaks else 0.0, [dots]))
+    fp32 = peaks.flop_per_second.get("fp32", 0.0) if peaks else 0.0
+    ceilings = [("fp32", fp32)] if fp32 else []
+    guides = list(_guides(ceilings, peaks.memory_bytes_per_second if peaks else 0.0, [dots]))
     yield Chart(
         "roofline", "roofline-measured", "Roofline of the kernels measured by Nsight Compute",
         "The longest kernel, {name}, reaches {rate} at {intensity}. FLOP are those of the fp32 and fp64 units, bytes"

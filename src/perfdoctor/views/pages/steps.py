@@ -17,8 +17,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
-from perfdoctor.views.tables import numbers, table, text
+from perfdoctor.views.tables import ALIKE, in_short, in_words, numbers, place_names, table, taken, text
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -106,9 +105,7 @@ def _found(run: Run) -> _StepTimes | None:
     usual = Counter(rows.duration_ns.size for _, rows in known).most_common(1)[0][0]
     alike = [(place, rows) for place, rows in known if rows.duration_ns.size == usual]
     places, rows = [place for place, _ in alike], [each for _, each in alike]
-    parts: dict[str, Floats] = {
-        part: np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
-    }
+    parts = {part: np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns}
     return _StepTimes(place_names(places), places, rows, {part: ns for part, ns in parts.items() if ns.any()})
 
 
@@ -119,9 +116,6 @@ def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
     size, long = rows.duration_ns.size, sum(bool(part) for part in rows.grown)
     has_outliers = size >= at["min_steps"] and long <= at["max_share_of_steps"] * size
     return rows if has_outliers else replace(rows, grown=("",) * size)
-
-
-# --- the chart --------------------------------------------------------------------------------------------------------
 
 
 def _chart(steps: _StepTimes) -> Chart:
@@ -216,9 +210,6 @@ def _description(steps: _StepTimes, together: int) -> tuple[str, Numbers]:
     return text, numbers
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 def _table(steps: _StepTimes) -> Table:
     before, after = _left_out(steps)
     inside = steps.number.size
@@ -238,10 +229,9 @@ def _table(steps: _StepTimes) -> Table:
         TableColumn("step", "position", of_used(steps.number), "Among the steps analysed; others have no number."),
         TableColumn("start", "ns", of_used(steps.rows[0].start_ns), "Since the start of the window."),
         TableColumn("mean of all ranks" if several else "duration", "ns", means),
-        *(
-            TableColumn(in_short(part), "ns", of_used(ns.round()), in_words(part))
-            for part, ns in steps.parts_ns.items()
-        ),
+    ]
+    columns += [
+        TableColumn(in_short(part), "ns", of_used(ns.round()), in_words(part)) for part, ns in steps.parts_ns.items()
     ]
     if several:
         longest = steps.durations_ns.argmax(axis=0)
@@ -253,11 +243,11 @@ def _table(steps: _StepTimes) -> Table:
         ]
     if any(remarks):
         columns.append(TableColumn("remark", "text", remarks))
-    shown = _longest_rows(means)
-    cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in shown], c.explained) for c in columns)
+    # The rows in order; of too many only the longest.
+    shown = np.sort(np.argsort(-np.asarray(means), kind="stable")[:_MOST_ROWS]).tolist()
     whole = f"Means of {len(steps.rows)} ranks. " if several else ""
     explained = f"{whole}The parts of a step sum to it.{_without_the_last(steps)}"
-    return Table("steps", "steps", "Every step", cut, size, explained)
+    return Table("steps", "steps", "Every step", taken(columns, shown), size, explained)
 
 
 def _without_the_last(steps: _StepTimes) -> str:
@@ -278,9 +268,3 @@ def _left_out(steps: _StepTimes) -> tuple[Floats, Floats]:
     found = steps.places[0].steps
     every = np.diff(found.bounds).astype(np.float64)
     return every[: found.first], every[found.last :]
-
-
-def _longest_rows(durations_ns: Sequence[float]) -> list[int]:
-    """The rows in order; of too many only the longest."""
-    order = np.argsort(-np.asarray(durations_ns), kind="stable")[:_MOST_ROWS]
-    return [int(row) for row in np.sort(order)]

@@ -18,8 +18,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
-from perfdoctor.views.timeline.details import details
-from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal
+from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal, details
 from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
 from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
@@ -49,7 +48,7 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     if found is None:
         return None
     window = DrawnWindow(*found)
-    groups = list(_groups(run, window))
+    groups = [(group, lanes) for group, lanes in _groups(run, window) if lanes]
     lanes = [lane for _, of_group in groups for lane in of_group]
     if not lanes:
         return None
@@ -58,26 +57,15 @@ def timeline_of(run: Run, findings: Sequence[Advice], most_bytes: int = MOST_BYT
     names = _Names()
     of_group = np.repeat(np.arange(len(groups)), [len(lanes) for _, lanes in groups]).tolist()
     launches = _launches(run.timeline, drawn, window)
-    tracks = tuple(
-        _track(group, each, launch, names, window)
-        for group, each, launch in zip(of_group, drawn, launches, strict=True)
-    )
+    tracks = tuple(_track(*each, names) for each in zip(of_group, drawn, launches, strict=True))
     return TimelineView(
-        length_ns=window.length_ns,
-        typical=typical,
-        whole=tuple(whole),
-        names=tuple(names.known),
-        groups=tuple(group for group, _ in groups),
-        tracks=tracks,
-        pieces_in_all=sum(len(lane) for lane in lanes),
-    )
-
-
-# --- all tracks ---
+        length_ns=window.length_ns, typical=typical, whole=tuple(whole), names=tuple(names.known),
+        groups=tuple(group for group, _ in groups), tracks=tracks, pieces_in_all=sum(map(len, lanes)),
+    )  # fmt: skip
 
 
 def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    """Groups of tracks by rank, its GPUs first; groups with nothing in the window are omitted."""
+    """Groups of tracks by rank, its GPUs first; some have nothing in the window."""
     timeline = run.timeline
     on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
     held, sampled = memory_lanes(timeline, window), sampled_lanes(run, window)
@@ -94,18 +82,10 @@ def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[La
         for device in sorted(device for of_rank, device in gpus if of_rank == rank):
             at = rank, device
             lanes = [*accounted.get(at, ()), *on_device.get(at, ()), *held.get(at, ()), *sampled.get(at, ())]
-            yield from _group(f"rank {rank} · GPU {device}", rank, device, lanes)
-        yield from _group(f"rank {rank} · {thread}", rank, None, accounted.get((rank, None), ()))
+            yield TrackGroup(f"rank {rank} · GPU {device}", rank, device), lanes
+        yield TrackGroup(f"rank {rank} · {thread}", rank, None), accounted.get((rank, None), [])
         host = [*on_host.get(rank, ()), *held.get((rank, UNKNOWN), ())]
-        yield from _group(f"rank {rank} · host", rank, None, host)
-
-
-def _group(title: str, rank: int, device: int | None, lanes: Sequence[Lane]) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    if lanes:
-        yield TrackGroup(title, rank, device), list(lanes)
-
-
-# --- which pieces are drawn ---
+        yield TrackGroup(f"rank {rank} · host", rank, None), host
 
 
 def _around(findings: Sequence[Advice], window: DrawnWindow) -> Iterator[tuple[int, int]]:
@@ -126,16 +106,11 @@ def _fitting(
     for _ in range(_MOST_TRIES):
         drawn, whole = thinned(lanes, budget, typical, moments)
         names = int(_letters(drawn) * _LETTER_BYTES)
-        if _bytes(drawn) + names <= most_bytes:
+        pieces, lone = sum(map(len, drawn)), sum(int((each.count == 1).sum()) for each in drawn)
+        if lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES + names <= most_bytes:
             break
         budget = max(most_bytes - names, most_bytes // 4)
     return drawn, whole
-
-
-def _bytes(drawn: Sequence[Thinned]) -> int:
-    """The approximate packed size of these pieces."""
-    pieces, lone = sum(len(each) for each in drawn), sum(int((each.count == 1).sum()) for each in drawn)
-    return lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES
 
 
 def _letters(drawn: Sequence[Thinned]) -> int:
@@ -150,9 +125,6 @@ def _letters(drawn: Sequence[Thinned]) -> int:
         codes = np.unique(np.concatenate([text.codes for text in alike])).tolist()
         total += sum(min(len(alike[0].values[code]), _MOST_LETTERS) for code in codes)
     return total
-
-
-# --- names and launches ---
 
 
 class _Names:
@@ -198,24 +170,13 @@ def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: DrawnWindow)
         yield _LaunchingCall(track, at_ns)
 
 
-def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names, window: DrawnWindow) -> Track:
+def _track(group: int, each: Thinned, launch: _LaunchingCall, names: _Names) -> Track:
     lane = each.lane
     detail = np.full(len(each), -1, np.int64)
     lone = np.flatnonzero(each.count == 1)
     detail[lone] = names.places(details(lane, each.piece[lone]))
     return Track(
-        group=group,
-        kind=lane.kind,
-        title=lane.title,
-        start_ns=each.start_ns,
-        duration_ns=each.duration_ns,
-        name=names.places(lane.names(each.piece), "(no name)"),
-        row=each.row,
-        count=each.count,
-        busy_ns=each.busy_ns,
-        launch_track=launch.track,
-        launch_ns=launch.at_ns,
-        detail=detail,
-        values=each.values,
-        unit=lane.unit,
-    )
+        group=group, kind=lane.kind, title=lane.title, start_ns=each.start_ns, duration_ns=each.duration_ns,
+        name=names.places(lane.names(each.piece), "(no name)"), row=each.row, count=each.count, busy_ns=each.busy_ns,
+        launch_track=launch.track, launch_ns=launch.at_ns, detail=detail, values=each.values, unit=lane.unit,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is a track before events are merged, and in which row is each piece drawn?"""
+"""What is a track before events are merged, in which row is each piece drawn, and which details are shown of it?"""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from perfdoctor.model.columns import Ints, Mask, Text, Whole, firsts, numbered
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text, Whole, firsts, numbered
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.views import Unit
+from perfdoctor.vocabulary.signals import SIGNALS
 
 #: What `order` can sort at once, in linear time.
 _MOST_SHORT = np.iinfo(np.uint16).max
 #: Rows of a track are few, and there may be ten million pieces in them.
 _ROW, _MOST_ROWS = np.int16, np.iinfo(np.int16).max
+#: Details are exact: reports round where they show them.
+_POWERS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+#: Values of columns that say nothing.
+_NOTHING = ("", "unknown", "none", UNKNOWN)
 
 
 class DrawnWindow(Struct, frozen=True):
@@ -197,3 +202,30 @@ def split(frame: Frame, rows: Ints, *columns: str) -> Iterator[tuple[tuple[int, 
     keys, which = apart([frame[column][rows] for column in columns])
     ends = np.cumsum(np.bincount(which, minlength=len(keys)))
     yield from zip(keys, np.split(rows[order(which)], ends[:-1]), strict=True)
+
+
+def details(lane: Lane, pieces: Ints) -> Text:
+    """A text for each of these pieces of the lane, of its signal's columns that are `shown`; "" where there is none."""
+    of_signal = SIGNALS[lane.kind].details if lane.kind in SIGNALS else {}
+    columns = {name: column for name, column in of_signal.items() if column.shown}
+    if not isinstance(lane.pieces, OfSignal) or not columns or not pieces.size:
+        return Text.constant("", pieces.size)
+    rows = lane.pieces.frame.take(lane.pieces.rows[pieces])
+    values = [rows.columns[name] for name in columns]
+    keys, which = apart([(each.codes if isinstance(each, Text) else each).astype(np.int64) for each in values])
+
+    def words(key: tuple[int, ...]) -> Iterator[str]:
+        for code, column, of_rows in zip(key, columns.values(), values, strict=True):
+            value = of_rows.values[code] if isinstance(of_rows, Text) else code
+            if value not in _NOTHING and (value or column.kind is not bool):
+                text = column.shown.format(value=value, size=exact_size(code))
+                yield text if text.startswith(" ") else f", {text}"
+
+    # Each different combination of values is put together once.
+    return Text(which.astype(np.int32), ["".join(words(key)).removeprefix(", ").strip() for key in keys])
+
+
+def exact_size(size_bytes: int) -> str:
+    """Bytes in the largest unit that gives an integer: `4 MiB`, `3,136 B`."""
+    unit, scale = next(((unit, scale) for unit, scale in _POWERS if size_bytes and size_bytes % scale == 0), ("B", 1))
+    return f"{size_bytes // scale:,} {unit}"

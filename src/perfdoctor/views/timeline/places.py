@@ -78,9 +78,6 @@ def typical_step(run: Run, window: DrawnWindow) -> tuple[int, int]:
     return start - window.start_ns, end - window.start_ns
 
 
-# --- numbers over time ---
-
-
 def memory_lanes(timeline: Timeline, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """Tracks of the memory of torch's allocator or of the process in the window, by rank and device; -1 is the host."""
     found: dict[tuple[int, int], list[Lane]] = {}
@@ -115,7 +112,7 @@ def sampled_lanes(run: Run, window: DrawnWindow) -> Mapping[tuple[int, int], lis
 
 
 def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: DrawnWindow) -> Iterator[Lane]:
-    """Each value holds until another one comes; the last one before the window holds at its start."""
+    """Track of the values, each of which holds until the next; the last one before the window holds at its start."""
     known = np.flatnonzero(~np.isnan(values))
     known = known[np.append(True, values[known[1:]] != values[known[:-1]])[: known.size]]
     at_ns, values = at_ns[known], values[known]

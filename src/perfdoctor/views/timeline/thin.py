@@ -71,12 +71,6 @@ class _Pieces(Struct, frozen=True):
     def __len__(self) -> int:
         return int(self.start.size)
 
-    @property
-    def last(self) -> int:
-        """When the last one ends; 0 where there are none."""
-        blocks = (self.some(*block) for block in _blocks(len(self)))
-        return max((int((some.start + some.duration).max()) for some in blocks), default=0)
-
     def overlapping(self, span: TimeSpan) -> Mask:
         found = self.start < span[1]
         for begin, end in _blocks(len(self)):
@@ -115,7 +109,10 @@ class _Pairs(Struct, frozen=True):
         joined, groups = np.zeros(_ANY_POWER + 1, np.int64), np.zeros(_ANY_POWER + 1, np.int64)
         last = _ANY_POWER
         for begin, end in _blocks(self.above_ns.size):
-            least = self._least_powers(begin, end)
+            least = np.full(end - begin, _ANY_POWER, np.int32)
+            free = np.flatnonzero(self.above_ns[begin:end] < _NEVER)
+            differing = self.start[begin + free] ^ self.start[begin + free + 1]
+            least[free] = np.frexp(np.maximum(differing, self.above_ns[begin + free]).astype(float))[1]
             before = np.append(last, least[:-1])
             opens = least < before  # a group begins with a pair as long as the one before it is not merged
             joined += np.bincount(least, minlength=joined.size)
@@ -123,13 +120,6 @@ class _Pairs(Struct, frozen=True):
             groups -= np.bincount(before[opens], minlength=groups.size)
             last = int(least[-1])
         return np.cumsum(joined), np.cumsum(groups)
-
-    def _least_powers(self, begin: int, end: int) -> Whole:
-        least = np.full(end - begin, _ANY_POWER, np.int32)
-        free = np.flatnonzero(self.above_ns[begin:end] < _NEVER)
-        differing = self.start[begin + free] ^ self.start[begin + free + 1]
-        least[free] = np.frexp(np.maximum(differing, self.above_ns[begin + free]).astype(float))[1]
-        return least
 
     def joined(self, cell_ns: int) -> Mask:
         """One bool a piece: is it merged with the one before?"""
@@ -156,7 +146,8 @@ def thinned(
     """
     pieces = _all_of(lanes)
     if len(pieces) * LONE_BYTES <= budget_bytes:
-        last = max(pieces.last, typical[1], 1)
+        blocks = (pieces.some(*block) for block in _blocks(len(pieces)))
+        last = max(1, typical[1], *(int((some.start + some.duration).max()) for some in blocks))
         return _apart(lanes, pieces, np.arange(len(pieces))), Intervals.single(0, last)
     for_whole = int(_WHOLE_SHARE * budget_bytes)
     whole, held = _whole(pieces, [typical, *moments], for_whole // LONE_BYTES)
@@ -188,8 +179,8 @@ def _packed_bytes(pieces: int, joined: int, groups: int) -> int:
 
 
 def _shortest(pairs: _Pairs, pieces: int, room: int) -> Mask:
-    """Which of so many pieces to merge with the one before, with the shortest t that fits into so many bytes; with the
-    longest t if none fits.
+    """Which of so many pieces to merge with the one before: with the shortest t that fits into `room` bytes, else with
+    the longest.
     """
     last = len(_CELLS) // _BETWEEN
     sizes = zip(*(each[: last + 1].tolist() for each in pairs.sizes()), strict=True)
@@ -266,12 +257,8 @@ def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned
         piece = of_lane[_longest(some.duration, own, count)[at]]
         # A counter's highest value in each piece; other tracks have none.
         values = np.maximum.reduceat(lane.values[of_lane], own) if lane.values.size else lane.values
-        found.append(
-            Thinned(
-                lane, piece, start[at], (end - start)[at], lane.row[piece], count[at], busy[at],
-                values[at] if values.size else values,
-            )
-        )  # fmt: skip
+        values = values[at] if values.size else values
+        found.append(Thinned(lane, piece, start[at], (end - start)[at], lane.row[piece], count[at], busy[at], values))
     return found
 
 

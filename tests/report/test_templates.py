@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jinja2 import DictLoader, Environment
 
-from perfdoctor.report.compiled_pages import compiled_pages
+from perfdoctor.report.templates import compiled_pages
 
 
 def rendered(text: str) -> str:

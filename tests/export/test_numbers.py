@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.export.numbers import METRICS, PREFIX, Number, numbers
-from perfdoctor.export.open_metrics import render
+from perfdoctor.export.numbers import METRICS, PREFIX, Number, numbers, open_metrics
 from perfdoctor.history.facts import Facts
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -116,7 +115,7 @@ def test_labels_have_few_values(written):
 def test_hostile_names_are_escaped_and_come_back_unchanged():
     hostile = [Number(METRICS["run_info"], 1.0, (HOSTILE, "b", HOSTILE, "")), Number(METRICS["gpus"], 2.0)]
     for parse in (open_parser.text_string_to_metric_families, classic):
-        families = {family.name: family for family in parse(render(hostile, HOSTILE))}
+        families = {family.name: family for family in parse(open_metrics(hostile, HOSTILE))}
         assert families["perfdoctor_run_info"].samples[0].labels == {
             "run": HOSTILE, "perfdoctor": HOSTILE, "program": "b", "gpu": HOSTILE, "work": "",
         }  # fmt: skip
@@ -127,7 +126,7 @@ def test_hostile_names_are_escaped_and_come_back_unchanged():
 def test_any_text_comes_back_unchanged(run, gpu):
     info = [Number(METRICS["run_info"], 1.0, ("", "", gpu, ""))]
     for parse in (open_parser.text_string_to_metric_families, classic):
-        (family,) = parse(render(info, run))
+        (family,) = parse(open_metrics(info, run))
         assert family.samples[0].labels == {"run": run, "perfdoctor": "", "program": "", "gpu": gpu, "work": ""}
 
 

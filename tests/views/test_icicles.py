@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.views.stack_pictures import pictures
+from perfdoctor.views.icicles import stacks
 
 MS = 1_000_000
 TORCH = "lib/python3.11/site-packages/torch/"
@@ -47,13 +47,13 @@ def expected(each):
 
 
 def test_parts_are_as_wide_as_their_time_a_step_and_libraries_are_one_part():
-    (picture,) = pictures(sampled())
+    (picture,) = stacks(sampled())
     assert (picture.id, picture.unit) == ("stacks", "ns")
     assert shape(picture.root) == expected(MS)
 
 
 def test_samples_without_a_clock_are_counted():
-    (picture,) = pictures(sampled(is_on_clock=False))
+    (picture,) = stacks(sampled(is_on_clock=False))
     assert (picture.id, picture.unit) == ("profile-stacks", "count")
     assert shape(picture.root) == expected(1)
 
@@ -61,9 +61,9 @@ def test_samples_without_a_clock_are_counted():
 def test_of_workers_only_what_they_fetch_with_is_shown():
     loop, fetch = TORCH + "utils/data/_utils/worker.py(3): _worker_loop", TORCH + "utils/data/_utils/fetch.py(5): fetch"
     stack = f"train.py(9): main\n{loop}\n{fetch}\ndata.py(4): __getitem__"
-    (picture,) = pictures(sampled(is_worker=True, stack=stack))
+    (picture,) = stacks(sampled(is_worker=True, stack=stack))
     assert shape(picture.root)[3] == [("torch: fetch", 12, True, [("__getitem__ data.py:4", 12, False, [])])]
 
 
 def test_without_samples_there_is_no_picture():
-    assert not list(pictures(prepare(timeline(ops=[{"start_ns": 0, "end_ns": 5, "name": "aten::mm"}]))))
+    assert not list(stacks(prepare(timeline(ops=[{"start_ns": 0, "end_ns": 5, "name": "aten::mm"}]))))
