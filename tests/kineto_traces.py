@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import strategies as st
@@ -59,9 +60,17 @@ def events(draw, odd: float = 0.1) -> dict[str, object]:
 def outcome(text: bytes) -> object:
     """All of the timeline in plain values, or the refusal."""
     try:
-        return plain(kineto.read(Path("trace.json"), text))
+        return plain(read_text(text))
     except PerfdoctorError as error:
         return error.what
+
+
+def read_text(text: bytes, name: str = "trace.json") -> Timeline:
+    """The Timeline of a file with this content."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_bytes(text)
+        return kineto.read(file)
 
 
 def plain(timeline: Timeline) -> object:

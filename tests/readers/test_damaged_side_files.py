@@ -16,6 +16,7 @@ from perfdoctor.readers import formats, side_files
 from perfdoctor.system.progress import silent, unheard
 from perfdoctor.vocabulary.rulebook import load_rules
 
+ROWS = {row.kind: row for row in formats.FORMATS}
 QUERY = (
     "timestamp, index, name, utilization.gpu [%], power.draw [W], clocks.current.sm [MHz], clocks.max.sm [MHz],"
     " pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max, clocks_event_reasons.active\n"
@@ -82,7 +83,7 @@ def test_any_word_may_be_anything(tmp_path_factory, kind, text, data):
     file = tmp_path_factory.mktemp("damaged") / "file"
     file.write_text("".join(words), encoding="utf-8")
     try:
-        found = _read(file, formats.of_head(file.read_bytes()) or formats.named(kind))
+        found = _read(file, formats.of_head(file.read_bytes()) or ROWS[kind])
     except PerfdoctorError:
         return
     diagnosis = diagnose(found, list(load_rules().values()))
@@ -97,17 +98,17 @@ def test_each_number_may_be_absurd(tmp_path, kind, text):
         for absurd in ("9" * 18, "9" * 19, "9" * 30, "-1", "1e999", "²", "٣"):
             file.write_text("".join([*words[:place], absurd, *words[place + 1 :]]), encoding="utf-8")
             try:
-                _read(file, formats.named(kind))
+                _read(file, ROWS[kind])
             except PerfdoctorError:
                 continue
 
 
 @pytest.mark.parametrize(("kind", "text"), CASES)
 def test_the_text_itself_is_of_its_kind_and_may_end_anywhere(tmp_path, kind, text):
-    assert formats.of_head(text.encode()) is formats.named(kind)
+    assert formats.of_head(text.encode()) is ROWS[kind]
     for end in range(0, len(text), 7):
         (tmp_path / "file").write_text(text[:end], encoding="utf-8")
         try:
-            _read(tmp_path / "file", formats.named(kind))
+            _read(tmp_path / "file", ROWS[kind])
         except PerfdoctorError:
             continue

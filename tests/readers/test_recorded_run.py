@@ -17,7 +17,6 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import recorded_run
-from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read
 from perfdoctor.report.words import wording
 from perfdoctor.system.run_folder import Manifest, PassRecord, ReportedLoader, RunFolder
@@ -279,8 +278,8 @@ def test_the_memory_at_the_ends_of_steps_is_on_the_clock_of_the_trace(tmp_path: 
 
 def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", nsys=NSYS)
-    epoch_ns = nsys.session_start_unix_ns(NSYS)
-    rank = read([NSYS]).ranks[0]
+    alone = read([NSYS])
+    epoch_ns, rank = alone.epoch_ns, alone.ranks[0]
     report_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
     found = read([folder.path])
     if epoch_ns is None:  # unknown without it

@@ -91,9 +91,10 @@ def stacks_of_steps(shift_ms, count=8, step_ms=20):
 def test_backward_passes_and_waits_that_both_recorded_put_the_samples_on_the_clock(tmp_path, shift_ms):
     file = written(tmp_path, stacks_of_steps(shift_ms))
     rows = sampled_stacks.read(file, {7: 0}, EPOCH)
-    found = sampled_stacks.alignment(rows, steps().ranges)
-    assert abs(found.shift_ns / MS - shift_ms) <= 0.5
-    assert found.inside == 1
+    shift_ns = sampled_stacks.shift_ns(rows, steps().ranges)
+    assert abs(shift_ns / MS - shift_ms) <= 0.5
+    anchored = sampled_stacks.anchors(rows, steps().ranges)
+    assert sampled_stacks.inside(anchored, np.array([shift_ns])) == sum(each.at_ns.size for each in anchored)
 
 
 def test_a_training_in_a_thread_of_its_own_is_not_the_main_thread_that_waits_for_it(tmp_path):
@@ -110,7 +111,7 @@ def test_a_training_in_a_thread_of_its_own_is_not_the_main_thread_that_waits_for
 
 def test_too_few_samples_to_tell_leave_the_clock_as_it_is(tmp_path):
     file = written(tmp_path, document([[TRAIN, GRAPH]], [(5, 6, 0)], hertz=1000))
-    assert sampled_stacks.alignment(sampled_stacks.read(file, {7: 0}, EPOCH), steps().ranges).shift_ns == 0
+    assert sampled_stacks.shift_ns(sampled_stacks.read(file, {7: 0}, EPOCH), steps().ranges) == 0
 
 
 def test_a_wait_for_data_names_the_line_of_the_dataset_and_its_text(tmp_path):

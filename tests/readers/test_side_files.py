@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -109,10 +112,13 @@ def test_beside_a_recording_without_its_time_samples_count_as_a_whole():
     assert "cannot be put on the recording's clock" in note
 
 
-def test_an_export_of_nsys_has_the_time_of_its_time_0():
-    from perfdoctor.readers.nsys import timeline as nsys  # noqa: PLC0415
-
-    assert read([EXPORT]).epoch_ns == nsys.session_start_unix_ns(EXPORT)
+def test_an_export_of_nsys_has_the_time_of_its_time_0(tmp_path):
+    export = Path(shutil.copy(EXPORT, tmp_path))
+    with closing(sqlite3.connect(export)) as database, database:
+        database.execute("DROP TABLE IF EXISTS TARGET_INFO_SESSION_START_TIME")
+        database.execute("CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER)")
+        database.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?)", (EPOCH_NS,))
+    assert read([export]).epoch_ns == EPOCH_NS
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -211,7 +217,7 @@ def test_lines_of_garbage_do_not_cost_the_rest(tmp_path, text, garbage):
     (tmp_path / "a").write_text("\n".join([first, *rest[:half], garbage, *rest[half:]]) + "\n")
     kind = "topology" if text == TOPOLOGY else "nccl" if "NCCL" in text else "nvml"
     row = formats.of_named(tmp_path / "a")
-    row = row if row and row.join is side_files.joined else formats.named(kind)
+    row = row if row and row.join is side_files.joined else next(each for each in formats.FORMATS if each.kind == kind)
     assert row.read
     found = row.read(tmp_path / "a", silent, unheard)
     assert sum(len(found[signal]) for signal in MACHINE_SIGNALS) > 0

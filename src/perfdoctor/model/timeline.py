@@ -474,12 +474,7 @@ class Timeline(Keeps, frozen=True):
     @cached_property
     def places(self) -> tuple[tuple[int, int], ...]:
         """Each (rank, device) on which any work ran, ascending."""
-        found: set[tuple[int, int]] = set()
-        for signal in ("kernels", "collectives", "copies"):
-            frame = self.frames[signal]
-            for rank in occurring(frame["rank"]):
-                found.update((rank, device) for device in occurring(frame.of(rank=rank)["device"]))
-        return tuple(sorted(found))
+        return places_of(self.frames)
 
     def device_of(self, rank: int, device: int) -> Device:
         """Facts about one GPU of one rank.
@@ -532,6 +527,15 @@ class Timeline(Keeps, frozen=True):
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared.columns)
+
+
+def places_of(frames: Mapping[str, Frame]) -> tuple[tuple[int, int], ...]:
+    """Each (rank, device) on which any work in these frames ran, ascending."""
+    found: set[tuple[int, int]] = set()
+    for signal in ("kernels", "collectives", "copies"):
+        rows = frames[signal]
+        found.update((rank, d) for rank in occurring(rows["rank"]) for d in occurring(rows.of(rank=rank)["device"]))
+    return tuple(sorted(found))
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:

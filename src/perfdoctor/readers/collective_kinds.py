@@ -17,6 +17,14 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 
 
+def range_at_launch(rows: Frame, calls: Frame, ranges: Frame) -> Ints:
+    """The innermost range that was open when each row was launched, on the thread of its call; UNKNOWN if none."""
+    call = launch_rows(rows, calls)
+    of_call = calls.take(np.maximum(call, 0))
+    opened = nested(ranges).innermost(of_call.start_ns, of_call["process"], of_call["thread"])
+    return np.where(call != UNKNOWN, opened, UNKNOWN)
+
+
 def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = None) -> Text:
     """The kind of each row of `collectives` by its range; rows that are `is_named` or have no range keep theirs."""
     rows, calls = frames["collectives"], frames.get("calls")
@@ -25,10 +33,9 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
         return kinds
     ranges = frames["ranges"]
     ranges = ranges.take(ranges.name.matches(LIBRARY_RANGE)).sorted()
-    call = launch_rows(rows, calls)
-    open_range = open_at(ranges, calls, np.maximum(call, 0))
+    open_range = range_at_launch(rows, calls, ranges)
     kind_of_range = ranges.name.trimmed().mapped(collective_kind)
-    known = (call != UNKNOWN) & (open_range != UNKNOWN)
+    known = open_range != UNKNOWN
     known &= ~is_named if is_named is not None else True
     if not known.any():
         return kinds
@@ -36,8 +43,3 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
     both = Text.join([kinds, kind_of_range])
     of_range = np.where(known, both.codes[len(kinds) + np.maximum(open_range, 0)], both.codes[: len(kinds)])
     return Text(of_range.astype(np.int32), both.values)
-
-
-def open_at(ranges: Frame, calls: Frame, call: Ints) -> Ints:
-    """For each call (a row of `calls`) the innermost range that was open on its thread; UNKNOWN if none."""
-    return nested(ranges).innermost(calls.start_ns[call], calls["process"][call], calls["thread"][call])

@@ -70,7 +70,6 @@ class Format(Struct, frozen=True):
     marker: str = ""
     yields_to: tuple[str, ...] = ()
     is_recording: bool = False
-    needs_recording: bool = False
 
 
 def _plain(read: Callable[[Path], Any]) -> Read:
@@ -96,7 +95,6 @@ FORMATS: tuple[Format, ...] = (
     # stacks that were sampled describe what another file records
     Format(
         "stacks", "py-spy", _plain(stack_files.read), stack_files.looks_like, join=stack_clock.joined,
-        needs_recording=True,
     ),
     Format(
         "report", _NSYS, _exported, nsys_export.is_report, called="nsys", files=".nsys-rep, .qdrep, .qdstrm",
@@ -138,7 +136,7 @@ FORMATS: tuple[Format, ...] = (
         join=snapshot_ranks.joined, called="memory",
     ),
     Format(
-        "kineto", "torch.profiler", lambda file, _progress, done: kineto.read(file, done=done), kineto.looks_like,
+        "kineto", "torch.profiler", lambda file, _progress, done: kineto.read(file, done), kineto.looks_like,
         files=".json, .json.gz", endings=(".json", ".json.gz", ".trace", ".trace.gz"), is_recording=True,
     ),
     Format("flight-recorder", "NCCL", _plain(flight_recorder.read), flight_recorder.looks_like, join=_SIDE,
@@ -155,7 +153,6 @@ FORMATS: tuple[Format, ...] = (
 )  # fmt: skip
 #: What joins the recording, in this order: what it was beside, after its kernels are known.
 JOINS: tuple[Join, ...] = (ncu.with_profiles, side_files.joined, stack_clock.joined, snapshot_ranks.joined)
-_BY_KIND = {each.kind: each for each in FORMATS}
 
 
 def preferred_to(row: Format) -> tuple[str, ...]:
@@ -168,10 +165,6 @@ def preferred_to(row: Format) -> tuple[str, ...]:
     if row.kind == "report":
         return (*row.yields_to, *(other.kind for other in FORMATS if row.kind in other.yields_to))
     return tuple(kind for kind in row.yields_to if kind != "report")
-
-
-def named(kind: str) -> Format:
-    return _BY_KIND[kind]
 
 
 def _packed() -> tuple[str, ...]:

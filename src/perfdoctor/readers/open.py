@@ -179,7 +179,7 @@ def _with_joined(timeline: Timeline, given: Sequence[Path], beside: Sequence[Pat
             row = formats.of_named(file)
             if row is None or row.read is None or row.join is None:  # it was changed just now
                 continue
-            refused = other_tools.refusal(file.name, formats.head_of(file)) if row.needs_recording else None
+            refused = other_tools.refusal(file.name, formats.head_of(file)) if row.kind == "stacks" else None
             if refused and not timeline.sources:
                 raise refused
             found.setdefault(row.join, []).append(row.read(file, progress, unheard))
@@ -312,7 +312,7 @@ def read_file(file: Path, progress: Progress, done: Done = unheard) -> Timeline:
         raise other
     # The Kineto reader has the best errors for other JSON and for a damaged gzip.
     if head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
-        return kineto.read(file, done=done)
+        return kineto.read(file, done)
     if _NVIDIA_SMI_PAGE.search(head):
         raise PerfdoctorError(
             f"{file.name} is the status page of nvidia-smi, not a table of samples",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
+from perfdoctor.model.timeline import Frame, RecordedProcess, Timeline, merge
 from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
@@ -273,7 +273,7 @@ def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
     ranks = {each.pid: each.rank for each in reports if each.is_training and each.rank is not None}
     system = nsys.read(export, ranks, without=part.others)
     system = system.with_notes(*notes, *_lost_ranges(reports, system))
-    epoch_ns = nsys.session_start_unix_ns(export)
+    epoch_ns = system.epoch_ns
     for each in ops:
         system = joined(system, each, epoch_ns)
     system = replace(_whole_steps(reports, system), epoch_ns=epoch_ns)
@@ -283,7 +283,7 @@ def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
 def _traces(part: RecordedPart, progress: Progress) -> tuple[list[Timeline], list[str]]:
     """The traces that can be read, each with the rank that its process reported, and notes on the others."""
     ranks = {_stem(report.trace): report.rank for report in part.reports if report.trace}
-    found, notes = readable(part.traces, progress, lambda trace, done: kineto.read(trace, done=done))
+    found, notes = readable(part.traces, progress, kineto.read)
     reported = ((timeline, ranks.get(_stem(trace.name))) for trace, timeline in found.items())
     return [timeline if rank is None else timeline.as_rank(rank) for timeline, rank in reported], notes
 
@@ -453,26 +453,17 @@ def _with_processors(timeline: Timeline, reports: Sequence[ProcessReport], epoch
 
 def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
     """The timeline with the memory of each rank at the ends of its steps, where enough of them were reported."""
-    frames = [
-        _memory(report, report.rank, epoch_ns)
+    rows = [
+        {
+            "rank": report.rank, "process": report.pid, "device": report.memory.device,
+            "start_ns": unix_ns - epoch_ns, "end_ns": unix_ns - epoch_ns, "allocated_bytes": allocated,
+            "reserved_bytes": reserved, "name": report.memory.kind,
+        }
         for report in reports
-        if report.rank is not None and report.rank in timeline.ranks and len(report.memory.samples) >= _FEWEST_SAMPLES
-    ]
-    return timeline.with_frame("memory", Frame.join(frames)) if frames else timeline
-
-
-def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
-    reported, count = report.memory, len(report.memory.samples)
-    at, allocated, reserved = (np.array(column, dtype=np.int64) for column in zip(*reported.samples, strict=True))
-
-    def constant(value: int) -> Ints:
-        return np.full(count, value, np.int64)
-
-    return Frame({
-        "rank": constant(rank), "process": constant(report.pid), "device": constant(reported.device),
-        "start_ns": at - epoch_ns, "end_ns": at - epoch_ns,
-        "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(reported.kind, count),
-    })  # fmt: skip
+        if report.rank in timeline.ranks and len(report.memory.samples) >= _FEWEST_SAMPLES
+        for unix_ns, allocated, reserved in report.memory.samples
+    ]  # fmt: skip
+    return timeline.with_frame("memory", text_rows.frame("memory", rows)) if rows else timeline
 
 
 def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[int, int]:

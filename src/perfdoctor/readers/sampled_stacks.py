@@ -118,14 +118,6 @@ def source(file: Path) -> dict[str, list[str]]:
 # --- the clock ---
 
 
-class Alignment(Struct, frozen=True):
-    """`shift_ns` is added to the samples' times; `inside`: share of anchored samples that lie in their ranges then."""
-
-    shift_ns: int
-    inside: float
-    anchored: int
-
-
 def of_training_thread(samples: Frame, ranges: Frame) -> Frame:
     """The samples, with `is_main` for the thread that trains: that of most backward passes, updates and batch waits.
 
@@ -168,16 +160,17 @@ def inside(anchored: Sequence[Anchor], shifts_ns: Ints) -> Ints:
     return np.asarray(np.sum(counts, axis=0))
 
 
-def alignment(samples: Frame, ranges: Frame) -> Alignment:
-    """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
+def shift_ns(samples: Frame, ranges: Frame) -> int:
+    """The shift by which most anchored samples lie inside their ranges, the middle one of equally good ones.
+
+    It is 0 where too few samples are anchored.
+    """
     found = anchors(samples, ranges)
-    anchored = sum(each.at_ns.size for each in found)
-    if anchored < _FEWEST_ANCHORED:
-        return Alignment(0, 0.0, anchored)
+    if sum(each.at_ns.size for each in found) < _FEWEST_ANCHORED:
+        return 0
     shifts = np.arange(-_MOST_SHIFT_NS, _MOST_SHIFT_NS + 1, _SHIFT_STEP_NS)
     counts = inside(found, shifts)
-    best = shifts[counts == counts.max()]
-    return Alignment(int(np.median(best)), float(counts.max() / anchored), anchored)
+    return int(np.median(shifts[counts == counts.max()]))
 
 
 def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], epoch_ns: int) -> Timeline:
@@ -193,10 +186,10 @@ def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], ep
         for rank in set(rows["rank"].tolist()) & set(timeline.ranks):
             frames.setdefault(rank, []).append(rows)
     found = []
-    for rank, each in frames.items():  # on the clock of the rank's ranges; as it is where too few samples are anchored
+    for rank, each in frames.items():
         ranges = timeline.ranges.of(rank=rank)
         samples = of_training_thread(Frame.join(each), ranges)
-        found.append(samples.shifted(alignment(samples, ranges).shift_ns))
+        found.append(samples.shifted(shift_ns(samples, ranges)))
     if found:
         timeline = timeline.with_frame("stack_samples", Frame.join(found))
         timeline = replace(timeline, code={line: text for file in files for line, text in source(file).items()})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+
+from kineto_traces import read_text
 
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.readers.kineto import trace as kineto
 
 
 def event(name, ts, dur, tid=11, category="cpu_op", **args) -> dict:
@@ -25,7 +25,7 @@ def node(name, ts, sequence, thread=1, tid=12) -> dict:
 
 
 def read(*events: dict) -> Timeline:
-    return kineto.read(Path("trace.json"), json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
+    return read_text(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
 
 
 def rows(timeline: Timeline) -> list[tuple]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from folders import public, public_files
+from kineto_traces import read_text
 from recorded import in_ns, of_recordings, plain_json, recording
 
 from perfdoctor.errors import PerfdoctorError
@@ -38,7 +39,7 @@ def trace(*events: dict, **header: object) -> bytes:
 
 
 def read(data: bytes, name: str = "trace.json") -> Timeline:
-    return kineto.read(Path(name), data)
+    return read_text(data, name)
 
 
 def rows(timeline: Timeline, signal: str, *columns: str) -> list[tuple]:

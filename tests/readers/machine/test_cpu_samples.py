@@ -34,7 +34,7 @@ def test_counters_become_means_over_the_time_between_two_samples(tmp_path):
         row(2, busy_ns=100 + 3 * SECOND_NS, program_cpu_ns=5, runnable=4, pressure_ns=SECOND_NS),
         row(3, busy_ns=100 + 3 * SECOND_NS, program_cpu_ns=5 + SECOND_NS // 2, runnable=5, pressure_ns=SECOND_NS),
     )
-    assert formats.of_head(file.read_bytes()) is formats.named("cpu")
+    assert formats.kind_of(file) == "cpu"
     frame = cpu_samples.read(file)["cpu_samples"]
     assert frame["busy_cores"].tolist() == [1.5, 0.0]
     assert frame["pressure_share"].tolist() == [0.5, 0.0]

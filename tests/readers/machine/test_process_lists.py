@@ -42,7 +42,7 @@ PMON = """\
 def read(tmp_path, text: str):
     file = tmp_path / "processes.txt"
     file.write_text(text, encoding="utf-8")
-    assert formats.of_head(file.read_bytes()) is formats.named("processes")
+    assert formats.kind_of(file) == "processes"
     return process_lists.read(file)
 
 

@@ -26,7 +26,7 @@ NAN = float("nan")
 def read(tmp_path: Path, text: str, name: str = "samples.csv") -> Timeline:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
-    assert formats.of_head(file.read_bytes()) is formats.named("nvml")
+    assert formats.kind_of(file) == "nvml"
     return device_samples.read(file)
 
 

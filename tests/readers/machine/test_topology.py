@@ -24,7 +24,7 @@ TABS = (
 def read(tmp_path: Path, text: str) -> Timeline:
     file = tmp_path / "topo.txt"
     file.write_text(text, encoding="utf-8")
-    assert formats.of_head(file.read_bytes()) is formats.named("topology")
+    assert formats.kind_of(file) == "topology"
     return topology.read(file)
 
 

@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.rulebook import load_rules
 def read(tmp_path: Path, *lines: str) -> Timeline:
     file = tmp_path / "nccl.log"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert formats.of_head(file.read_bytes()) is formats.named("nccl")
+    assert formats.kind_of(file) == "nccl"
     return nccl_log.read(file)
 
 
@@ -152,7 +152,9 @@ def test_other_output_of_the_job_is_skipped(tmp_path):
     file.write_text("x = 1\n" * 30_000 + info("Using network IB") + "\n")
     head = file.read_bytes()[:65_536]
     assert formats.of_head(head) is None
-    assert formats.of_named(file) is formats.named("nccl")
+    row = formats.of_named(file)
+    assert row
+    assert row.kind == "nccl"
     assert len(nccl_log.read(file)["nccl_facts"]) == 1
 
 
@@ -191,7 +193,7 @@ TABLE = """\
 def test_a_table_of_its_own(tmp_path):
     file = tmp_path / "tests.txt"
     file.write_text(TABLE)
-    assert formats.of_head(file.read_bytes()) is formats.named("nccl-tests")
+    assert formats.kind_of(file) == "nccl-tests"
     frame = nccl_tests.read(file)["link_tests"]
     assert frame["bytes"].tolist() == [1048576, 1048576, 16777216, 16777216]
     assert frame["time_ns"].tolist() == [100_000, 110_000, 1_000_000, 1_000_000]

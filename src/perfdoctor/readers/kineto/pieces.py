@@ -65,29 +65,26 @@ class PartReader:
 
     def read(self, job: PieceJob) -> TracePart:
         """What was read of one piece; an unsound part where it cannot be read by itself."""
+        text = Window(self._source(job), job.first, job.until - job.first + repair.SPARE_BYTES)
         try:
-            return self._part(job)
+            text.fill()
+            start = repair.first_event(text)
+            if start is None:
+                return TracePart()
+            begins = text.origin + start
+            array = repair.EventArray(text, start, self._columns, job.begin)
+            array.read(job.until)
         except _EndOfPieceError:
             return TracePart()
-
-    def close(self) -> None:
-        if self._file:
-            self._file.close()
-
-    def _part(self, job: PieceJob) -> TracePart:
-        text = Window(self._source(job), job.first, job.until - job.first + repair.SPARE_BYTES)
-        text.fill()
-        start = repair.first_event(text)
-        if start is None:
-            return TracePart()
-        begins = text.origin + start
-        array = repair.EventArray(text, start, self._columns, job.begin)
-        array.read(job.until)
         part = self._columns.take()
         part.is_sound = array.end is None
         part.start, part.stop = begins, text.origin + array.position
         part.count, part.repaired, part.skipped = array.count, array.repaired, array.skipped
         return part
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
 
     def _source(self, job: PieceJob) -> TraceText:
         if job.text is not None:

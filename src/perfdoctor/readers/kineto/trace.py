@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from io import BytesIO, FileIO
+from io import FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import msgspec
@@ -58,14 +58,12 @@ def looks_like(head: bytes) -> bool:
     return b'"traceEvents"' in head or re.match(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"', head) is not None
 
 
-def read(path: Path, data: bytes | None = None, done: Done = unheard) -> Timeline:
-    """The Timeline of one trace: one rank. `data` is the file's content where the caller has read it already.
-
-    `done` is called now and then with how many bytes of the file have been read.
+def read(path: Path, done: Done = unheard) -> Timeline:
+    """The Timeline of one trace: one rank. `done` is called now and then with the number of bytes read of the file.
 
     PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
     """
-    trace = _Trace(path, data, done)
+    trace = _Trace(path, done)
     with trace.opened() as stream:
         trace.read(stream)
     timeline, count = trace.timeline(), trace.array.count
@@ -165,14 +163,14 @@ class _Heard(FileIO):
 class _Trace:
     """One trace: its events, its header, and what had to be repaired or left out."""
 
-    def __init__(self, path: Path, data: bytes | None, done: Done) -> None:
-        self.path, self.file, self.data, self.done = path, path.name, data, rising(done)
+    def __init__(self, path: Path, done: Done) -> None:
+        self.path, self.file, self.done = path, path.name, rising(done)
         self.notes: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.columns = Columns()
 
     def opened(self) -> BinaryIO:
-        return cast("BinaryIO", _Heard(self.path, self.done)) if self.data is None else BytesIO(self.data)
+        return cast("BinaryIO", _Heard(self.path, self.done))
 
     def read(self, stream: BinaryIO) -> None:
         """Events, header and damage of the file; PerfdoctorError where it has no array of events."""
@@ -186,7 +184,7 @@ class _Trace:
         is_bare = text.between(key, key + 1) == b"["
         self.head = text.between(0, _MARKED_BYTES)
         packing = _USUAL_PACKING if isinstance(source, Inflated) else 1
-        with processes.started(0 if self.data else self.path.stat().st_size * packing) as workers:
+        with processes.started(self.path.stat().st_size * packing) as workers:
             self.array = array = self._events(EventArray(text, start, self.columns), source, workers)
         behind = array.text.rest(array.position if array.end is None else array.end)
         self.header = _Header.of(before, behind)

@@ -45,7 +45,8 @@ def looks_like(head: bytes) -> bool:
 
 def read(path: Path) -> Timeline:
     """Finished collectives with a known duration. PerfdoctorError where the file is no dump."""
-    dump = _loaded(path)
+    loaded = _loaded(path)
+    dump = loaded if isinstance(loaded, dict) else {}
     entries = dump.get("entries")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
@@ -59,19 +60,16 @@ def read(path: Path) -> Timeline:
     )
 
 
-def _loaded(path: Path) -> Mapping[str, object]:
-    """The dump in a file. PerfdoctorError where it cannot be read."""
+def _loaded(path: Path) -> object:
+    """The content of a pickle or of JSON. PerfdoctorError where it cannot be read."""
     try:
         with path.open("rb") as stream:
             is_pickle = plain_pickle.is_pickle(stream.read(3))
-        loaded = plain_pickle.load(path) if is_pickle else json.loads(path.read_bytes())
+        return plain_pickle.load(path) if is_pickle else json.loads(path.read_bytes())
     except OSError as error:
         raise unopened(path, error) from error
     except (ValueError, RecursionError) as error:
         raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
-    if not isinstance(loaded, dict):
-        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
-    return loaded
 
 
 def _group_sizes(config: object) -> dict[str, int]:

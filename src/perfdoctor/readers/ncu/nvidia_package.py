@@ -44,7 +44,7 @@ def read_launches(module: Any, report: Path) -> tuple[Launch, ...]:
 
 def _damaged(report: Path, why: str) -> PerfdoctorError:
     newer = "If it is newer than the package ncu-report: pip install -U ncu-report."
-    return unreadable(report, " ".join(why.split())[:200], otherwise=newer)
+    return unreadable(report, " ".join(why.split())[:200], newer)
 
 
 def _is_kernel(module: Any, action: Any) -> bool:

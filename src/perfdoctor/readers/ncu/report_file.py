@@ -36,7 +36,7 @@ _GPU, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute
 _DEVICE = "launch__device_id"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
-
+_OTHERWISE = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
 
 #: What a field holds: a whole number, a float, or bytes (a text or a message).
 _Value = int | float | bytes
@@ -49,15 +49,10 @@ def read_launches(report: Path) -> tuple[Launch, ...]:
     try:
         launches = tuple(_launch(result, names) for result, names in _results(data, report))
     except (struct.error, IndexError, ValueError) as error:
-        raise _unreadable(report, f"it is damaged ({error or type(error).__name__})") from error
+        raise unreadable(report, f"it is damaged ({error or type(error).__name__})") from error
     if not launches:
-        raise _unreadable(report, "it holds no measured kernel")
+        raise unreadable(report, "it holds no measured kernel")
     return launches
-
-
-def _unreadable(report: Path, why: str) -> PerfdoctorError:
-    more = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
-    return unreadable(report, why, otherwise=more)
 
 
 # --- the file ---
@@ -68,7 +63,7 @@ def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
     header, at = _sized(data, len(MAGIC))
     version = _number(header, _FILE_VERSION)
     if data[: len(MAGIC)] != MAGIC or version != VERSION:
-        raise _unreadable(report, f"it is written in version {version} of the format, not in {VERSION}")
+        raise unreadable(report, f"it is written in version {version} of the format, not in {VERSION}")
     names: list[str] = []
     results: list[bytes] = []
     while at < len(data):
@@ -225,7 +220,7 @@ def _text(value: _Value) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else ""
 
 
-def unreadable(report: Path, why: str, *, otherwise: str) -> PerfdoctorError:
+def unreadable(report: Path, why: str, otherwise: str = _OTHERWISE) -> PerfdoctorError:
     """The error. `otherwise`: what else than damage it may be, and what helps then."""
     do = f"Open it in Nsight Compute to see whether it is damaged. {otherwise}"
     return PerfdoctorError(f"`{report.name}` cannot be read: {why}", do=do)

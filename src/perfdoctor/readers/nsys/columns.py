@@ -70,8 +70,7 @@ def integer_columns(
                 if texts:
                     texts(*_text(columns.pop()))
                 for column, values in zip(found, columns, strict=True):
-                    # Buffer 0 is the validity bitmap, buffer 1 holds the values.
-                    column[rows : rows + batch.length] = _view(values, 1, np.int64)
+                    column[rows : rows + batch.length] = _view(values, np.int64)
                 rows += batch.length
     return {field.name: column[:rows] for field, column in zip(fields, found, strict=True)}
 
@@ -85,13 +84,14 @@ def _filled(batch: Any) -> list[Any]:
     return columns
 
 
-def _view(column: Any, buffer: int, kind: type[np.signedinteger[Any]], more: int = 0) -> Whole:
+def _view(column: Any, kind: type[np.signedinteger[Any]], more: int = 0) -> Whole:
+    """The values of a column, in its buffer 1: buffer 0 is the validity bitmap."""
     size = np.dtype(kind).itemsize
-    return np.frombuffer(column.buffer(buffer), kind, column.length + more, column.offset * size)
+    return np.frombuffer(column.buffer(1), kind, column.length + more, column.offset * size)
 
 
 def _text(column: Any) -> tuple[bytes, Ints]:
     """The bytes of all rows of a column of text, and where each row's end."""
-    bounds = _view(column, 1, np.int32, more=1)  # one more than there are rows
+    bounds = _view(column, np.int32, more=1)  # one more than there are rows
     begin, end = int(bounds[0]), int(bounds[-1])
     return bytes(memoryview(column.buffer(2))[begin:end]), bounds[1:].astype(np.int64) - begin

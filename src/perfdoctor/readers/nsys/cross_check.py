@@ -22,15 +22,12 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: A summary takes seconds; one that takes longer is reported as refused.
 _TIMEOUT_S = 300
-#: Environment variables that nsys gets; a recipe runs the python3 on PATH.
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _DIRECTIONS = {
     "[CUDA memcpy Host-to-Device]": "h2d", "[CUDA memcpy HtoD]": "h2d",
     "[CUDA memcpy Device-to-Host]": "d2h", "[CUDA memcpy DtoH]": "d2h",
@@ -53,8 +50,11 @@ _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 class Sum(Struct, frozen=True):
     """The number of rows, and their sum in ns (or bytes)."""
 
-    count: int
-    total: int
+    count: int = 0
+    total: int = 0
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(self.count + other.count, self.total + other.total)
 
 
 class Difference(Struct, frozen=True):
@@ -158,12 +158,8 @@ class _Nsys(Struct, frozen=True):
 
     def run(self, *arguments: str) -> str:
         """What nsys prints, errors last. Raises _RefusedError where it fails without any output."""
-        code, output, errors = tool_process.run(
-            [self.tool, *arguments], folder=self.folder, timeout_s=_TIMEOUT_S,
-            environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(self.folder)},
-            not_started="Set PERFDOCTOR_NSYS to the nsys program.",
-            too_slow=_RefusedError(f"it took longer than {_TIMEOUT_S // 60} minutes"),
-        )  # fmt: skip
+        too_slow = _RefusedError(f"it took longer than {_TIMEOUT_S // 60} minutes")
+        code, output, errors = nsys_export.run_nsys([self.tool, *arguments], self.folder, _TIMEOUT_S, too_slow)
         printed = (output + b"\n" + errors).decode("utf-8", errors="replace")
         if code and not output.strip():
             raise _RefusedError(nsys_export.last_line(printed, self.folder))
@@ -182,8 +178,7 @@ def _gathered(
     found: Totals = {}
     for row in rows:
         called = rename(row[name])
-        before = found.get(called, Sum(0, 0))
-        found[called] = Sum(before.count + int(row[count]), before.total + round(float(row[total]) * scale))
+        found[called] = found.get(called, Sum()) + Sum(int(row[count]), round(float(row[total]) * scale))
     return found
 
 
@@ -198,22 +193,21 @@ def _by_name(*frames: Frame, column: str = "name", of: str = "") -> Totals:
         values = np.maximum(frame[of], 0) if of else frame.duration_ns
         count = np.bincount(text.codes, minlength=len(text.values))
         for code in np.flatnonzero(count).tolist():
-            before = found.get(text.values[code], Sum(0, 0))
-            total = int(values[text.codes == code].sum())
-            found[text.values[code]] = Sum(before.count + int(count[code]), before.total + total)
+            own = Sum(int(count[code]), int(values[text.codes == code].sum()))
+            found[text.values[code]] = found.get(text.values[code], Sum()) + own
     return found
 
 
 def _whole(totals: Totals) -> Sum:
-    return Sum(sum(each.count for each in totals.values()), sum(each.total for each in totals.values()))
+    return sum(totals.values(), Sum())
 
 
 def _against(what: str, source: str, ours: Totals, ask: _Ask, unit: str = "ns", grain: int = 0) -> SummaryCheck:
     try:
         theirs = ask()
     except _RefusedError as why:
-        return SummaryCheck(what, source, unit, _whole(ours), Sum(0, 0), 0, refused=why.what)
-    none, names = Sum(0, 0), ours.keys() | theirs.keys()
+        return SummaryCheck(what, source, unit, _whole(ours), Sum(), 0, refused=why.what)
+    names = ours.keys() | theirs.keys()
 
     def is_same(name: str) -> bool:
         if name not in ours or name not in theirs:
@@ -222,7 +216,7 @@ def _against(what: str, source: str, ours: Totals, ask: _Ask, unit: str = "ns", 
 
     differences = tuple(
         Difference(name, ours.get(name), theirs.get(name))
-        for name in sorted(names, key=lambda name: -max(totals.get(name, none).total for totals in (ours, theirs)))
+        for name in sorted(names, key=lambda name: -max(totals.get(name, Sum()).total for totals in (ours, theirs)))
         if not is_same(name)
     )
     return SummaryCheck(what, source, unit, _whole(ours), _whole(theirs), len(names), differences)

@@ -40,7 +40,8 @@ _READ = tuple(
 _TABLES = f"--tables={','.join(_READ)}"
 _IS_READ = regex("|".join(_READ), re.IGNORECASE)
 _LIMITED = "-" + hashlib.sha256(_TABLES.encode()).hexdigest()[:8]
-#: Environment variables that nsys needs. It gets no others, so they cannot appear in what it writes.
+#: Environment variables that nsys needs, whose recipes run the python3 on PATH. It gets no others, so they cannot
+#: appear in what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _NEWER = regex(r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE)
 #: Since 2024 a report begins with its writer's version, `Report 2026@2@1@210-…`, before with `Report 1.`; streams
@@ -225,11 +226,18 @@ def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
         f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
         do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
     )
-    code, printed, _ = tool_process.run(
-        command, environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(scratch)}, timeout_s=TIMEOUT_S,
-        not_started="Set PERFDOCTOR_NSYS to the nsys program.", too_slow=too_slow, folder=scratch, merged=True,
-    )  # fmt: skip
+    code, printed, _ = run_nsys(command, scratch, TIMEOUT_S, too_slow, merged=True)
     return code, printed.decode("utf-8", errors="replace")
+
+
+def run_nsys(
+    command: list[str], scratch: Path, timeout_s: float, too_slow: PerfdoctorError, *, merged: bool = False
+) -> tuple[int, bytes, bytes]:
+    """Run nsys in the folder `scratch`, as `tool_process.run` does, with the few variables that it needs."""
+    return tool_process.run(
+        command, environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(scratch)}, timeout_s=timeout_s,
+        not_started="Set PERFDOCTOR_NSYS to the nsys program.", too_slow=too_slow, folder=scratch, merged=merged,
+    )  # fmt: skip
 
 
 def _failed(what: str, report: Path, code: int, printed: str, scratch: Path) -> PerfdoctorError:

@@ -18,9 +18,8 @@ from contextlib import suppress
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
-from perfdoctor.readers.collective_kinds import open_at
+from perfdoctor.readers.collective_kinds import range_at_launch
 from perfdoctor.readers.nsys.tables import UNREADABLE, Database
 from perfdoctor.vocabulary.names import nccl as nccl_names
 
@@ -192,9 +191,8 @@ def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
     if found is None or not len(found.ranges) or not len(rows) or not len(calls):
         return rows
     unit = _units(found.ranges)
-    call = launch_rows(rows, calls)
-    opened = open_at(found.ranges, calls, np.maximum(call, 0))
-    known = (call != UNKNOWN) & (opened != UNKNOWN)
+    opened = range_at_launch(rows, calls, found.ranges)
+    known = opened != UNKNOWN
     of_unit = np.where(known, unit[np.maximum(opened, 0)], UNKNOWN)
     kernels = np.bincount(of_unit[known], minlength=int(unit.max()) + 1)
     sizes, groups = _sizes(found, unit, kernels), _groups(found, unit)

@@ -18,8 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import occurring
-from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Text, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Text, Timeline, places_of
 from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.nsys.frames import (
@@ -121,13 +120,8 @@ def processes(path: Path) -> frozenset[int]:
     return frozenset(pid for (pid,) in found if isinstance(pid, int))
 
 
-def session_start_unix_ns(path: Path) -> int | None:
-    """When the export's time 0 was, in ns since 1970; None where unknown."""
-    with closing(Database.open(path)) as database:
-        return _epoch_ns(database)
-
-
 def _epoch_ns(database: Database) -> int | None:
+    """When the export's time 0 was, in ns since 1970; None where unknown."""
     found = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     return int(found[0][0]) if found and isinstance(found[0][0], int) else None
 
@@ -225,11 +219,8 @@ def _was_nvtx_traced(database: Database) -> bool:
 
 def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
     known = _gpus(database)
-    places: set[tuple[int, int]] = set()
-    for signal in ("kernels", "collectives", "copies"):
-        frame = frames[signal]
-        places.update((rank, d) for rank in occurring(frame["rank"]) for d in occurring(frame.of(rank=rank)["device"]))
-    return [replace(known[device], rank=rank, device=device) for rank, device in sorted(places) if device in known]
+    places = (place for place in places_of(frames) if place[1] in known)
+    return [replace(known[device], rank=rank, device=device) for rank, device in places]
 
 
 def _gpus(database: Database) -> dict[object, Device]:
