@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.cost import cost, listed
 from perfdoctor.hardware.peaks import named
-from perfdoctor.hardware.prices import Price, listed_price, listed_prices
+from perfdoctor.hardware.prices import Price, listed_prices
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.report.words import cost as words
 from perfdoctor.report.words import wording
@@ -148,7 +148,7 @@ def test_gpus_of_several_kinds_have_no_common_list_price(monkeypatch):
     def price(*ranks):
         return listed(SimpleNamespace(places=[Rank(rank) for rank in ranks]))
 
-    assert price(0, 1) == listed_price("NVIDIA H100 SXM") == price(0)
+    assert price(0, 1) == listed_prices()["NVIDIA H100 SXM"] == price(0)
     assert price(0, 2) is price(3) is price(4) is price(0, 4) is price() is None
 
 
@@ -164,7 +164,7 @@ def test_every_list_price_is_of_a_known_gpu_and_says_whose_it_is_and_from_which_
         assert price.source
         assert len(price.currency) == 3
         assert price.date.startswith("2026-"), price
-    assert listed_price("NVIDIA GeForce GTX 280") is None
+    assert "NVIDIA GeForce GTX 280" not in listed_prices()
 
 
 def costs(*arguments):
@@ -181,7 +181,7 @@ def test_costs_are_shown_only_where_they_are_asked_for():
 def test_the_list_price_is_that_of_the_recorded_gpu_or_of_the_one_that_the_user_names():
     recorded, _ = costs("--cost")
     assert recorded["price"]["gpu"] == "NVIDIA A100 SXM 80GB"
-    assert recorded["price"]["per_gpu_hour"] == listed_price("NVIDIA A100 SXM 80GB").per_gpu_hour
+    assert recorded["price"]["per_gpu_hour"] == listed_prices()["NVIDIA A100 SXM 80GB"].per_gpu_hour
     assert costs("--cost", "--gpu", "H100-SXM")[0]["price"]["gpu"] == "NVIDIA H100 SXM"
 
 

@@ -238,8 +238,7 @@ def read(
     progress = changes_only(progress)
     with in_words_of_python(), at_hand(listed(paths), progress) as files:
         timeline = read_all(local(files), progress, process)
-    for frame in timeline.frames.values():
-        frame.protect()
+    timeline.protect()
     return timeline
 
 

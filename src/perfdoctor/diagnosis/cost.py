@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.records import Examination
-from perfdoctor.hardware.prices import Price, listed_price
+from perfdoctor.hardware.prices import Price, listed_prices
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.run import Run
 from perfdoctor.records.cost import HOURS_A_MONTH, Cost, FindingCost
@@ -30,7 +30,7 @@ def with_cost(examination: Examination, price: Price, run_seconds: float | None 
 def listed(run: Run) -> Price | None:
     """The list price of the run's GPUs; None where it is not known, or where GPUs of several prices run together."""
     names = {known.name if (known := peaks(place)) else "" for place in run.places if place.device is not None}
-    return listed_price(names.pop()) if len(names) == 1 else None
+    return listed_prices().get(names.pop()) if len(names) == 1 else None
 
 
 def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -> Cost | None:

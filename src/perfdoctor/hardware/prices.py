@@ -29,8 +29,3 @@ def listed_prices() -> Mapping[str, Price]:
     """All list prices, by the name of the GPU in the table of peaks (`Peaks.name`)."""
     entries = shipped_table(Path(__file__).with_name("prices.toml"))["price"]
     return {entry["gpu"]: Price(**entry) for entry in entries}
-
-
-def listed_price(gpu: str) -> Price | None:
-    """The list price of a GPU by its `Peaks.name`; None where none is known."""
-    return listed_prices().get(gpu)

@@ -59,9 +59,9 @@ _SAME_WORK_SHARE = 0.9
 
 
 class Marks(Struct, frozen=True):
-    """One rank's step marks on the host's clock: step i is `[starts[i], starts[i + 1])`, the last one ends at `end`.
+    """One rank's step marks on the host's clock: step i runs from `starts[i]` to `starts[i + 1]`.
 
-    `ends[i]` is where the range that marks step i ended: what lies between it and the next start is between steps.
+    `ends[i]` is where the range that marks step i ended. The time from there to the next start is between steps.
     """
 
     found_by: FoundBy

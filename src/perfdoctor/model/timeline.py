@@ -138,11 +138,6 @@ class Frame(Struct, frozen=True):
         """The same rows, so many ns later."""
         return self.with_columns(start_ns=self.start_ns + shift_ns, end_ns=self.end_ns + shift_ns)
 
-    def protect(self) -> None:
-        """Make the columns read-only."""
-        for column in self.columns.values():
-            (column.codes if isinstance(column, Text) else column).setflags(write=False)
-
     def take(self, rows: npt.NDArray[np.generic] | Sequence[int] | slice) -> Frame:
         """Some of the rows.
 
@@ -262,6 +257,10 @@ class Frame(Struct, frozen=True):
         return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
 
 
+def _protect(column: Column) -> None:
+    (column.codes if isinstance(column, Text) else column).setflags(write=False)
+
+
 class _Taken(Mapping[str, Column]):
     """Some rows of columns, each column taken when it is first asked for: of most frames only two or three are."""
 
@@ -274,8 +273,7 @@ class _Taken(Mapping[str, Column]):
     def __getitem__(self, name: str) -> Column:
         if name not in self._found:
             self._found[name] = taken = self._of[name].take(self._rows)  # type: ignore[arg-type]  # rows are indices
-            # Whoever wrote to it would write to what all others read.
-            (taken.codes if isinstance(taken, Text) else taken).setflags(write=False)
+            _protect(taken)  # whoever wrote to it would write to what all others read
             if len(self._found) == len(self._of):
                 # The columns that these are of need not be kept.
                 self._of = self._found = {each: self._found[each] for each in self._of}
@@ -492,7 +490,8 @@ class Timeline(Keeps, frozen=True):
     def protect(self) -> None:
         """Make all columns read-only, before code that is not ours could write to what everybody else reads."""
         for frame in self.frames.values():
-            frame.protect()
+            for column in frame.columns.values():
+                _protect(column)
 
     def with_notes(self, *notes: str) -> Timeline:
         return replace(self, notes=self.notes + notes)

@@ -28,7 +28,7 @@ from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
-from perfdoctor.system.progress import Done, Progress, unheard
+from perfdoctor.system.progress import Done, Progress, silent, unheard
 from perfdoctor.system.run_folder import RunFolder
 
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
@@ -73,7 +73,7 @@ def read(
     Of several recordings one that cannot be read is left out with a note, unless it was named and is of no known kind.
     Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor can read.
     """
-    progress = progress or (lambda _: None)
+    progress = progress or silent
     named = [path for path in paths if path.is_file() and _is_joined(path)]
     others = [path for path in paths if path not in named]
     if runs := _runs(others):
@@ -197,7 +197,7 @@ def holds_nsys(paths: Sequence[Path]) -> bool:
     return any(_kind(file) in ("nsys", "report") for path in paths for file in _files_and_notes(path)[0])
 
 
-def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> list[tuple[str, Path | None, Path]]:
+def nsys_exports(paths: Sequence[Path], progress: Progress) -> list[tuple[str, Path | None, Path]]:
     """Every such recording under these paths: its name, its report where there is one, its SQLite export."""
     found = []
     for file in (file for path in paths for file in _files_and_notes(path)[0]):

@@ -126,7 +126,7 @@ def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequen
 
 def read_part(part: RecordedPart) -> Timeline:
     """The Timeline of one of `parts`. PerfdoctorError where it cannot be read."""
-    timeline = _nsys_pass(part, silent) if part.tool == "nsys" else _torch_pass(part, silent)
+    timeline = _pass(part, silent)
     assert timeline is not None, "a part has a file"
     return _as_reported(timeline, part, [part])
 
@@ -238,12 +238,12 @@ def _passes(
 ) -> Iterator[tuple[RecordedPart, Timeline]]:
     """The passes that can be read; a note in `notes` for each of the others."""
     is_first = True
-    for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
+    for name in _TOOLS:
         part = _part(run, name, process, progress)
         if chosen is not None:  # another pass is only compared: one of its ranks shows that
             part = part.only(chosen.files) if is_first else replace(part, export=None, traces=part.traces[:1])
         try:
-            timeline = reader(part, progress)
+            timeline = _pass(part, progress)
         except PerfdoctorError as error:
             notes.append(f"The {name} pass cannot be read: {_said(error)}")
             continue
@@ -252,22 +252,16 @@ def _passes(
             yield part, timeline
 
 
-def _torch_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
-    timelines, notes = _traces(part, progress)
-    if not timelines:
-        return None
-    return _with_sides(part, _whole_steps(part.reports, merge(timelines)), 0).with_notes(*notes)
-
-
 def _said(error: PerfdoctorError) -> str:
     return f"{error.what}. {error.do}.".replace("..", ".")
 
 
-def _nsys_pass(part: RecordedPart, progress: Progress) -> Timeline | None:
+def _pass(part: RecordedPart, progress: Progress) -> Timeline | None:
+    """The timeline of nsys's export with the traces beside it, or of the traces alone; None where there is neither."""
     reports = part.reports
-    if part.export is None:
-        return _torch_pass(part, progress)
     ops, notes = _traces(part, progress)
+    if part.export is None:
+        return _with_sides(part, _whole_steps(reports, merge(ops)), 0).with_notes(*notes) if ops else None
     export = _exported(part.export, progress)
     progress(f"Reading {export.name}")
     ranks = {each.pid: each.rank for each in reports if each.is_training and each.rank is not None}
@@ -338,7 +332,7 @@ def _system_file(run: RunFolder) -> Path | None:
 
 
 def _exported(file: Path, progress: Progress) -> Path:
-    """The export itself; of a report the one that is made now."""
+    """The path of the pass's SQLite export: `file` itself, or the export of the report `file`."""
     return file if file.suffix == ".sqlite" else nsys_export.export(file, progress=progress)
 
 

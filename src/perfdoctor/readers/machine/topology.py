@@ -75,8 +75,9 @@ def _parsed(lines: Iterator[str]) -> tuple[_Matrix | None, dict[str, str]]:
             names[alias.group(1)] = alias.group(2)
         elif matrix is not None and text and not is_over:
             # The legend or other text ends the table.
-            is_over = text.startswith(("Legend", "NIC Legend")) or not _row(matrix, text)
-            matrix.dropped += is_over and not text.startswith(("Legend", "NIC Legend"))
+            is_legend = text.startswith(("Legend", "NIC Legend"))
+            is_over = is_legend or not _row(matrix, text)
+            matrix.dropped += is_over and not is_legend
     return matrix, names
 
 

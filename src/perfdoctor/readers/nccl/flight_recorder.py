@@ -85,7 +85,7 @@ def _group_sizes(config: object) -> dict[str, int]:
 
 
 def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, object] | None:
-    """A message as a row; None where it is unfinished or its kind, size, ranks or duration is unknown."""
+    """The row of `link_tests` for a message; None where it is unfinished or lacks kind, size, ranks or duration."""
     name, duration_ms = str(entry.get("profiling_name", "")), entry.get("duration_ms")
     kind = next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
     size = max(_bytes(entry, "input"), _bytes(entry, "output"))

@@ -148,7 +148,7 @@ def _first(launch: Launch, kind: str, names: Sequence[str]) -> float:
 
 
 def _dram_bytes(launch: Launch, time_ns: float) -> float:
-    """The bytes read and written: counted, or their rate times the duration."""
+    """Bytes read and written in DRAM: as counted, or their rate times `time_ns`; NaN unknown."""
     both = _first(launch, BYTES, ("dram__bytes.sum",))
     parts = sum(_first(launch, BYTES, (f"dram__bytes_{way}.sum",)) for way in ("read", "write"))
     rate = _first(launch, BYTES_PER_SECOND, ("dram__bytes.sum.per_second", "Memory Throughput"))

@@ -68,11 +68,11 @@ def _launch(module: Any, action: Any) -> Launch:
     )
     there = set(action.metric_names())
     for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_stall, there))):
-        metric = action.metric_by_name(name)
-        value = metric.value() if metric is not None and metric.has_value() else None
+        value = _value(action, name, None)
         if isinstance(value, (int, float)):
             # For a chip unknown to the package there are no units; numbers in a report are in base units.
-            launch.metrics[name] = [(float(value), str(metric.unit() or "") or base_unit(name))]
+            unit = str(action.metric_by_name(name).unit() or "") or base_unit(name)
+            launch.metrics[name] = [(float(value), unit)]
     return launch
 
 

@@ -226,7 +226,7 @@ def _against(what: str, source: str, ours: Totals, ask: _Ask, unit: str = "ns", 
 
 
 def _summaries(timeline: Timeline, nsys_tool: _Nsys) -> list[SummaryCheck]:
-    """The summaries of `nsys stats` beside ours. Ranges are one sum: nsys names them with arguments and domains."""
+    """Compare the summaries of `nsys stats` with ours. Ranges are one sum: nsys adds arguments and domains to names."""
 
     def theirs(summary: str, name: str, count: str, total: str = "Total Time (ns)", **more: Any) -> _Ask:
         return lambda: _gathered(nsys_tool.table("stats", summary), name, count, total, **more)

@@ -19,7 +19,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import cache_folder
-from perfdoctor.system.progress import Progress
+from perfdoctor.system.progress import Progress, silent
 
 _REPORT = b"NVIDIA Tegra Profiler Report "
 _STREAM = b"NVIDIA Nsight Systems Stream "
@@ -88,7 +88,7 @@ def export(
     cache: Path | None = None,
     nsys: str | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     whole: bool = False,
 ) -> Path:
     """The SQLite export of a report, made now or found in the cache: of the tables that are read, or `whole`.
@@ -109,8 +109,7 @@ def export(
         raise PerfdoctorError(
             f"`{report.name}` cannot be read: {error.strerror or error}", do="Check the path and its permissions."
         ) from error
-    if progress:
-        progress(f"Exporting {report.name} with nsys")
+    progress(f"Exporting {report.name} with nsys")
     return _exported(report, target, tool, whole=whole)
 
 

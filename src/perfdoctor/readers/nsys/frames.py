@@ -253,7 +253,7 @@ def _host_frame(rows: Columns, names: Text, ranks: Ranks, **more: Column) -> Fra
 
 
 def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
-    """The calls. Some versions list one twice, with and without its version suffix: the inner one is left out."""
+    """Rows of `calls`. Some versions write a call twice, with and without its version suffix: the inner one goes."""
     plain = names.mapped(without_version)
     calls = _host_frame(rows, plain, ranks, correlation=_or(rows["correlationId"]))
     if len(plain.values) == len(names.values):

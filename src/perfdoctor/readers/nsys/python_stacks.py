@@ -87,7 +87,7 @@ def _frames(blob: bytes) -> _Ids:
 
 
 def _samples(marks: Sequence[tuple[int, int, _Ids]], names: Mapping[int, str], ranks: Ranks) -> Frame:
-    """Rows of samples. A mark stands for the time up to the next one of its thread, at most for the usual one."""
+    """Rows of `stack_samples`. A mark lasts until the next one of its thread, at most for their usual distance."""
     starts, threads = (np.array([mark[place] for mark in marks], np.int64) for place in (0, 1))
     ends = np.zeros_like(starts)
     for thread in np.unique(threads).tolist():

@@ -184,7 +184,7 @@ def _host_rows(tables: ExportTables) -> dict[str, tuple[Columns, Text]]:
 
 
 def _is_kept(rows: Columns, without: Collection[int]) -> Mask:
-    """One bool a row: is it of none of these processes?"""
+    """One bool a row: is its process none of those in `without`?"""
     return ~np.isin(rows["process"], list(without))
 
 
