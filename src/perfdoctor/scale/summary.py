@@ -11,12 +11,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from sys import intern
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
@@ -129,22 +130,14 @@ class StepEdges(Struct, frozen=True):
 
     @classmethod
     def of(cls, steps: Steps) -> StepEdges:
-        def packed(values: Ints | None) -> Numbers | None:
-            return None if values is None else Numbers.of(values)
-
-        return cls(
-            steps.found_by, steps.confidence, steps.first, steps.last, steps.partial, steps.steady,
-            Numbers.of(steps.bounds), packed(steps.on_main_stream), packed(steps.lengths_ns), packed(steps.on_host),
-        )  # fmt: skip
+        packed: dict[str, Any] = asdict(steps)
+        packed |= {name: Numbers.of(each) for name, each in packed.items() if isinstance(each, np.ndarray)}
+        return cls(**packed)
 
     def steps(self) -> Steps:
-        def values(packed: Numbers | None) -> Ints | None:
-            return None if packed is None else packed.values()
-
-        return Steps(
-            self.found_by, self.confidence, self.bounds.values(), self.first, self.last, self.partial,
-            values(self.on_main_stream), values(self.lengths_ns), self.steady, values(self.on_host),
-        )  # fmt: skip
+        fields: dict[str, Any] = asdict(self)
+        fields |= {name: each.values() for name, each in fields.items() if isinstance(each, Numbers)}
+        return Steps(**fields)
 
 
 class PlaceSummary(Struct, frozen=True):
