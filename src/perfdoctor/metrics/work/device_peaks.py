@@ -34,6 +34,12 @@ def measured(place: Place) -> MeasuredRates | None:
     return next((each for each in place.timeline.measured if each.machine.device.strip().casefold() == name), None)
 
 
+def kernel_floor_ns(place: Place, unless_measured: float) -> float:
+    """Ns that a kernel takes which has next to nothing to do: as measured on this machine, or the given number."""
+    rates = measured(place)
+    return (rates.one("kernel_floor") if rates else 0.0) or unless_measured
+
+
 def _of_the_table(place: Place) -> Peaks | None:
     user_values, info = place.timeline.user_values, place.info
     return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)

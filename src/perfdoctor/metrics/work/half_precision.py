@@ -20,7 +20,7 @@ from msgspec import Struct
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import half_speedups
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
-from perfdoctor.metrics.work.device_peaks import measured, peaks
+from perfdoctor.metrics.work.device_peaks import kernel_floor_ns, measured, peaks
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
@@ -253,8 +253,7 @@ def _known(place: Place) -> dict[str, float]:
 
 def start_ns(place: Place) -> float:
     """Ns that a kernel takes which has next to nothing to do."""
-    rates = measured(place)
-    return (rates.one("kernel_floor") if rates else 0.0) or START_NS
+    return kernel_floor_ns(place, START_NS)
 
 
 @once_per_place
