@@ -161,33 +161,25 @@ class PlaceSummary(Struct, frozen=True):
 
 
 class PackedRows(Struct, frozen=True):
-    """A frame of few rows, by column."""
+    """The columns of a frame of few rows; none where it has no rows."""
 
-    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    amounts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, tuple[int | float | str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, frame: Frame) -> PackedRows:
-        if not len(frame):
-            return cls()
-        columns = {name: values for name, values in frame.columns.items() if not isinstance(values, Text)}
-        whole = {name for name, values in columns.items() if values.dtype.kind == "i"}
-        return cls(
-            {name: tuple(columns[name].tolist()) for name in columns if name in whole},
-            {name: tuple(columns[name].tolist()) for name in columns if name not in whole},
-            {name: tuple(values) for name, values in frame.columns.items() if isinstance(values, Text)},
-        )
+        columns = frame.columns.items() if len(frame) else ()
+        return cls({name: tuple(each if isinstance(each, Text) else each.tolist()) for name, each in columns})
 
     def frame(self, signal: str, ranks: Mapping[int, int]) -> Frame:
-        """The frame again, its ranks by their numbers in the job."""
-        if not self.numbers:
+        """The frame of this signal again, its ranks by their numbers in the job."""
+        if not self.columns:
             return Frame.empty(signal)
-        numbers: dict[str, Column] = {name: np.array(values, np.int64) for name, values in self.numbers.items()}
-        amounts: dict[str, Column] = {name: np.array(values, np.float64) for name, values in self.amounts.items()}
-        texts: dict[str, Column] = {name: Text.of(values) for name, values in self.texts.items()}
-        numbers["rank"] = np.array([ranks.get(rank, rank) for rank in self.numbers["rank"]], np.int64)
-        return Frame({**numbers, **amounts, **texts})
+        kinds, rank = SIGNALS[signal].columns, np.array(self.columns["rank"], np.int64).tolist()
+        columns: dict[str, Column] = {
+            name: Text.of([*map(str, values)]) if kinds[name] is str else np.array(values, kinds[name])
+            for name, values in self.columns.items()
+        }
+        return Frame({**columns, "rank": np.array([ranks.get(each, each) for each in rank], np.int64)})
 
 
 class FileHead(Struct, frozen=True):
