@@ -115,7 +115,7 @@ class Kernel(Struct, frozen=True):
 
 
 class StepEdges(Struct, frozen=True):
-    """The fields of `model.steps.Steps`, packed."""
+    """The fields of `model.steps.Steps`, of which each array is packed."""
 
     found_by: FoundBy
     confidence: Confidence
@@ -141,7 +141,7 @@ class StepEdges(Struct, frozen=True):
 
 
 class PlaceSummary(Struct, frozen=True):
-    """One place. `pieces`: by part, starts and ends in turn; `split` and the numbers behind it are of its window."""
+    """One place. `pieces`: by part, starts and ends in turn; `split` and what follows it are of its window."""
 
     rank: int
     device: int | None
@@ -200,7 +200,7 @@ class FileHead(Struct, frozen=True):
 
 
 class FileSummary(FileHead, frozen=True):
-    """One file: all that meets."""
+    """The summary of one file: what concerns the job, and its places."""
 
     places: tuple[PlaceSummary, ...] = ()
 

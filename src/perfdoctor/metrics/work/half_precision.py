@@ -246,7 +246,7 @@ def _rate(place: Place, kind: str, share: float) -> float:
 
 
 def _known(place: Place) -> dict[str, float]:
-    """Rates that are no data sheet's."""
+    """The rates that were measured or that the user gave, by name; the user's count more."""
     rates = measured(place)
     return {**(rates.as_peaks() if rates else {}), **place.timeline.user_values.peaks}
 
