@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.metrics.grouping import combined, number_in_step, prevailing, ratio, spread
+from perfdoctor.metrics.grouping import combined, number_in_step, of_known, prevailing, ratio, spread, weighted_mean
 from perfdoctor.model.timeline import UNKNOWN
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**42)), max_size=40)
@@ -80,3 +80,13 @@ def test_rows_of_a_name_are_numbered_in_each_step(rows):
     assert number_in_step(name, step, start).tolist() == expected
     backwards = number_in_step(name[::-1], step[::-1], start[::-1])
     assert backwards[::-1].tolist() == expected
+
+
+def test_a_number_of_known_values_leaves_the_others_out():
+    assert of_known(np.nanmax, np.array([1.0, np.nan, 3.0])) == 3
+    assert np.isnan(of_known(np.nanmax, np.array([np.nan])))
+
+
+def test_a_weighted_mean_is_of_what_is_known_and_weighs_anything():
+    assert weighted_mean(np.array([1.0, 4.0, np.nan, 9.0]), np.array([2, 1, 5, 0])) == 2
+    assert np.isnan(weighted_mean(np.array([9.0, np.nan]), np.array([0, 1])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.metrics.host.own_code import own_functions, time_in_functions
 from perfdoctor.metrics.host.sampled_lines import SampledLine, place_of
@@ -17,7 +18,6 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import CodeLine, Finding
-from perfdoctor.replay.edits.actions import thread_time
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 

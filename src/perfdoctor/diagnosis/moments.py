@@ -12,10 +12,11 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
+from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Span
-from perfdoctor.replay.edits.actions import WORK_SIGNALS, thread_time
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule

@@ -10,6 +10,7 @@ from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
 from perfdoctor.metrics.accounting.longest import analysed_span
+from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -92,8 +93,7 @@ def _pieces(place: Place, found: Found) -> Intervals:
     """Idle time or work on `place` that the `found` finding is about; empty if it is about the whole window."""
     action, finding = found.rule.action, found.finding
     if finding.thread_time:
-        starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
-        return Intervals.of(starts, ends)
+        return thread_time(place, finding)
     cause = SHRINKS.get(action, "")
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]

@@ -1,4 +1,4 @@
-"""Which kernels, copies or collectives is a finding about: all of them for a replay, and the largest as evidence?"""
+"""Which kernels, copies, collectives or host time is a finding about: for a replay, and the largest as evidence?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Rows
+from perfdoctor.records.findings import Finding, Rows
 
 #: How many kernels a table of a finding names.
 _TABLE_ROWS = 5
@@ -25,6 +26,12 @@ def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask |
     frames = ((kernels, place.kernels), (copies, place.copies))
     both = (np.zeros(len(frame), dtype=bool) if rows is None else rows for rows, frame in frames)
     return np.concatenate(tuple(both))
+
+
+def thread_time(place: Place, finding: Finding) -> Intervals:
+    """When this place's training thread did what the finding is about."""
+    starts, ends = finding.thread_time.get(place.rank, ((), ()))
+    return Intervals.of(starts, ends)
 
 
 def largest(place: Place, rows: Mask, label: str) -> Rows:

@@ -5,6 +5,9 @@ A group is a number from 0; every array has one element a row, every result one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -67,6 +70,17 @@ def ratio(part: npt.NDArray[np.generic], whole: npt.NDArray[np.generic]) -> Floa
     top, bottom = part.astype(np.float64), whole.astype(np.float64)
     known = bottom != 0
     return np.where(known, top / np.where(known, bottom, 1), np.nan)
+
+
+def of_known(reduced: Callable[[Floats], np.floating[Any]], values: Floats) -> float:
+    """`reduced` (`np.nanmean` and its like) of the values that are known; NaN where none is."""
+    return float(reduced(values)) if not np.isnan(values).all() else float("nan")
+
+
+def weighted_mean(values: Floats, weight: Floats | Ints) -> float:
+    """The mean of the values that are known and weigh anything; NaN where none does."""
+    known = ~np.isnan(values) & (weight > 0)
+    return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
 
 
 def combined(*columns: Whole) -> tuple[Ints, Ints]:

@@ -240,7 +240,7 @@ def _workers(files: Sequence[RankSource | RemoteFile]) -> int:
 
 
 def _notes(job: ReadJob, chosen: Mapping[int, str], in_full: Collection[int]) -> Iterator[str]:
-    """`in_full`: the files that are read in full."""
+    """Sentences that say which ranks were read in full. `in_full`: the files that were."""
     others = sum(number in in_full for number in job.file_of.values()) - len(chosen)
     named = ", ".join(f"rank {rank} ({what})" for rank, what in sorted(chosen.items()))
     beside = f", and {others} more of the same files" if others else ""

@@ -85,7 +85,7 @@ def job_of(
         file_of.update({new.get(rank, rank): number for rank in summary.ranks})
         memory += [replace(use, rank=new.get(use.rank, use.rank)) for use in summary.memory]
         devices += [Device(new.get(rank, rank), -1) for rank in summary.ranks]
-        processors += [summary.processors.frame("cpu_processes", new)] if summary.processors.numbers else []
+        processors += [summary.processors.frame("cpu_processes", new)] if summary.processors.columns else []
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
     summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from sys import intern
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
@@ -114,7 +115,7 @@ class Kernel(Struct, frozen=True):
 
 
 class StepEdges(Struct, frozen=True):
-    """The fields of `model.steps.Steps`, packed."""
+    """The fields of `model.steps.Steps`, of which each array is packed."""
 
     found_by: FoundBy
     confidence: Confidence
@@ -129,26 +130,18 @@ class StepEdges(Struct, frozen=True):
 
     @classmethod
     def of(cls, steps: Steps) -> StepEdges:
-        def packed(values: Ints | None) -> Numbers | None:
-            return None if values is None else Numbers.of(values)
-
-        return cls(
-            steps.found_by, steps.confidence, steps.first, steps.last, steps.partial, steps.steady,
-            Numbers.of(steps.bounds), packed(steps.on_main_stream), packed(steps.lengths_ns), packed(steps.on_host),
-        )  # fmt: skip
+        packed: dict[str, Any] = asdict(steps)
+        packed |= {name: Numbers.of(each) for name, each in packed.items() if isinstance(each, np.ndarray)}
+        return cls(**packed)
 
     def steps(self) -> Steps:
-        def values(packed: Numbers | None) -> Ints | None:
-            return None if packed is None else packed.values()
-
-        return Steps(
-            self.found_by, self.confidence, self.bounds.values(), self.first, self.last, self.partial,
-            values(self.on_main_stream), values(self.lengths_ns), self.steady, values(self.on_host),
-        )  # fmt: skip
+        fields: dict[str, Any] = asdict(self)
+        fields |= {name: each.values() for name, each in fields.items() if isinstance(each, Numbers)}
+        return Steps(**fields)
 
 
 class PlaceSummary(Struct, frozen=True):
-    """One place. `pieces`: by part, starts and ends in turn; `split` and the numbers behind it are of its window."""
+    """One place. `pieces`: by part, starts and ends in turn; `split` and what follows it are of its window."""
 
     rank: int
     device: int | None
@@ -168,33 +161,25 @@ class PlaceSummary(Struct, frozen=True):
 
 
 class PackedRows(Struct, frozen=True):
-    """A frame of few rows, by column."""
+    """The columns of a frame of few rows; none where it has no rows."""
 
-    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    amounts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, tuple[int | float | str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, frame: Frame) -> PackedRows:
-        if not len(frame):
-            return cls()
-        columns = {name: values for name, values in frame.columns.items() if not isinstance(values, Text)}
-        whole = {name for name, values in columns.items() if values.dtype.kind == "i"}
-        return cls(
-            {name: tuple(columns[name].tolist()) for name in columns if name in whole},
-            {name: tuple(columns[name].tolist()) for name in columns if name not in whole},
-            {name: tuple(values) for name, values in frame.columns.items() if isinstance(values, Text)},
-        )
+        columns = frame.columns.items() if len(frame) else ()
+        return cls({name: tuple(each if isinstance(each, Text) else each.tolist()) for name, each in columns})
 
     def frame(self, signal: str, ranks: Mapping[int, int]) -> Frame:
-        """The frame again, its ranks by their numbers in the job."""
-        if not self.numbers:
+        """The frame of this signal again, its ranks by their numbers in the job."""
+        if not self.columns:
             return Frame.empty(signal)
-        numbers: dict[str, Column] = {name: np.array(values, np.int64) for name, values in self.numbers.items()}
-        amounts: dict[str, Column] = {name: np.array(values, np.float64) for name, values in self.amounts.items()}
-        texts: dict[str, Column] = {name: Text.of(values) for name, values in self.texts.items()}
-        numbers["rank"] = np.array([ranks.get(rank, rank) for rank in self.numbers["rank"]], np.int64)
-        return Frame({**numbers, **amounts, **texts})
+        kinds, rank = SIGNALS[signal].columns, np.array(self.columns["rank"], np.int64).tolist()
+        columns: dict[str, Column] = {
+            name: Text.of([*map(str, values)]) if kinds[name] is str else np.array(values, kinds[name])
+            for name, values in self.columns.items()
+        }
+        return Frame({**columns, "rank": np.array([ranks.get(each, each) for each in rank], np.int64)})
 
 
 class FileHead(Struct, frozen=True):
@@ -215,7 +200,7 @@ class FileHead(Struct, frozen=True):
 
 
 class FileSummary(FileHead, frozen=True):
-    """One file: all that meets."""
+    """The summary of one file: what concerns the job, and its places."""
 
     places: tuple[PlaceSummary, ...] = ()
 

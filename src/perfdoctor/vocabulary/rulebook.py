@@ -27,6 +27,9 @@ SET_BY_USER, SET_BY_CALLER = "set in pyproject.toml", "set by the caller"
 _OF_TORCH = regex(r"torch", re.IGNORECASE)
 #: TOML takes a name with a slash in quotes alone.
 _BARE_ID = regex(r"^\s*\[tool\.perfdoctor\.thresholds\.([\w-]+/[\w-]+)\]", re.MULTILINE)
+#: Fields of a document as they are in the rule.
+_TEXTS = ("id", "title", "category", "since", "status", "summary")
+_OPTIONAL_LISTS = ("symptom_of", "hidden_by", "needs_without_gpu", "verdict", "when")
 _FILLED = regex(r"\{(\w+)\|([^{}|]*)\}")
 
 
@@ -182,33 +185,19 @@ def _read(path: Path, tables: ShippedTables) -> Rule:
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
     """Parse a rule's document. Raises PerfdoctorError, KeyError, TypeError or ValueError if it is wrong."""
-    more: dict[str, Any] = {
-        name: tuple(document.get(name, ()))
-        for name in ("symptom_of", "hidden_by", "needs_without_gpu", "verdict", "when")
-    }
+    fields: dict[str, Any] = {name: document[name] for name in _TEXTS}
+    fields |= {name: document[name].strip() for name in ("why", "not_a_problem_when")}
+    fields |= {name: tuple(document[name]) for name in ("needs", "references")}
+    fields |= {name: tuple(document.get(name, ())) for name in _OPTIONAL_LISTS}
+    fields |= {name: document.get(name, "") for name in ("action", "doubt", "planted")}
+    fields |= {name: dict(document.get(name, {})) for name in ("summaries", "clauses", "doubts")}
     for name in ("inference", "without_torch", "without_gpu"):
-        more[name] = {field: text.strip() for field, text in document.get(name, {}).items()}
+        fields[name] = {field: text.strip() for field, text in document.get(name, {}).items()}
     rule = Rule(
-        id=document["id"],
-        title=document["title"],
-        category=document["category"],
-        since=document["since"],
-        status=document["status"],
-        needs=tuple(document["needs"]),
-        summary=document["summary"],
-        why=document["why"].strip(),
-        not_a_problem_when=document["not_a_problem_when"].strip(),
-        references=tuple(document["references"]),
         thresholds={name: _threshold(entry) for name, entry in document["thresholds"].items()},
         fixes=tuple(_fix(entry) for entry in document["fix"]),
-        summaries=dict(document.get("summaries", {})),
-        clauses=dict(document.get("clauses", {})),
-        action=document.get("action", ""),
-        doubt=document.get("doubt", ""),
-        doubts=dict(document.get("doubts", {})),
         derivation=derivations.read(document["derivation"]) if "derivation" in document else None,
-        planted=document.get("planted", ""),
-        **more,
+        **fields,
     )
     if rule.action:
         known(rule.action, SHRINKS, "action")

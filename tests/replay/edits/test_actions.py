@@ -80,7 +80,7 @@ def test_only_the_chosen_kernels_get_shorter():
     place = run.places[0]
     finding = a_finding(work={(0, 0): place.kernel_ns <= 10 * MS})
     (graph,) = graphs_of(run)
-    shorter = actions.edit_of("kernels", finding)(graph, 0.5)
+    shorter = actions.edit_of("kernels", finding, run)(graph, 0.5)
     assert sorted(set(shorter.duration_ns[graph.work_row >= 0].tolist())) == [5 * MS, 30 * MS]
 
 
@@ -163,5 +163,5 @@ def test_a_host_that_is_the_limit_leaves_nothing_for_faster_kernels():
     def step(one: Graph) -> float:
         return simulate([one]).step_ns
 
-    assert step(actions.edit_of("kernels", finding)(graph, 0.5)) == pytest.approx(step(graph), rel=0.001)
-    assert step(actions.edit_of("fused", finding)(graph, 0.5)) < 0.95 * step(graph)
+    assert step(actions.edit_of("kernels", finding, run)(graph, 0.5)) == pytest.approx(step(graph), rel=0.001)
+    assert step(actions.edit_of("fused", finding, run)(graph, 0.5)) < 0.95 * step(graph)

@@ -60,8 +60,9 @@ def test_without_a_cause_the_step_is_shorter_by_it(action, left):
 
 def test_time_of_the_thread_that_a_finding_is_about_goes():
     drawn = draw(host=["o " * 3_000 + "o" * 1_000, " "], repeat=4, unit_us=10)
-    finding, (own,) = only_finding("small-kernels", drawn), graphs_of(prepare(drawn))
-    shorter = simulate([edit_of("fused", finding)(own, 0.5)]).step_ns
+    finding, run = only_finding("small-kernels", drawn), prepare(drawn)
+    (own,) = graphs_of(run)
+    shorter = simulate([edit_of("fused", finding, run)(own, 0.5)]).step_ns
     assert shorter == pytest.approx(70_000_000 - 0.5 * 59_990_000)  # 3,000 ops of 10 µs and 2,999 gaps between them
 
 
@@ -220,7 +221,7 @@ def test_a_recorded_training_is_simulated_as_it_ran_and_without_its_wait_is_shor
     replay = replay_of(run)
     assert replay.error == pytest.approx(0, abs=0.001)
     waited = run.mean(lambda place: (place.host.explicit["input_wait"] & place.window).total_ns)
-    edit = edit_of("input_wait", Finding("input-wait", Saving(1, 1, 1), "high", {}))
+    edit = edit_of("input_wait", Finding("input-wait", Saving(1, 1, 1), "high", {}), run)
     without = simulate([edit(graph, 1.0) for graph in replay.graphs]).step_ns
     assert without == pytest.approx(run.step_ns - waited, rel=0.001)
 

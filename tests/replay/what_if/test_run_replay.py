@@ -84,8 +84,9 @@ def test_the_replay_of_a_faulty_training_is_true_to_it(rule, share, ranks):
     ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] in WHOLE))
 )
 def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
-    _, graphs, faulty = planted(rule, share, ranks)
-    edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
+    run, graphs, faulty = planted(rule, share, ranks)
+    finding = Finding(rule, Saving(1, 1, 1), "high", {})
+    edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], finding, run)
     assert won(graphs, edit, 1.0) == pytest.approx(faulty.cost[rule], abs=0.02)
 
 
@@ -107,7 +108,7 @@ def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
     pulled = affected_ns(ACTIONS[rule], found, run)
     part = FP32_SHARE if rule == "fp32-matmuls" else shares(found.saving_ns_per_step, pulled)[1]
     expected = faulty.cost[rule] * PREDICTED.get(rule, 1.0)
-    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(expected, abs=0.02)
+    assert won(graphs, edit_of(ACTIONS[rule], found, run), part) == pytest.approx(expected, abs=0.02)
 
 
 def test_a_healthy_training_plays_as_it_was():

@@ -75,7 +75,7 @@ def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
     def saved(place: Place, *, apart: bool) -> float:
         rows = _small(place, at)
         summed = float(place.kernel_ns[rows].sum())
-        breaks = rows & ~place.kernel_rows("elementwise") if apart else None
+        breaks = rows & ~place.kernel_rows("elementwise") & apart
         return merged_runs_ns(place, rows, breaks) * place.alone_ns(rows) / summed if summed else 0.0
 
     low, likely = (run.mean(partial(saved, apart=apart)) for apart in (True, False))

@@ -35,8 +35,7 @@ _DRIVING_SHARE = 0.01
 def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     """What the driving threads of one rank did, for all its devices."""
     threads, marks = driving_threads(timeline, rank), host_marks(timeline, rank)
-    rows = {signal: timeline[signal].of(rank=rank) for signal in ON_HOST}
-    rows = {signal: frame.take(np.isin(frame["thread"], threads)) for signal, frame in rows.items()}
+    rows = {signal: driving_rows(timeline, rank, signal) for signal in ON_HOST}
     calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
     overheads = timeline["overheads"].of(rank=rank)
     overheads = overheads.take(np.isin(overheads["thread"], [UNKNOWN, *threads]))
@@ -86,6 +85,12 @@ def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
             threads, counts = np.unique(timeline[signal].of(rank=rank)["thread"], return_counts=True)
             driving = set(threads[counts == counts.max(initial=0)].tolist())
     return tuple(sorted(driving))
+
+
+def driving_rows(timeline: Timeline, rank: int, signal: str) -> Frame:
+    """The rows of the driving threads of one rank, in the whole recording."""
+    rows = timeline[signal].of(rank=rank)
+    return rows.take(np.isin(rows["thread"], driving_threads(timeline, rank)))
 
 
 def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:

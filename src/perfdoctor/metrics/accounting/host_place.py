@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_rows, host_activity
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place, once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
@@ -40,8 +40,7 @@ class HostPlace(Place, frozen=True):
 
     def rows(self, signal: str) -> Frame:
         """The rows of the training thread in the whole recording."""
-        frame = self.timeline[signal].of(rank=self.rank)
-        return frame.take(np.isin(frame["thread"], driving_threads(self.timeline, self.rank)))
+        return driving_rows(self.timeline, self.rank, signal)
 
     @once_per_place
     def recorded(self, signal: str) -> Frame:
@@ -173,8 +172,7 @@ def _transport(timeline: Timeline, rank: int) -> Frame:
 
 def _standing_still(timeline: Timeline, rank: int) -> Intervals:
     """The long pauses between the training thread's ops; calls that start collectives are no ops here."""
-    ops = timeline.ops.of(rank=rank)
-    ops = ops.take(np.isin(ops["thread"], driving_threads(timeline, rank)))
+    ops = driving_rows(timeline, rank, "ops")
     asks = ops.named(nccl_names.ON_HOST)
     busy = ops.intervals - asks.intervals
     long = busy.starts[1:] - busy.ends[:-1] > LAUNCHING_GAP_NS

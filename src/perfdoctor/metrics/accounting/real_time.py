@@ -22,14 +22,15 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.accounting.driving_threads import driving_rows
+from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Floats, Frame, Ints
+from perfdoctor.model.timeline import Floats, Ints
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.real_time import RealTime
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
@@ -112,8 +113,7 @@ def real_share(rule: Rule, finding: Finding, run: Run) -> float:
     if finding.thread_time and run.places[0].device is None:
 
         def part(place: Place) -> Intervals:
-            starts, ends = finding.thread_time.get(place.rank, ((), ()))
-            return Intervals.of(starts, ends) & place.window
+            return thread_time(place, finding) & place.window
 
         recorded_ns, unrecorded_ns = _recorded_ns(run, part), _without_rows_ns(run, part)
     else:
@@ -196,8 +196,7 @@ def _most_by_ops_ns(run: Run) -> float:
     limits = [np.inf]
     for place in places:
         # When the driving threads' ops began that no other op called.
-        ops = outermost(place.timeline["ops"].of(rank=place.rank))
-        starts = np.sort(ops.start_ns[np.isin(ops["thread"], driving_threads(place.timeline, place.rank))])
+        starts = np.sort(outermost(driving_rows(place.timeline, place.rank, "ops")).start_ns)
         # Ops that begin shortly behind one another, with the Python between them: calling them is all that happens.
         close = np.diff(starts) < _CLOSE_NS
         one_behind_the_other = Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
@@ -250,7 +249,7 @@ def _edges(place: Place) -> tuple[Ints, Floats]:
     """
     moments, weights = [], []
     for signal, weight in _WEIGHTS.items():
-        rows = _driving_rows(place, signal)
+        rows = driving_rows(place.timeline, place.rank, signal)
         for edge in (rows.start_ns - 1, rows.start_ns, rows.end_ns - 1, rows.end_ns):
             moments.append(edge)
             weights.append(np.full(edge.size, weight / 4))
@@ -305,14 +304,8 @@ def stack_cost(run: Run) -> tuple[int, float]:
     """
 
     def of_place(place: Place) -> tuple[int, float]:
-        frames = _driving_rows(place, "functions")
+        frames = driving_rows(place.timeline, place.rank, "functions")
         count = int(np.count_nonzero(place.window.overlap_ns(frames.start_ns, frames.start_ns + 1)))
         return count, count * FRAME_NS / max(place.window_ns, 1)
 
     return max(map(of_place, run.places), key=lambda each: each[1], default=(0, 0.0))
-
-
-def _driving_rows(place: Place, signal: str) -> Frame:
-    """The rows of the threads that drive this place, in the whole recording."""
-    rows = place.timeline[signal].of(rank=place.rank)
-    return rows.take(np.isin(rows["thread"], driving_threads(place.timeline, place.rank)))

@@ -122,7 +122,7 @@ def once_kinds(place: Place) -> Mapping[str, Intervals]:
 
 
 def united(kinds: Mapping[str, Intervals]) -> Intervals:
-    """When any of them took place."""
+    """When any of these kinds took place."""
     return Intervals.union(kinds.values())
 
 

@@ -26,6 +26,7 @@ from perfdoctor.metrics.communication.collectives import (
     transfer_share,
     waited_for,
 )
+from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.work.device_peaks import attained, peaks
 from perfdoctor.model.host_rows import when_open
@@ -230,11 +231,10 @@ def taken(run: Run) -> Taken:
 def _sm_share(place: Place) -> float:
     """Blocks of collectives over SMs, weighted by their time; NaN where the recording lacks one of them."""
     frame, sms = place.collectives, place.info.sm_count
-    known = frame["blocks"] > 0
-    if not sms or not known.any():
+    if not sms:
         return float("nan")
-    shares = np.minimum(frame["blocks"][known] / sms, 1.0)
-    return float(np.average(shares, weights=np.maximum(frame.duration_ns[known], 1)))
+    known = frame["blocks"] > 0
+    return weighted_mean(np.minimum(frame["blocks"][known] / sms, 1.0), np.maximum(frame.duration_ns[known], 1))
 
 
 # --- sent in 16 bits ---

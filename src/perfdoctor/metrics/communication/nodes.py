@@ -62,7 +62,7 @@ def ranks_of_job(run: Run) -> int:
 
 
 def ranks_missing(run: Run) -> int:
-    """How many of them were not recorded; 0 where none is known to be missing."""
+    """The number of ranks of the job that were not recorded; 0 where none is known to be missing."""
     return ranks_of_job(run) - len(run.ranks)
 
 

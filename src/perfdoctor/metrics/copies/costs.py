@@ -216,5 +216,6 @@ def _recorded(place: Place, direction: str, size: float) -> float:
 
 
 def _usual(place: Place, rows: Mask, latency_ns: int) -> float:
+    """The median rate of these copies in bytes/s, without the latency of each."""
     took_ns: Floats = np.maximum(place.copies.duration_ns[rows] - latency_ns, 1).astype(np.float64)
     return float(np.median(sizes(place)[rows] / took_ns)) * 1e9

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.grouping import of_known, weighted_mean
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Floats, Frame
+from perfdoctor.model.timeline import Frame
 
 _SECOND_NS = 1_000_000_000
 #: A sample stands for a stretch of time if at least half of it lies inside.
@@ -23,7 +24,6 @@ _MOSTLY = 0.5
 MOST_WAITING = 0.1
 #: Of the cores that were missing. Where others use less, the training itself has more threads than cores.
 MOST_OF_IT = 0.5
-_UNKNOWN = float("nan")
 
 
 def cores_allowed(run: Run) -> float:
@@ -32,7 +32,7 @@ def cores_allowed(run: Run) -> float:
     The least of all processes, where they differ: 2.5 is a quota of two and a half.
     """
     known = np.concatenate([_processes(run).floats("allowed_cores"), _samples(run).floats("allowed_cores")])
-    return float(np.nanmin(known)) if not np.isnan(known).all() else _UNKNOWN
+    return of_known(np.nanmin, known)
 
 
 def idle_cores(run: Run) -> float:
@@ -42,7 +42,7 @@ def idle_cores(run: Run) -> float:
     """
     samples = _samples(run)
     left = samples.floats("allowed_cores") - samples.floats("program_cores")
-    return _mean(samples, np.fmin(samples.floats("idle_cores"), np.maximum(left, 0)))
+    return weighted_mean(np.fmin(samples.floats("idle_cores"), np.maximum(left, 0)), samples.duration_ns)
 
 
 def other_cores(run: Run) -> float:
@@ -51,7 +51,7 @@ def other_cores(run: Run) -> float:
     """
     samples = _samples(run)
     own = samples.floats("program_cores") + samples.floats("recorder_cores")
-    return _mean(samples, np.maximum(samples.floats("busy_cores") - own, 0))
+    return weighted_mean(np.maximum(samples.floats("busy_cores") - own, 0), samples.duration_ns)
 
 
 def program_cores(run: Run) -> float:
@@ -76,13 +76,12 @@ def waiting_threads(run: Run) -> float:
 
 def threads_per_process(run: Run) -> float:
     """How many threads a training process had after its recorded steps, the mean of all; NaN if unknown."""
-    return _known_mean(_processes(run).floats("threads"))
+    return of_known(np.nanmean, _processes(run).floats("threads"))
 
 
 def torch_threads(run: Run) -> float:
     """The threads with which torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
-    known = _processes(run).floats("torch_threads")
-    return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
+    return of_known(np.nanmax, _processes(run).floats("torch_threads"))
 
 
 def training_processes(run: Run) -> int:
@@ -104,8 +103,7 @@ def waiting_share(run: Run) -> float:
     all ranks (0-1); NaN if unknown. By this the steps are longer than on a free machine.
     """
     processes = _processes(run)
-    shares = processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1)
-    return float(np.nanmax(shares)) if not np.isnan(shares).all() else _UNKNOWN
+    return of_known(np.nanmax, processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1))
 
 
 def sleeping_share(run: Run) -> float:
@@ -115,7 +113,7 @@ def sleeping_share(run: Run) -> float:
     used = _processes(run)
     known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
     shares = np.clip(1 - known / np.maximum(used.duration_ns, 1), 0, 1)
-    return _known_mean(shares)
+    return of_known(np.nanmean, shares)
 
 
 def cores_used(run: Run) -> float:
@@ -190,13 +188,7 @@ def _samples(run: Run) -> Frame:
 
 def _of_samples(run: Run, column: str) -> float:
     samples = _samples(run)
-    return _mean(samples, samples.floats(column))
-
-
-def _mean(samples: Frame, values: Floats) -> float:
-    """The mean over time of what is known; NaN where nothing is."""
-    known = ~np.isnan(values) & (samples.duration_ns > 0)
-    return float(np.average(values[known], weights=samples.duration_ns[known])) if known.any() else _UNKNOWN
+    return weighted_mean(samples.floats(column), samples.duration_ns)
 
 
 def _processes(run: Run) -> Frame:
@@ -204,11 +196,7 @@ def _processes(run: Run) -> Frame:
     return run.job.timeline["cpu_processes"]
 
 
-def _known_mean(values: Floats) -> float:
-    return float(np.nanmean(values)) if not np.isnan(values).all() else _UNKNOWN
-
-
 def _rate(run: Run, column: str) -> float:
     """A column of the processes per second of their recorded steps, the mean of all; NaN if unknown."""
     processes = _processes(run)
-    return _known_mean(processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS)
+    return of_known(np.nanmean, processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS)

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from perfdoctor.hardware.worker_batch import TYPICAL, WorkerBatch, of_machine
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.grouping import of_known
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Batch, Cores, Feeding, Prospect, with_workers
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Floats
 from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.names import loaders as loader_names
 
@@ -102,15 +102,11 @@ def cores(run: Run) -> Cores:
     devices = Counter(place.device for place in run.places if place.device is not None)
     sharing = max(math.ceil(len(run.timeline.ranks) / max(devices.values(), default=1)), 1)
     threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
-    of_all = _least(run.timeline["cpu_samples"].floats("allowed_cores"))
-    bound = _least(run.job.timeline["cpu_processes"].floats("allowed_cores"))
+    of_all = of_known(np.nanmin, run.timeline["cpu_samples"].floats("allowed_cores"))
+    bound = of_known(np.nanmin, run.job.timeline["cpu_processes"].floats("allowed_cores"))
     count = bound / sharing if math.isnan(of_all) else float(np.fmin(bound, of_all / sharing))
     known = Cores(count, cpu_use.idle_cores(run) / sharing, cpu_use.cores_used(run))
     return replace(known, computing=known.count if math.isnan(threads) else threads)
-
-
-def _least(values: Floats) -> float:
-    return float(np.nanmin(values)) if not np.isnan(values).all() else math.nan
 
 
 def _io_share(run: Run, wait_ns: float) -> float:

@@ -42,7 +42,7 @@ def own_function(launched: Launches) -> Ints:
 
 
 def _main_thread(functions: Nested) -> Thread:
-    """The one that own functions take most of."""
+    """The thread that spends most time in own functions."""
     took = functions.rows.duration_ns
     return max(functions.threads, key=lambda each: int(took[functions.threads[each]].sum()))
 

@@ -90,7 +90,7 @@ def idle_behind(place: Place, loops: Sequence[TensorLoop]) -> Intervals:
 
 
 def spans_of(loops: Sequence[TensorLoop]) -> Intervals:
-    """When the host was in one of them."""
+    """When the host was in any of these loops."""
     return Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])
 
 

@@ -27,7 +27,7 @@ def stream_order(place: Place) -> Ints:
     return np.lexsort((kernels.start_ns, kernels["stream"])).astype(np.int64)
 
 
-def merged_runs_ns(place: Place, rows: Mask, breaks: Mask | None = None) -> float:
+def merged_runs_ns(place: Place, rows: Mask, breaks: Mask) -> float:
     """What is saved, in ns for the window, if each run of these rows of `place.kernels` takes as long as its longest.
 
     Short kernels are start and end, whatever they compute. `breaks`: rows that begin a run of their own, and end it.
@@ -35,12 +35,9 @@ def merged_runs_ns(place: Place, rows: Mask, breaks: Mask | None = None) -> floa
     order = stream_order(place)
     if not order.size:
         return 0.0
-    stream, chosen = place.kernels["stream"][order], rows[order]
+    stream, chosen, alone = place.kernels["stream"][order], rows[order], breaks[order]
     begins = np.ones(order.size, dtype=bool)
-    begins[1:] = ~chosen[1:] | ~chosen[:-1] | (stream[1:] != stream[:-1])
-    if breaks is not None:
-        alone = breaks[order]
-        begins[1:] |= alone[1:] | alone[:-1]
+    begins[1:] = ~chosen[1:] | ~chosen[:-1] | alone[1:] | alone[:-1] | (stream[1:] != stream[:-1])
     first = np.flatnonzero(begins)
     ns: Floats = np.where(chosen, place.kernel_ns[order], 0).astype(float)
     return float((np.add.reduceat(ns, first) - np.maximum.reduceat(ns, first)).sum())

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.metrics.work.device_peaks import attained, measured
+from perfdoctor.metrics.work.device_peaks import attained, kernel_floor_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
@@ -101,8 +101,7 @@ def fused_update(place: Place, rows: Mask, case: str, floor_ns: float, short_ns:
     ns, passes = place.kernel_ns[rows].astype(float), passes_of(place) or _unnamed(place, rows)
     if not ns.size:
         return FusedUpdate(0.0, 0.0)
-    rates, limits = measured(place), attained(place)
-    floor = (rates.one("kernel_floor") if rates else 0.0) or floor_ns
+    floor, limits = kernel_floor_ns(place, floor_ns), attained(place)
     beyond = np.maximum(ns - floor, 0)
     bandwidth = limits.memory_bytes_per_second if limits else 0.0
     # As many numbers as the memory can have passed over in this time.

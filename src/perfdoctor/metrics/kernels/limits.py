@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
@@ -143,9 +144,7 @@ class Claim(Struct, frozen=True):
 
     def mean(self, values: Floats) -> float:
         """A number of these kernels, each counting as long as it ran; NaN where it is not known of any."""
-        known = self.rows & ~np.isnan(values)
-        weight = np.maximum(self.kernels.time_ns[known], 1)
-        return float(np.average(values[known], weights=weight)) if known.any() else float("nan")
+        return weighted_mean(values[self.rows], np.maximum(self.kernels.time_ns[self.rows], 1))
 
     def work(self) -> Mapping[tuple[int, int], Mask]:
         """By place the rows of these kernels, as a replay asks for them; empty without a timeline."""

@@ -56,7 +56,7 @@ def host_updates(place: HostPlace) -> HostOps:
 
 
 def filled_by_zero_grad(launched: Launches) -> Mask:
-    """One bool a launch: was it made inside a range or function of that name?"""
+    """One bool a launch: was it made inside `zero_grad`?"""
     return launched.while_open(torch_names.ZERO_GRAD, "ranges", "ops", "functions")
 
 

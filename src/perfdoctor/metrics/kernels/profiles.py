@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
@@ -47,7 +48,7 @@ class Measured(Struct, frozen=True, dict=True):
     def number(self, column: str) -> Floats:
         """One of PROFILE_NUMBERS for each row: the mean over its launches, each counting as long as it ran."""
         values, weight = self.profiles.floats(column), self._weight
-        return self._spread([_mean(values[launches], weight[launches]) for launches in self.sets])
+        return self._spread([weighted_mean(values[launches], weight[launches]) for launches in self.sets])
 
     def word(self, column: str, row: int) -> str:
         """A text column for one row: of the longest of its launches."""
@@ -67,7 +68,7 @@ class Measured(Struct, frozen=True, dict=True):
         whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
         launch = np.searchsorted(self.profiles["launch"], self.advice["launch"])
         np.fmax.at(most, launch[whole], self.advice.floats("speedup_share")[whole])
-        return self._spread([_mean(most[launches], self._weight[launches]) for launches in self.sets])
+        return self._spread([weighted_mean(most[launches], self._weight[launches]) for launches in self.sets])
 
     def estimated_by(self, rule: str) -> Floats:
         """The saving that this rule of NVIDIA estimates, as a share of the kernel's time; NaN where it does not."""
@@ -83,11 +84,6 @@ class Measured(Struct, frozen=True, dict=True):
         """For each row the number of its set; NaN without one."""
         table = np.array([*of_sets, np.nan], dtype=np.float64)
         return table[np.where(self.known, self.stands_in, len(of_sets))]
-
-
-def _mean(values: Floats, weight: Floats) -> float:
-    known = ~np.isnan(values)
-    return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
 
 
 @once_per_place
@@ -115,10 +111,9 @@ def on_tensor_cores(place: Place) -> Mask:
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
     """How busy tensor cores are in these kernels, each counting as long as it runs; () where none was measured."""
     share = tensor_share(place)
-    known = rows & ~np.isnan(share) & (place.kernel_ns > 0)
-    if not known.any():
+    mean = weighted_mean(share[rows], place.kernel_ns[rows])
+    if np.isnan(mean):
         return ()
-    mean = float(np.average(share[known], weights=place.kernel_ns[known]))
     return (Measure("tensor cores at work in them, by Nsight Compute", mean, "share"),)
 
 

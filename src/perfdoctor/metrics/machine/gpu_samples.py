@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.grouping import of_known
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -125,8 +126,7 @@ def free_clock_mhz(gpu: SampledGpu, others: list[SampledGpu], load_share: float,
         clocks = clocks[~np.isnan(clocks)]
         if clocks.size >= fewest:
             return float(np.median(clocks)), True
-    highest = gpu.floats("max_sm_clock_mhz")
-    return (float(np.nanmax(highest)) if not np.isnan(highest).all() else float("nan")), False
+    return of_known(np.nanmax, gpu.floats("max_sm_clock_mhz")), False
 
 
 def lost_ns(place: Place, gpu: SampledGpu, held: Mask, work: Intervals, free_mhz: float) -> float:

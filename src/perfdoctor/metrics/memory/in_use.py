@@ -24,7 +24,7 @@ _SIGNALS = ("allocations", "memory_segments", "memory_events")
 
 
 class SnapshotReplay(Struct, frozen=True, dict=True):
-    """One device of one snapshot."""
+    """The memory of one device, as one snapshot shows it."""
 
     rank: int
     device: int
@@ -150,9 +150,9 @@ class SnapshotReplay(Struct, frozen=True, dict=True):
 
 
 class Refits(Struct, frozen=True):
-    """How often the driver gave memory although as much lay free in pieces; and of the moment when most lay free:
+    """`count`: how often the driver gave memory although as much lay free in pieces.
 
-    what was reserved, how much of it lay free in this stream, and the largest free piece.
+    The bytes are of the moment when most lay free: reserved, free in this stream, and in the largest free piece.
     """
 
     count: int

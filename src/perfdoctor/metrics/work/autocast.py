@@ -22,13 +22,13 @@ from msgspec import Struct
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.kernels.chains import stream_order
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
+from perfdoctor.metrics.work.device_peaks import kernel_floor_ns
 from perfdoctor.metrics.work.half_precision import (
     ReachedRates,
     half_ns,
     half_products,
     memory_rate,
     sizes,
-    start_ns,
     wide_products,
     wide_rows,
 )
@@ -142,7 +142,7 @@ def _beside(place: Place, flow: Ints, case: str) -> Floats:
     behind = _activations(place) & (flow == _HALF)
     kept, adds = behind & _kept(place), behind & _adds(place)
     ns = np.maximum(place.kernels.duration_ns, 1).astype(float)
-    moving = np.maximum(ns - start_ns(place), 0) / ns  # the part of its time that goes with its bytes
+    moving = np.maximum(ns - kernel_floor_ns(place), 0) / ns  # the part of its time that goes with its bytes
     scale = np.ones(len(ns))
     if case == "high":
         scale[behind & ~kept] -= (1 - _ON_HALF) * moving[behind & ~kept]
@@ -187,7 +187,7 @@ def _casting_ns(place: Place, reached: ReachedRates, flow: Ints, casts: Floats) 
     inputs = np.zeros(len(place.kernels))
     inputs[wide_rows(place)] = np.nan_to_num(sizes(place, reached).inputs)
     both = np.where(flow == _WIDE, 1.0, 1 / 2)
-    return np.where(casts > 0, casts * start_ns(place) + both * inputs * _CAST_BYTES / bandwidth * 1e9, 0.0)
+    return np.where(casts > 0, casts * kernel_floor_ns(place) + both * inputs * _CAST_BYTES / bandwidth * 1e9, 0.0)
 
 
 #: Times a launch, where little is saved and likely.

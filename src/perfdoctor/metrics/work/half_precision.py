@@ -20,7 +20,7 @@ from msgspec import Struct
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import half_speedups
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
-from perfdoctor.metrics.work.device_peaks import measured, peaks
+from perfdoctor.metrics.work.device_peaks import kernel_floor_ns, measured, peaks
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
@@ -30,9 +30,6 @@ from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: What a kernel takes that has next to nothing to do, where this machine was not measured: 2 to 3 µs on V100, A100 and
-#: H100 under a profiler (element-wise kernels over a few numbers in public recordings).
-START_NS = 2_000
 #: Elements of a tile in which libraries compute a product, and how often it uses each number that it has read, compared
 #: with the first: sides a, b of a tile use it a · b ÷ (a + b) times.
 _TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
@@ -193,7 +190,7 @@ def half_ns(place: Place, reached: ReachedRates, case: str) -> Floats:
         ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
         left = now / np.where(tf32_products(place)[rows], half_speedups("tf32")[case], ratios)
     else:
-        left = start_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
+        left = kernel_floor_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
     shorter = np.fmin(left, now) / np.maximum(now, 1.0)
     inside: Floats = place.kernel_ns.astype(float)
     inside[rows] *= shorter
@@ -246,15 +243,9 @@ def _rate(place: Place, kind: str, share: float) -> float:
 
 
 def _known(place: Place) -> dict[str, float]:
-    """Rates that are no data sheet's."""
+    """The rates that were measured or that the user gave, by name; the user's count more."""
     rates = measured(place)
     return {**(rates.as_peaks() if rates else {}), **place.timeline.user_values.peaks}
-
-
-def start_ns(place: Place) -> float:
-    """Ns that a kernel takes which has next to nothing to do."""
-    rates = measured(place)
-    return (rates.one("kernel_floor") if rates else 0.0) or START_NS
 
 
 @once_per_place

@@ -19,6 +19,7 @@ from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.lateness import excess_ns, parts_ns
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
@@ -49,8 +50,8 @@ _REFILL_NS = 50_000
 Edit = Callable[[Graph, float], Graph]
 
 
-def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
-    """The edit that takes a share of the action's work out of a graph. `run`: needed for lateness alone."""
+def edit_of(action: str, finding: Finding, run: Run) -> Edit:
+    """The edit that takes a share of the action's work out of a graph of this run."""
     if finding.thread_time:
         return lambda graph, share: edits.without_host_time(graph, thread_time(graph.place, finding), share)
     if action == "host_pace":
@@ -168,12 +169,6 @@ def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:
     return with_fewer_collectives(edits.without_host_time(shorter, graph.place.own_communication, share), share)
 
 
-def thread_time(place: Place, finding: Finding) -> Intervals:
-    """When this place's training thread did what the finding is about."""
-    starts, ends = finding.thread_time.get(place.rank, ((), ()))
-    return Intervals.of(starts, ends)
-
-
 @once_per_place
 def _of_cause(place: Place, cause: str) -> Intervals:
     return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
@@ -184,11 +179,10 @@ def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
     return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
 
 
-def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
+def _coming_in_time(finding: Finding, run: Run) -> Edit:
     """An edit by which the late rank does no more than the others, which stay as they are."""
-    matched = skew(run) if run else None
-    late = [place for place in run.places if place.rank_and_device in finding.work] if run else []
-    if run is None or matched is None or not late:
+    matched, late = skew(run), [place for place in run.places if place.rank_and_device in finding.work]
+    if matched is None or not late:
         return lambda graph, _: graph
     places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]
     own, excess = parts_ns(late[0], matched), excess_ns(places, matched)[late[0].rank]

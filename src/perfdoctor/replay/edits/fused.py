@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from perfdoctor.metrics.work.device_peaks import measured
+from perfdoctor.metrics.work.device_peaks import kernel_floor_ns
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits.shorter import with_shorter_work, without_host_time
@@ -39,8 +39,7 @@ def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
 def _starting_ns(graph: Graph, rows: Mask) -> Ints:
     """Ns that the device takes to start each node of these rows of DeviceWork: the gap in front that is its own."""
     chosen = graph.of_work(rows)
-    rates = measured(graph.place)
-    longest_ns = int(rates.one("kernel_floor") if rates else 0) or _LONGEST_START_NS
+    longest_ns = int(kernel_floor_ns(graph.place, _LONGEST_START_NS)) or _LONGEST_START_NS
     return np.where(chosen, np.minimum(graph.extra_ns, longest_ns), 0)
 
 

@@ -34,9 +34,7 @@ class Simulation(Struct, frozen=True):
     end_ns: tuple[Floats, ...]
 
 
-def simulate(
-    graphs: Sequence[Graph], orders: Sequence[SimulationOrder] = (), repetitions: int = REPETITIONS
-) -> Simulation:
+def simulate(graphs: Sequence[Graph], orders: Sequence[SimulationOrder] = ()) -> Simulation:
     """Simulate all ranks together, several times in a row; the step is the last repetition, to the end of its work.
 
     Where the pace is not steady yet, repetitions are skipped, in which each node goes on at its own pace (`skip`).
@@ -46,7 +44,7 @@ def simulate(
     known = [own if own.fits(graph) else order_of(graph) for own, graph in zip(orders, graphs, strict=False)]
     known += [order_of(graph) for graph in graphs[len(known) :]]
     ranks = [_SimulatedRank(graph, own, begin_ns) for graph, own in zip(graphs, known, strict=True)]
-    for left in reversed(range(repetitions)):
+    for left in reversed(range(REPETITIONS)):
         _together(ranks)
         by = ranks[0].first_gain
         # All nodes of all ranks equally later than in the repetition before: then each further one is too, exactly,
