@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from perfdoctor.patterns import regex
 from perfdoctor.system import nsys_importer
+from perfdoctor.system.paths import text_of
 
 _OPTION = regex(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 _VERSION = regex(r"version (\d{4}(?:\.\d+)+)")
@@ -159,10 +160,7 @@ def explain(log: Path, made: Path | None) -> str:
 
 def _lost_events(log: Path) -> str:
     """What nsys could not understand of what it recorded; "" where it understood all."""
-    try:
-        said = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    said = text_of(log)
     if not _EVENTS_LOST.search(said):
         return ""
     cause = re.search(r"Unknown \w+ API function index: \d+", said)
@@ -174,10 +172,8 @@ def _lost_events(log: Path) -> str:
 
 
 def _last_message(log: Path) -> str:
-    try:
-        lines = re.split(r"[\r\n]+", log.read_text("utf-8", "replace"))
-    except OSError:
-        return ""
+    """The last line of the log that is neither progress nor the name of a file; "" if there is none."""
+    lines = re.split(r"[\r\n]+", text_of(log))
     texts = [line.strip() for line in lines if line.strip() and not _PROGRESS.search(line)]
     texts = [line for line in texts if not re.match(r"Generat(ing|ed)\b|/", line)]
     return texts[-1][:200] if texts else ""
