@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import (
-    export_tables,
-    report_files,
-    scale_options,
-    shared_options,
-)
+from perfdoctor.cli import export_tables, report_files, scale_options, shared_options
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError

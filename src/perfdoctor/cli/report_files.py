@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
@@ -51,11 +52,7 @@ def is_input(target: Path, inputs: Sequence[Path | RemoteFile]) -> bool:
     return any(target.exists() and path.exists() and target.samefile(path) for path in here)
 
 
-def check_json(target: Path, inputs: Sequence[Path]) -> None:
-    check_ours("--json", target, MARKER, inputs)
-
-
-def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path]) -> None:
+def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path | RemoteFile]) -> None:
     """Refuse, before the analysis, to overwrite a recording or a file that does not hold the `marker` of ours.
 
     A script needs the name that it gave, so no other is chosen.
@@ -124,6 +121,21 @@ def written(option: str, target: Path, render: Callable[[], str], do: str = _CHO
         write(target, render)
     except OSError as error:
         raise unwritable(option, target, error, do) from error
+
+
+def page_written(target: Path, render: Callable[[], str], *, is_asked: bool, do: str = _CHOOSE) -> bool:
+    """Write the page whole or not at all, and return whether it could be written; a line says why it could not.
+
+    Raises PerfdoctorError, with this `do`, if a page that the user asked for cannot be written.
+    """
+    try:
+        write(target, render)
+    except OSError as error:
+        if is_asked:
+            raise unwritable("--html", target, error, do) from error
+        typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
+        return False
+    return True
 
 
 def unwritable(option: str, target: Path, error: Exception, do: str = _CHOOSE) -> PerfdoctorError:
