@@ -70,8 +70,8 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
-    asked = noting.Asked()
-    watched = [(name, asked.watching(recording, folder)) for name, recording in drawn]
+    asked: dict[str, str] = {}
+    watched = [(name, noting.watched(recording, folder, asked)) for name, recording in drawn]
     raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
         return Checked(rule, (*written, *raised), len(drawn))
