@@ -273,7 +273,7 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
 
 
 def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question, ...]:
-    """About rules of ours, or any of these."""
+    """The questions of `--what-if`, which name rules of ours or any of `rules`."""
     if text is None:
         return ()
     from perfdoctor.diagnosis.questions import questions

@@ -94,7 +94,7 @@ def _count(option: str, text: str | None, example: str) -> float:
 
 
 def number(text: str) -> float | None:
-    """`989e12`, `989T`, `70B`: with a decimal suffix; None if it is none, or not finite."""
+    """The number, perhaps with a decimal suffix (`989e12`, `989T`, `70B`); None if it is none, or not finite."""
     found = _NUMBER.fullmatch(text.strip())
     if not found:
         return None

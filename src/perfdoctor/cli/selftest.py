@@ -160,7 +160,7 @@ def _folder(output: Path | None) -> Iterator[Path]:
 
 
 def _show(check: ToolCheck) -> None:
-    """`nsys   works: 12 steps …`, and what to do below it."""
+    """Print the check as `nsys   works: 12 steps …`, and what to do below it."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, Terminal, wrapped

@@ -107,7 +107,7 @@ class SelfTest(Struct):
         yield chain.prediction_kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
 
     def _by_nsys(self, training: Example) -> RecordedTrial | None:
-        """None where there is no nsys that could record."""
+        """The training recorded by nsys; None where there is no nsys that could record."""
         if self.machine.nsys is None or self.machine.nsys.trouble:
             return None
         self.announce(f"{FIRST}: nsys")
@@ -126,7 +126,7 @@ class SelfTest(Struct):
         plain.append(self._plain(training))
 
     def _untouched(self, training: Example, plain: list[Plain], recorded: list[RecordedTrial]) -> ToolCheck:
-        """Before perfdoctor is blamed, the training has run twice without it: its own runs may differ."""
+        """Compare output and exit codes with those of two runs without perfdoctor: its own runs may differ."""
         exits = list(self._exits([each.folder.name.rpartition("-")[2] for each in recorded]))
         found = chain.untouched(plain, recorded, exits)
         if found.verdict is Verdict.FAILED and len(plain) == 1:
@@ -152,7 +152,7 @@ class SelfTest(Struct):
                 yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
 
     def _overhead(self, training: Example, plain: list[Plain], recorded: RecordedTrial) -> ToolCheck:
-        """Of up to three rounds: what perfdoctor costs shows in each of them, what disturbs the machine does not."""
+        """Repeat the check up to three rounds: what perfdoctor costs shows in each, a disturbed machine does not."""
         found = chain.overhead(plain, recorded)
         for again in range(2, _ROUNDS + 1):
             if found.verdict is not Verdict.LIMITED or self.is_over:
@@ -271,7 +271,7 @@ _USE_GPU = "import torch; print(torch.ones(2, device='cuda').sum().item(), torch
 
 
 def _tool_notes(ran: RecordedTrial, tool: nsys.Nsys) -> tuple[str, str]:
-    """What nsys could not do although it recorded."""
+    """What nsys could not do although it recorded, and what to do; "" for both if it could."""
     if nsys.keeps_environment(tool):
         return (
             f"Nsight Systems {tool.version} stores all environment variables in its report",
