@@ -11,16 +11,11 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli import cross_check as cross_checking
-from perfdoctor.cli import (
-    hardware_options,
-    outside_options,
-    report_files,
-    scale_options,
-    shared_options,
-)
+from perfdoctor.cli import hardware_options, outside_options, report_files, scale_options, shared_options
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import UsageError
+from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.questions import Question
@@ -169,7 +164,7 @@ def analyze(
     }  # fmt: skip
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
         if reports.json:
-            report_files.check_json(reports.json, [path for path in paths if isinstance(path, Path)])
+            report_files.check_ours("--json", reports.json, MARKER, paths)
         if (diagnosis := _stored(paths, of_recordings)) is None:
             diagnosis = _analyze(paths, asked, reports, cross_check=cross_check)
         else:
@@ -278,7 +273,7 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
 
 
 def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question, ...]:
-    """About rules of ours, or any of these."""
+    """The questions of `--what-if`, which name rules of ours or any of `rules`."""
     if text is None:
         return ()
     from perfdoctor.diagnosis.questions import questions
@@ -333,12 +328,8 @@ def write_html(
     run, diagnosis = examination.run, examination.diagnosis
     wanted = named or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
-    try:
-        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
-    except OSError as error:
-        if named:
-            raise report_files.unwritable("--html", target, error) from error
-        typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
+    is_asked = named is not None
+    if not report_files.page_written(target, lambda: html.render(diagnosis, views(run, diagnosis)), is_asked=is_asked):
         return None
     if target != wanted:
         typer.echo(f"perfdoctor: {wanted} was not written by perfdoctor and is kept.", err=not text)

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import (
-    hardware_options,
-    report_files,
-    scale_options,
-    shared_options,
-)
+from perfdoctor.cli import hardware_options, report_files, scale_options, shared_options
 from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of

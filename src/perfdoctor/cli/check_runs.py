@@ -70,8 +70,7 @@ def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> Perfdoct
         )
     pinned = f"Pinned are: {', '.join(known)}. " if known else ""
     return PerfdoctorError(
-        f"nothing is pinned as {shown!r} in {file}",
-        do=f"{pinned}To pin the last run: perfdoctor history pin {shown}",
+        f"nothing is pinned as {shown!r} in {file}", do=f"{pinned}To pin the last run: perfdoctor history pin {shown}"
     )
 
 

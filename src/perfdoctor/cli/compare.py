@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from perfdoctor.cli import (
-    hardware_options,
-    report_files,
-    scale_options,
-    scaling,
-    shared_options,
-)
+from perfdoctor.cli import hardware_options, report_files, scale_options, scaling, shared_options
 from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
@@ -28,6 +22,7 @@ from perfdoctor.cli.analyze import (
 )
 from perfdoctor.cli.compare_output import Shown
 from perfdoctor.errors import UsageError
+from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.cli.scale_options import Given
@@ -144,7 +139,7 @@ def _only_with(given: object, why: str) -> None:
 def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Shown) -> Comparison:
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
-        report_files.check_json(shown.json_file, local)
+        report_files.check_ours("--json", shown.json_file, MARKER, local)
     read = [_read(side, asked, drawn=not shown.no_html) for side in sides]
     from perfdoctor.comparison.compare import compare as compared
     from perfdoctor.report.comparison import json_report

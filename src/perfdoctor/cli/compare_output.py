@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from perfdoctor.cli import report_files
 from perfdoctor.cli.analyze import OutputFormat, print_page_path
-from perfdoctor.errors import PerfdoctorError
 
 #: What to do where a file cannot be written.
 CHOOSE = "Choose another file."
@@ -56,17 +55,9 @@ class Shown(Struct, frozen=True):
             module("terminal").render(found, Terminal(), show_all=self.show_all)
         if not self.no_html:
             page = report_files.free_html(self.html or Path(default_page), local)
-            self._write_page(page, lambda: module("html").render(found, *of_page))
-
-    def _write_page(self, page: Path, as_html: Callable[[], str]) -> None:
-        """Write the page. A line says why if it cannot be written, and nobody asked for it; else PerfdoctorError."""
-        try:
-            report_files.written("--html", page, as_html, "Choose another file, or --no-html.")
-        except PerfdoctorError as error:
-            if self.html is not None or not isinstance(error.__cause__, OSError):
-                raise
-            typer.echo(
-                f"perfdoctor: no report written: {page}: {error.__cause__.strerror or error.__cause__}", err=True
-            )
-        else:
-            print_page_path(page, on_error=self.output is not OutputFormat.TEXT)
+            is_written = report_files.page_written(
+                page, lambda: module("html").render(found, *of_page), is_asked=self.html is not None,
+                do="Choose another file, or --no-html.",
+            )  # fmt: skip
+            if is_written:
+                print_page_path(page, on_error=self.output is not OutputFormat.TEXT)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import (
-    export_tables,
-    report_files,
-    scale_options,
-    shared_options,
-)
+from perfdoctor.cli import export_tables, report_files, scale_options, shared_options
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
-from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
-    from perfdoctor.system.remote import RemoteFile
 
 EXAMPLES = """\b
 Examples:
@@ -76,7 +70,7 @@ def export(
     asked = AnalysisRequest(rules, part=part, process=process, quiet=quiet, verbose=verbose)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         if perfetto is not None:
-            _check(perfetto, paths)
+            report_files.check_free("--perfetto", perfetto, paths, _is_ours, by="perfdoctor export")
         outputs.check_files(paths)
         examination = diagnosed(paths, asked)
         if perfetto is not None:
@@ -95,18 +89,7 @@ def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: b
         try:
             _write(perfetto, render(examination))
         except OSError as error:
-            raise report_files.unwritable("--perfetto", perfetto, error) from error
-
-
-def _check(target: Path, inputs: Sequence[Path | RemoteFile]) -> None:
-    """Refuse, before the analysis, to overwrite a recording or a file that `export` did not write."""
-    if report_files.is_input(target, inputs):
-        raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Choose another file.")
-    if target.is_file() and not _is_ours(target):
-        raise PerfdoctorError(
-            f"--perfetto {target} exists and was not written by perfdoctor export",
-            do="Choose another file, or remove it.",
-        )
+            raise report_files.unwritable(f"--perfetto {perfetto}", error) from error
 
 
 def _is_ours(file: Path) -> bool:

@@ -122,6 +122,6 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
                         if target.is_dir():
                             target.rmdir()  # it is empty
                 except (OSError, sqlite3.Error) as error:
-                    raise report_files.unwritable(option, target, error, _CHOOSE) from error
+                    raise report_files.unwritable(f"{option} {target}", error, _CHOOSE) from error
             if not quiet:
                 typer.echo(f"Wrote {target}.", err=True)

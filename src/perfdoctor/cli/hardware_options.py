@@ -39,8 +39,7 @@ TokensPerStep = Annotated[
     ),
 ]
 Parameters = Annotated[
-    str | None,
-    typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens.", metavar="N"),
+    str | None, typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens.", metavar="N")
 ]
 
 _NUMBER = regex(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
@@ -57,8 +56,7 @@ def user_values(
 
     if parameters is not None and tokens_per_step is None:
         raise UsageError(
-            "--parameters needs --tokens-per-step",
-            do="Give both: a step's model FLOP are 6 · parameters · tokens.",
+            "--parameters needs --tokens-per-step", do="Give both: a step's model FLOP are 6 · parameters · tokens."
         )
     from perfdoctor.hardware.peaks import the_one_named
 
@@ -96,7 +94,7 @@ def _count(option: str, text: str | None, example: str) -> float:
 
 
 def number(text: str) -> float | None:
-    """`989e12`, `989T`, `70B`: with a decimal suffix; None if it is none, or not finite."""
+    """The number, perhaps with a decimal suffix (`989e12`, `989T`, `70B`); None if it is none, or not finite."""
     found = _NUMBER.fullmatch(text.strip())
     if not found:
         return None

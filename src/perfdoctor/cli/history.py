@@ -305,13 +305,9 @@ def _file(given: Path | None, *, verbose: bool) -> Path:
 
 def _existing(given: Path | None, *, verbose: bool) -> Path:
     """The file of the history. Raises PerfdoctorError if there is none: it would be made only to find no run in it."""
-    found = _file(given, verbose=verbose)
-    if not found.exists():
-        raise PerfdoctorError(
-            f"there is no history yet: {found}",
-            do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
-        )
-    return found
+    from perfdoctor.history import store
+
+    return store.existing(_file(given, verbose=verbose))
 
 
 def _say(text: str, *, quiet: bool) -> None:

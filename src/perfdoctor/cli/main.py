@@ -110,7 +110,7 @@ def program(*names: str) -> typer.Typer:
 
 
 def __getattr__(name: str) -> typer.Typer:
-    """`app`: with all commands."""
+    """The program with all commands, as `app`."""
     if name == "app":
         return program(*COMMANDS)
     raise AttributeError(name)
@@ -140,7 +140,7 @@ def replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def show_any_text() -> None:
-    """Let no text of ours raise an error, whatever the encoding of standard output and error."""
+    """Replace what standard output and error cannot encode, so that no text of ours raises an error."""
     codecs.register_error(PLAIN, replaced)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

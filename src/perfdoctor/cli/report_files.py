@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
@@ -51,20 +52,23 @@ def is_input(target: Path, inputs: Sequence[Path | RemoteFile]) -> bool:
     return any(target.exists() and path.exists() and target.samefile(path) for path in here)
 
 
-def check_json(target: Path, inputs: Sequence[Path]) -> None:
-    check_ours("--json", target, MARKER, inputs)
-
-
-def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path]) -> None:
+def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path | RemoteFile]) -> None:
     """Refuse, before the analysis, to overwrite a recording or a file that does not hold the `marker` of ours.
 
     A script needs the name that it gave, so no other is chosen.
     """
+    check_free(option, target, inputs, lambda path: _is_ours(path, marker), by="perfdoctor")
+
+
+def check_free(
+    option: str, target: Path, inputs: Sequence[Path | RemoteFile], is_ours: Callable[[Path], bool], *, by: str
+) -> None:
+    """Raise PerfdoctorError if the target is a recording, or a file that is not ours. `by`: who writes such files."""
     if is_input(target, inputs):
         raise PerfdoctorError(f"{option} {target} is one of the recordings", do="Choose another file.")
-    if target.is_file() and not _is_ours(target, marker):
+    if target.is_file() and not is_ours(target):
         raise PerfdoctorError(
-            f"{option} {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
+            f"{option} {target} exists and was not written by {by}", do="Choose another file, or remove it."
         )
 
 
@@ -123,9 +127,25 @@ def written(option: str, target: Path, render: Callable[[], str], do: str = _CHO
     try:
         write(target, render)
     except OSError as error:
-        raise unwritable(option, target, error, do) from error
+        raise unwritable(f"{option} {target}", error, do) from error
 
 
-def unwritable(option: str, target: Path, error: Exception, do: str = _CHOOSE) -> PerfdoctorError:
+def page_written(target: Path, render: Callable[[], str], *, is_asked: bool, do: str = _CHOOSE) -> bool:
+    """Write the page whole or not at all, and return whether it could be written; a line says why it could not.
+
+    Raises PerfdoctorError, with this `do`, if a page that the user asked for cannot be written.
+    """
+    try:
+        write(target, render)
+    except OSError as error:
+        if is_asked:
+            raise unwritable(f"--html {target}", error, do) from error
+        typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
+        return False
+    return True
+
+
+def unwritable(what: object, error: Exception, do: str = _CHOOSE) -> PerfdoctorError:
+    """The error that says why `what`, a file or a folder, cannot be written."""
     why = error.strerror if isinstance(error, OSError) else None
-    return PerfdoctorError(f"{option} {target} cannot be written: {why or error}", do=do)
+    return PerfdoctorError(f"{what} cannot be written: {why or error}", do=do)

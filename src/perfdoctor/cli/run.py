@@ -16,13 +16,7 @@ import typer
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from perfdoctor.cli import (
-    analyze,
-    hardware_options,
-    outside_options,
-    run_options,
-    shared_options,
-)
+from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, shared_options
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Recordings = Annotated[
     list[str],
     typer.Argument(
-        help="A run folder, a folder of traces, or files. Also at s3://, gs:// or https://.",
-        metavar="PATH",
+        help="A run folder, a folder of traces, or files. Also at s3://, gs:// or https://.", metavar="PATH"
     ),
 ]
 Jobs = Annotated[

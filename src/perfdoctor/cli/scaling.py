@@ -14,6 +14,7 @@ from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
 from perfdoctor.diagnosis.questions import RATES
 from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
+from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.cli.compare_output import Shown
@@ -81,7 +82,7 @@ def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None
 def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest, shown: Shown) -> None:
     local = [path for each in given for path in each.local]
     if shown.json_file:
-        report_files.check_json(shown.json_file, local)
+        report_files.check_ours("--json", shown.json_file, MARKER, local)
     from perfdoctor.comparison.scaling.recorded import kept_for_replay
     from perfdoctor.comparison.scaling.series import scaling
     from perfdoctor.report.comparison import json_report

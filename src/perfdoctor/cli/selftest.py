@@ -112,8 +112,7 @@ class _Shown(Struct):
             try:
                 report_files.write(self.file, self._text)
             except OSError as error:
-                what = f"{self.file} cannot be written: {error.strerror or error}"
-                raise PerfdoctorError(what, do="Choose another file with --json FILE.") from error
+                raise report_files.unwritable(self.file, error, "Choose another file with --json FILE.") from error
 
     def end(self) -> bool:
         """Print the last lines; does everything work?"""
@@ -151,16 +150,14 @@ def _folder(output: Path | None) -> Iterator[Path]:
         output.mkdir(parents=True, exist_ok=True)
         full = any(output.iterdir())
     except OSError as error:
-        raise PerfdoctorError(
-            f"{output} cannot be written: {error.strerror or error}", do="Choose another folder with --output DIR."
-        ) from error
+        raise report_files.unwritable(output, error, "Choose another folder with --output DIR.") from error
     if full:
         raise PerfdoctorError(f"the folder {output} is not empty", do="Choose a new one: no file is overwritten.")
     yield output.absolute()
 
 
 def _show(check: ToolCheck) -> None:
-    """`nsys   works: 12 steps …`, and what to do below it."""
+    """Print the check as `nsys   works: 12 steps …`, and what to do below it."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, Terminal, wrapped

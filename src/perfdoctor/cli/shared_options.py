@@ -52,11 +52,7 @@ Range = Annotated[
 ]
 Steps = Annotated[
     str | None,
-    typer.Option(
-        "--steps",
-        help="Analyse only these steady steps, counted from 1: 3..5, or 3.",
-        metavar="A..B",
-    ),
+    typer.Option("--steps", help="Analyse only these steady steps, counted from 1: 3..5, or 3.", metavar="A..B"),
 ]
 Process = Annotated[
     int | None,
@@ -77,9 +73,7 @@ _CONFIG_HERE = "pyproject.toml"
 OwnRules = Annotated[
     list[str] | None,
     typer.Option(
-        "--rules",
-        metavar="DIR",
-        help="Also the rules in this folder; may be repeated. They are code, which is run.",
+        "--rules", metavar="DIR", help="Also the rules in this folder; may be repeated. They are code, which is run."
     ),
 ]
 Config = Annotated[

@@ -111,7 +111,7 @@ def facts(
 
 
 def iso(unix_ns: int) -> str:
-    """`2026-11-23T05:21:34.123Z`: as text sorts, so does time."""
+    """The moment as `2026-11-23T05:21:34.123Z`, whose text sorts as time does."""
     moment = datetime.fromtimestamp(unix_ns // 1_000_000 / 1000, timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
@@ -175,13 +175,13 @@ def _program(manifest: Manifest, diagnosis: Diagnosis) -> Row:
 
 
 def _without_home(word: str) -> str:
-    """`~/env/bin/python`: the same command for everybody, and no user's name."""
+    """The word with `~` for the home: the same command for everybody, and no user's name."""
     home = os.environ.get("HOME", "").rstrip("/")
     return "~" + word[len(home) :] if home and word.startswith(f"{home}/") else word
 
 
 def _program_name(command: Sequence[str]) -> str | None:
-    """`train.py` of `torchrun --nproc-per-node 8 train.py --lr 1`; the first word where no script is named."""
+    """The script: `train.py` of `torchrun --nproc-per-node 8 train.py`; the first word where none is named."""
     script = next((word for word in command if word.endswith((".py", ".sh"))), "")
     module = next((after for word, after in pairwise(command) if word == "-m"), "")
     name = script or module or (command[0] if command else "")
@@ -217,7 +217,7 @@ def _commit(manifest: Manifest, paths: Sequence[Path]) -> Row:
 
 
 def _part(selection: Selection, process: int | None) -> str | None:
-    """`range forward, steps 3..5, process 2`; None where all was analysed."""
+    """The analysed part, as `range forward, steps 3..5, process 2`; None where all was analysed."""
     pieces = [f"range {selection.range_name}"] if selection.range_name else []
     pieces += [f"steps {selection.steps[0]}..{selection.steps[1]}"] if selection.steps else []
     pieces += [f"process {process}"] if process is not None else []

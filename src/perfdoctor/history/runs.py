@@ -175,7 +175,7 @@ def named(text: str, what: str) -> str:
 
 
 def pin(db: Database, name: str, ids: Sequence[str], *, add: bool = False) -> None:
-    """Let this name stand for these runs, and for no others unless they are added."""
+    """Pin these runs by this name, instead of those that have it, or with `add` beside them."""
 
     def work(db: Database) -> None:
         if not add:

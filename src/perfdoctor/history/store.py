@@ -110,16 +110,21 @@ def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
     too, becomes a PerfdoctorError.
     """
     with _explained(file):
-        if not file.exists():
-            raise PerfdoctorError(
-                f"there is no history yet: {file}",
-                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
-            )
-        db = _current(file, in_place=in_place)
+        db = _current(existing(file), in_place=in_place)
         try:
             yield db
         finally:
             db.close()
+
+
+def existing(file: Path) -> Path:
+    """The same file. Raises PerfdoctorError if there is none."""
+    if not file.exists():
+        raise PerfdoctorError(
+            f"there is no history yet: {file}",
+            do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
+        )
+    return file
 
 
 def _current(file: Path, *, in_place: bool) -> Database:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
-    asked = noting.Asked()
-    watched = [(name, asked.watching(recording, folder)) for name, recording in drawn]
+    asked: dict[str, str] = {}
+    watched = [(name, noting.watched(recording, folder, asked)) for name, recording in drawn]
     raised = [*_in(source, _in_recordings(rule, watched))]
     if raised:  # its test would say the same, and how fast it fails is of no interest
         return Checked(rule, (*written, *raised), len(drawn))
@@ -182,23 +183,14 @@ def _agreeing(rule: Rule, lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _speed(rule: Rule) -> Speed:
     recording = recordings.many_rows()
-    return Speed(
-        len(recording.kernels),
-        _seconds(lambda: found_in(rule, prepare(recording))),
-        _ours_seconds(recording),
-    )
+    return Speed(len(recording.kernels), _seconds(lambda: found_in(rule, prepare(recording))), _ours_seconds())
 
 
-_known_seconds: dict[int, float] = {}
-
-
-def _ours_seconds(recording: Timeline) -> float:
-    """Seconds that all rules of perfdoctor take in `recording`, measured once for all rules that are checked."""
-    kernels = len(recording.kernels)
-    if kernels not in _known_seconds:
-        run = prepare(recording)
-        _known_seconds[kernels] = _seconds(lambda: [found_in(each, run) for each in load_rules().values()])
-    return _known_seconds[kernels]
+@cache
+def _ours_seconds() -> float:
+    """Seconds that all rules of perfdoctor take with many rows, measured once for all rules that are checked."""
+    run = prepare(recordings.many_rows())
+    return _seconds(lambda: [found_in(each, run) for each in load_rules().values()])
 
 
 def _seconds(function: Callable[[], object]) -> float:

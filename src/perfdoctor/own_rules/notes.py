@@ -39,16 +39,16 @@ _LEAST = "min_"
 _HARDLY_ANY = 1e-9
 
 
-class Asked(dict[str, str]):
-    """By signal, where code of the rule's folder asked for it first: `slow_tokenizer.py: line 12`."""
+def watched(recording: Timeline, folder: Path, asked: dict[str, str]) -> Timeline:
+    """The same recording, which notes in `asked` the place where code of `folder` asks first for a signal's frame.
 
-    def watching(self, recording: Timeline, folder: Path) -> Timeline:
-        """The same recording, in which it is seen who asks for which frame."""
-        return replace(recording, frames=_Frames(recording.frames, folder, self))
+    A place is written `slow_tokenizer.py: line 12`.
+    """
+    return replace(recording, frames=_Frames(recording.frames, folder, asked))
 
 
 class _Frames(dict[str, Frame]):
-    def __init__(self, frames: Mapping[str, Frame], folder: Path, asked: Asked) -> None:
+    def __init__(self, frames: Mapping[str, Frame], folder: Path, asked: dict[str, str]) -> None:
         super().__init__(frames)
         self._folder, self._asked = folder, asked
 
@@ -62,7 +62,7 @@ class _Frames(dict[str, Frame]):
         return super().__getitem__(signal)
 
 
-def of_signals(source: Path, rule: Rule, asked: Asked) -> Iterator[str]:
+def of_signals(source: Path, rule: Rule, asked: Mapping[str, str]) -> Iterator[str]:
     """The signals that the detector reads and its document does not need, and the reverse.
 
     No problems: a rule may do without what it reads. What it asks the timeline for is seen while it runs (`asked`), by

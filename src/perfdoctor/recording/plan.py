@@ -85,7 +85,7 @@ def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
 
 
 def parse_passes(text: str) -> tuple[str, ...] | None:
-    """`nsys,torch` as names; None for auto. Raises ValueError with the list of valid ones."""
+    """The names in a text like `nsys,torch`; None for auto. Raises ValueError with the list of valid ones."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*PASSES, AUTO)]
     if unknown or not names or (AUTO in names and len(names) > 1):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.report.words.wording import counted, duration, fine_share, share
-from perfdoctor.selftest.checks import ToolCheck, Verdict, worst
-from perfdoctor.selftest.obstacles import Obstacle, another_tool, by_messages
+from perfdoctor.selftest.checks import Numbers, ToolCheck, Verdict, worst
+from perfdoctor.selftest.obstacles import another_tool, by_messages
 from perfdoctor.selftest.trials import Plain, RecordedTrial
 
 #: Two executions of a training on a shared machine differ by so much; further apart, one of them was disturbed.
@@ -29,10 +29,8 @@ _DEFECT = "Report it with the line below the table: this is a defect of perfdoct
 def recording(name: str, ran: RecordedTrial, rule: str, environment: Mapping[str, str]) -> ToolCheck:
     """Was the training recorded by this pass, were its steps found, and is its fault the first finding?"""
     seconds = ran.seconds
-    trouble = _not_recorded(ran)
-    if trouble:
-        what, do = _explained(ran, trouble, environment)
-        return ToolCheck(name, Verdict.FAILED, what, do, seconds)
+    if trouble := _not_recorded(ran):
+        return _failed(name, ran, trouble, environment)
     step_ns = ran.step_ns()
     numbers = {"step_ns": step_ns, "first_rule": ran.first_rule(), "steps": _step_count(ran)}
     steps = f"{_step_count(ran)} steps of {duration(step_ns or 0)}"
@@ -41,8 +39,7 @@ def recording(name: str, ran: RecordedTrial, rule: str, environment: Mapping[str
     if ran.finding(rule):
         what = f"{steps}; {rule} found behind {ran.first_rule()}"
         return ToolCheck(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
-    what, do = _explained(ran, f"{steps}, but {rule} was not found", environment)
-    return ToolCheck(name, Verdict.FAILED, what, do, seconds, numbers)
+    return _failed(name, ran, f"{steps}, but {rule} was not found", environment, numbers)
 
 
 def _not_recorded(ran: RecordedTrial) -> str:
@@ -62,23 +59,23 @@ def _step_count(ran: RecordedTrial) -> int:
     return int((ran.diagnosis.get("run") or {}).get("steps", {}).get("count") or 0)
 
 
-def _explained(ran: RecordedTrial, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """(what went wrong, what to do) by the messages of the tools, where they are known; else by `trouble`."""
+def _failed(
+    name: str, ran: RecordedTrial, trouble: str, environment: Mapping[str, str], numbers: Numbers | None = None
+) -> ToolCheck:
+    """The failed check: `trouble` with its cause by the messages of the tools, where that is known."""
     known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
     if known:
-        return f"{trouble}: {known.what}", known.do
-    found = known_trouble(ran.messages, trouble)
-    return found.what, found.do
+        return ToolCheck(name, Verdict.FAILED, f"{trouble}: {known.what}", known.do, ran.seconds, numbers or {})
+    return replace(failed(name, ran.messages, trouble, ran.seconds), numbers=numbers or {})
 
 
-def known_trouble(messages: str, otherwise: str) -> Obstacle:
-    """What these messages mean; else `otherwise`, with their last line."""
-    known = by_messages(messages)
-    if known:
-        return known
+def failed(name: str, messages: str, otherwise: str, seconds: float = 0.0) -> ToolCheck:
+    """The failed check by what these messages mean; else by `otherwise`, with their last line."""
+    if known := by_messages(messages):
+        return ToolCheck(name, Verdict.FAILED, known.what, known.do, seconds)
     last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
     what = f"{otherwise} ({last[:160]})" if last and last not in otherwise else otherwise
-    return Obstacle(what, _DEFECT)
+    return ToolCheck(name, Verdict.FAILED, what, _DEFECT, seconds)
 
 
 def with_limits(check: ToolCheck, what: str, do: str) -> ToolCheck:
@@ -109,8 +106,7 @@ def kernels_recorded(name: str, ran: RecordedTrial, environment: Mapping[str, st
     rows = ran.diagnosis.get("recording") or ran.diagnosis.get("time") or []
     if any(row.get("kernel_count") for row in rows):
         return None
-    what, do = _explained(ran, "no kernel of the GPU was recorded", environment)
-    return ToolCheck(name, Verdict.FAILED, what, do, ran.seconds)
+    return _failed(name, ran, "no kernel of the GPU was recorded", environment)
 
 
 def same_step(first: RecordedTrial, second: RecordedTrial, names: Sequence[str]) -> ToolCheck:
@@ -148,9 +144,9 @@ def ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
-def overhead(plain: Sequence[Plain], recorded: RecordedTrial, pass_name: str) -> ToolCheck:
+def overhead(plain: Sequence[Plain], recorded: RecordedTrial) -> ToolCheck:
     """How much longer are steps while they are recorded, and outside of the window?"""
-    reports = recorded.reports(pass_name)
+    reports = recorded.reports("torch")
     alone = [each.step_ms for each in plain if each.step_ms]
     if not reports or not alone or not reports[0].unwatched_step_ns or not reports[0].watched_step_ns:
         return ToolCheck("overhead", Verdict.ABSENT, "too few steps to compare")

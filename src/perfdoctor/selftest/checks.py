@@ -17,10 +17,14 @@ class Verdict(str, Enum):
     ABSENT = "not here"
 
 
+#: Numbers with their unit in their names.
+Numbers = Mapping[str, float | int | str | None]
+
+
 class ToolCheck(Struct, frozen=True):
     """One line of the table: what was `found`, and what to `do` where something is missing.
 
-    `numbers` are those behind the words, with their unit in their names, for the JSON document.
+    `numbers` are those behind the words, for the JSON document.
     """
 
     name: str
@@ -28,7 +32,7 @@ class ToolCheck(Struct, frozen=True):
     found: str
     do: str = ""
     seconds: float = 0.0
-    numbers: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:

@@ -53,8 +53,8 @@ def memory_snapshot(runner: Runner, python: str, *, has_gpu: bool) -> ToolCheck:
     ran = runner.plain([python, "-c", f"import os; os.chdir({str(runner.folder)!r})\n{_PROGRAM}"])
     file = runner.folder / SNAPSHOT
     if not file.is_file():
-        trouble = chain.known_trouble(ran.errors, f"torch wrote no snapshot (it ended with {ran.code})")
-        return ToolCheck(_MEMORY, Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        what = f"torch wrote no snapshot (it ended with {ran.code})"
+        return chain.failed(_MEMORY, ran.errors, what, ran.seconds)
     try:
         timeline = read([file])
     except PerfdoctorError as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.recording import plan
 from perfdoctor.recording.plan import Machine
@@ -75,14 +76,11 @@ class SelfTest(Struct):
         asked = self.runner.plain([self.python, "-c", _USE_GPU])
         found = f"{len(names)} × {names[0]}, driver {devices.driver}, torch {program.torch} for CUDA {program.cuda}"
         if asked.code == 0:
-            divided = divided_gpu(names)
-            verdict = Verdict.LIMITED if divided else Verdict.WORKS
-            yield ToolCheck(
-                "GPU", verdict, f"{found}; {divided.what}" if divided else found, divided.do if divided else ""
-            )
+            works, divided = ToolCheck("GPU", Verdict.WORKS, found), divided_gpu(names)
+            yield chain.with_limits(works, divided.what, divided.do) if divided else works
             return
-        trouble = chain.known_trouble(asked.errors + asked.output, "torch cannot use it")
-        yield ToolCheck("GPU", Verdict.FAILED, f"{found}: {trouble.what}", trouble.do, asked.seconds)
+        failed = chain.failed("GPU", asked.errors + asked.output, "torch cannot use it", asked.seconds)
+        yield replace(failed, found=f"{found}: {failed.found}")
 
     # --- one training through each pass ---
 
@@ -109,7 +107,7 @@ class SelfTest(Struct):
         yield chain.prediction_kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
 
     def _by_nsys(self, training: Example) -> RecordedTrial | None:
-        """None where there is no nsys that could record."""
+        """The training recorded by nsys; None where there is no nsys that could record."""
         if self.machine.nsys is None or self.machine.nsys.trouble:
             return None
         self.announce(f"{FIRST}: nsys")
@@ -120,8 +118,7 @@ class SelfTest(Struct):
         if tool is None:
             return ToolCheck("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems, or set PERFDOCTOR_NSYS.")
         if ran is None:
-            trouble = chain.known_trouble(tool.trouble, tool.trouble)
-            return ToolCheck("nsys", Verdict.FAILED, trouble.what, trouble.do)
+            return chain.failed("nsys", tool.trouble, tool.trouble)
         return self._checked("nsys", ran, training, _tool_notes(ran, tool))
 
     def _plain_again(self, training: Example, plain: list[Plain]) -> None:
@@ -129,7 +126,7 @@ class SelfTest(Struct):
         plain.append(self._plain(training))
 
     def _untouched(self, training: Example, plain: list[Plain], recorded: list[RecordedTrial]) -> ToolCheck:
-        """Before perfdoctor is blamed, the training has run twice without it: its own runs may differ."""
+        """Compare output and exit codes with those of two runs without perfdoctor: its own runs may differ."""
         exits = list(self._exits([each.folder.name.rpartition("-")[2] for each in recorded]))
         found = chain.untouched(plain, recorded, exits)
         if found.verdict is Verdict.FAILED and len(plain) == 1:
@@ -155,18 +152,15 @@ class SelfTest(Struct):
                 yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
 
     def _overhead(self, training: Example, plain: list[Plain], recorded: RecordedTrial) -> ToolCheck:
-        """Of up to three rounds: what perfdoctor costs shows in each of them, what disturbs the machine does not."""
-        found = chain.overhead(plain, recorded, "torch")
+        """Repeat the check up to three rounds: what perfdoctor costs shows in each, a disturbed machine does not."""
+        found = chain.overhead(plain, recorded)
         for again in range(2, _ROUNDS + 1):
             if found.verdict is not Verdict.LIMITED or self.is_over:
                 break
             self.announce(f"{training.name}: overhead, round {again}")
             plain.append(self._plain(training))
-            found = chain.overhead(
-                plain[-1:],
-                self.runner.recorded(f"{training.name}-torch-{again}", "torch", self._command(training, fixed=False)),
-                "torch",
-            )
+            command = self._command(training, fixed=False)
+            found = chain.overhead(plain[-1:], self.runner.recorded(f"{training.name}-torch-{again}", "torch", command))
         return found
 
     # --- what only a GPU has ---
@@ -178,8 +172,7 @@ class SelfTest(Struct):
         elif not self.machine.has_gpu:
             yield ToolCheck("ncu", Verdict.ABSENT, "it measures kernels of a GPU, and there is none")
         elif self.machine.ncu_trouble:
-            trouble = chain.known_trouble(self.machine.ncu_trouble, self.machine.ncu_trouble)
-            yield ToolCheck("ncu", Verdict.FAILED, trouble.what, trouble.do)
+            yield chain.failed("ncu", self.machine.ncu_trouble, self.machine.ncu_trouble)
         else:
             yield self._kernels_measured()
 
@@ -188,8 +181,7 @@ class SelfTest(Struct):
         ran = self._recorded(load_examples()[KERNELS], "torch,ncu")
         if any(each.get("kind") == "ncu" for each in ran.diagnosis.get("run", {}).get("sources", ())):
             return ToolCheck("ncu", Verdict.WORKS, f"kernels of {KERNELS} measured", "", ran.seconds)
-        trouble = chain.known_trouble("\n".join([ran.messages, *ran.notes]), "no kernel was measured")
-        return ToolCheck("ncu", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        return chain.failed("ncu", "\n".join([ran.messages, *ran.notes]), "no kernel was measured", ran.seconds)
 
     def _samples(self, ran: RecordedTrial) -> ToolCheck:
         if not self.machine.has_gpu:
@@ -198,12 +190,8 @@ class SelfTest(Struct):
         rows = sum(1 for _ in file.open("r", encoding="utf-8")) - 1 if file.is_file() else 0
         if rows > 0:
             return ToolCheck("GPU samples", Verdict.WORKS, f"{rows} rows of clocks, power and memory by NVML")
-        return ToolCheck(
-            "GPU samples",
-            Verdict.FAILED,
-            "NVML wrote no samples",
-            "Check nvidia-smi; in a container, that the driver's folder is mounted.",
-        )
+        do = "Check nvidia-smi; in a container, that the driver's folder is mounted."
+        return ToolCheck("GPU samples", Verdict.FAILED, "NVML wrote no samples", do)
 
     # --- several ranks ---
 
@@ -220,8 +208,7 @@ class SelfTest(Struct):
             if gpus > 1:
                 yield _nccl_log(log)
             return
-        trouble = chain.known_trouble(ran.messages, f"{len(ranks)} of 2 ranks were recorded")
-        yield ToolCheck("two ranks", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+        yield chain.failed("two ranks", ran.messages, f"{len(ranks)} of 2 ranks were recorded", ran.seconds)
 
     # --- every example ---
 
@@ -284,7 +271,7 @@ _USE_GPU = "import torch; print(torch.ones(2, device='cuda').sum().item(), torch
 
 
 def _tool_notes(ran: RecordedTrial, tool: nsys.Nsys) -> tuple[str, str]:
-    """What nsys could not do although it recorded."""
+    """What nsys could not do although it recorded, and what to do; "" for both if it could."""
     if nsys.keeps_environment(tool):
         return (
             f"Nsight Systems {tool.version} stores all environment variables in its report",

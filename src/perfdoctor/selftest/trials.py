@@ -93,26 +93,6 @@ class Runner(Struct, frozen=True):
     environment: Mapping[str, str]
 
     def plain(self, command: Sequence[str]) -> Plain:
-        code, output, errors, seconds = self._timed(command)
-        return Plain(code, output, errors, seconds)
-
-    def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> RecordedTrial:
-        """`perfdoctor run` into the folder `name`, which must be new."""
-        target = self.folder / name
-        words = ["run", "--quiet", "--passes", passes, "--steps", str(RECORDED), "--skip-steps", str(SKIPPED)]
-        code, output, errors, seconds = self._timed(
-            [*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command]
-        )
-        return RecordedTrial(code, output, errors, seconds, target, json_object(target / "diagnosis.json") or {})
-
-    def what_if(self, recorded: RecordedTrial, rule: str) -> Mapping[str, Any]:
-        """The prediction for this rule's fix alone; empty where there is none."""
-        file = recorded.folder / "what-if.json"
-        words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]
-        self._timed([*_PERFDOCTOR, *words])
-        return (json_object(file) or {}).get("prediction") or {}
-
-    def _timed(self, command: Sequence[str]) -> tuple[int, str, str, float]:
         began = time.monotonic()
         try:
             done = subprocess.run(
@@ -120,10 +100,25 @@ class Runner(Struct, frozen=True):
                 timeout=TIME_LIMIT_S, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return 124, "", f"it still ran after {TIME_LIMIT_S:.0f} s", time.monotonic() - began
+            return Plain(124, "", f"it still ran after {TIME_LIMIT_S:.0f} s", time.monotonic() - began)
         except OSError as error:
-            return 127, "", str(error), time.monotonic() - began
-        return done.returncode, done.stdout, done.stderr, time.monotonic() - began
+            return Plain(127, "", str(error), time.monotonic() - began)
+        return Plain(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+    def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> RecordedTrial:
+        """Run the command under `perfdoctor run`, into the folder `name`, which must be new."""
+        target = self.folder / name
+        words = ["run", "--quiet", "--passes", passes, "--steps", str(RECORDED), "--skip-steps", str(SKIPPED)]
+        ran = self.plain([*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command])
+        diagnosis = json_object(target / "diagnosis.json") or {}
+        return RecordedTrial(ran.code, ran.output, ran.errors, ran.seconds, target, diagnosis)
+
+    def what_if(self, recorded: RecordedTrial, rule: str) -> Mapping[str, Any]:
+        """The prediction for this rule's fix alone; empty where there is none."""
+        file = recorded.folder / "what-if.json"
+        words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]
+        self.plain([*_PERFDOCTOR, *words])
+        return (json_object(file) or {}).get("prediction") or {}
 
 
 _PERFDOCTOR = tool_process.own_command("perfdoctor.cli.main")

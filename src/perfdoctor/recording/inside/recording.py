@@ -252,7 +252,7 @@ class Recording:
 
     @_harmless
     def _ended(self) -> None:
-        """At the end of the process, finish and wait for the report."""
+        """Finish and wait for the report at the end of the process."""
         self.finish()
         if self._process is not None:
             self._process.wait_at_exit()

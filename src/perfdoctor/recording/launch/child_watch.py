@@ -43,7 +43,7 @@ class ChildWatch:
         return [sys.executable, "-I", "-S", str(_CHILD_ENTRY), *map(str, [os.getpgrp(), mask, *self._passed])]
 
     def close_passed(self) -> None:
-        """Call this when the tool has been started."""
+        """Close the ends that the tool has inherited, once it has been started."""
         for number in self._passed:
             if number >= 0:
                 os.close(number)

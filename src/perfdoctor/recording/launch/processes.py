@@ -22,7 +22,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent() -> None:
-    """For a child of ours: end when its parent ends, for whatever reason."""
+    """Let this child of ours end when its parent ends, for whatever reason."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
@@ -93,7 +93,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """(pid, wait status) of children that have ended."""
+    """Yield pid and wait status of each child that has ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -49,7 +49,7 @@ class SamplerProcess:
 
     @property
     def settings(self) -> dict[str, object]:
-        """For the agent, see agent/perfdoctor_agent/sampling.py."""
+        """The settings of the agent's sampling, see agent/perfdoctor_agent/sampling.py."""
         return {
             "sampler": self.process.pid, "requests": str(self.requests), "ready": str(self.folder),
             "source": self.with_source,

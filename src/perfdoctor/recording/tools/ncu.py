@@ -55,7 +55,7 @@ def find_ncu() -> str | None:
 
 
 def version(ncu: str) -> str:
-    """Like 2024.1.1; "" if it is not printed. Raises PerfdoctorError where ncu cannot be started."""
+    """Its version, like 2024.1.1; "" if it is not printed. Raises PerfdoctorError where ncu cannot be started."""
     found = _VERSION.search(_output_of(ncu, "--version"))
     return found[1] if found else ""
 

@@ -172,6 +172,7 @@ def _lost_events(log: Path) -> str:
 
 
 def _last_message(log: Path) -> str:
+    """The last line of the log that is neither progress nor the name of a file; "" if there is none."""
     lines = re.split(r"[\r\n]+", text_of(log))
     texts = [line.strip() for line in lines if line.strip() and not _PROGRESS.search(line)]
     texts = [line for line in texts if not re.match(r"Generat(ing|ed)\b|/", line)]

@@ -374,7 +374,7 @@ class Agent:
         return self.before.get(self.step_finder.chosen) or StepEnds(self.torch)
 
     def _recorded(self) -> None:
-        """Let no tool record what follows."""
+        """Stop every tool: what follows is not recorded."""
         self.modules.switch_off()
         self.sampling.end()
         if self.ranges is not None:
@@ -424,7 +424,7 @@ class Agent:
 
     @_guarded
     def finish(self) -> None:
-        """At the end of the process: keep what was recorded in a window that is still open."""
+        """Keep, at the end of the process, what was recorded in a window that is still open."""
         if os.getpid() != self.pid:
             return
         with self._lock:
@@ -506,7 +506,7 @@ class Agent:
         self._off()
 
     def forked(self) -> None:
-        """In a child made by fork: drop the parent's window, and watch for training anew."""
+        """Drop the parent's window in a child made by fork, and watch for training anew."""
         if self.is_done:
             self._leave()
             return
@@ -520,7 +520,7 @@ class Agent:
             self.give_up(f"{type(error).__name__}: {error}")
 
     def _drop_window(self) -> None:
-        """In a child: the recording is the parent's."""
+        """Drop the window in a child: the recording is the parent's."""
         self.sampling.drop()
         if self.ranges is not None:
             self.ranges.nvtx = None

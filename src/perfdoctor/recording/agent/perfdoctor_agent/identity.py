@@ -31,7 +31,7 @@ def facts(masking: str) -> dict[str, Any]:
 
 
 def launcher_rank() -> tuple[int, int]:
-    """(rank, world size) from the launcher's variables; (0, 1) without any."""
+    """Rank and world size by the launcher's variables; (0, 1) without any."""
     for rank, size in _LAUNCHERS:
         values = os.environ.get(rank, ""), os.environ.get(size, "")
         if all(value.isdigit() for value in values):
@@ -40,7 +40,7 @@ def launcher_rank() -> tuple[int, int]:
 
 
 def rank(torch: Any) -> tuple[int, int]:
-    """(rank, world size) from torch.distributed if it is in use, else from the launcher."""
+    """Rank and world size by torch.distributed if it is in use, else by the launcher."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()

@@ -18,7 +18,7 @@ _MOST_ITERATORS = 64
 
 
 class LoaderWatch:
-    """`facts` of each iterator that gave a batch; `epoch` is how many it gives, 0 if unknown."""
+    """Keeps in `facts` a row for each iterator that gave a batch; `epoch` is how many it gives, 0 if unknown."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -60,7 +60,7 @@ class LoaderWatch:
 
 
 def _contents(tensor: Any, batch: Any) -> tuple[int, int]:
-    """(tensors, their bytes) in a batch; `tensor` is torch's class."""
+    """The number of tensors in a batch, and their bytes; `tensor` is torch's class."""
     tensors, size, parts, known = 0, 0, [batch], set()
     while parts and len(known) < _MOST_PARTS:
         part = parts.pop()

@@ -77,7 +77,7 @@ class StepEnds:
         return self.count > _MOST_BEHIND or (self.count > STEPS_BEHIND and lasted_ns > _LONG_ENOUGH_NS)
 
     def steps_ns(self) -> tuple[str, list[int]]:
-        """(clock, lengths of the steps); without the first step, in which the program warms up or cools down."""
+        """The clock, and the steps in ns without the first one, in which the program warms up or cools down."""
         ends = list(self.ends)
         if any(event is not None for _, event in ends):
             events = [event for _, event in ends if event is not None]

@@ -57,7 +57,7 @@ class Sampling:
             fcntl.lockf(self._window, fcntl.LOCK_EX, 2, _BEGIN)
 
     def follow(self, training: int) -> None:
-        """In a worker of `training`'s loader: permit the sampler while that process records steps. 0: it is of none."""
+        """Permit the sampler in a worker of `training`'s loader, while that process records steps; 0 for no worker."""
         if not self.settings or fcntl is None or not training:
             return
         try:
@@ -67,12 +67,12 @@ class Sampling:
         _thread.start_new_thread(_permit_in_window, (window, self.settings["sampler"]))
 
     def drop(self) -> None:
-        """In a fork: the window is the parent's, and so are its locks."""
+        """Close the window in a fork: it is the parent's, and so are its locks."""
         if self._window >= 0:
             os.close(self._window)
 
     def begin(self, step_ns: int, processes: int) -> None:
-        """In the step of warm-up. `step_ns`: what a step takes, 0 if unknown; `processes`: how many ask for it here."""
+        """Begin in the step of warm-up. `step_ns`: of a step, 0 if unknown; `processes`: how many ask for it here."""
         if not self.settings or self.is_on:
             return
         workers = _workers()
@@ -134,7 +134,7 @@ class Sampling:
 
 
 def _cells(with_text: bool) -> dict[str, Any]:
-    """By the name of its code, {"number": n, "text": …} of each cell that IPython has run."""
+    """Number and text of each cell that IPython has run, by the name of its code."""
     ipython, linecache = sys.modules.get("IPython"), sys.modules.get("linecache")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or linecache is None:

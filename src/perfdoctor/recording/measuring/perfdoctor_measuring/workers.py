@@ -57,7 +57,7 @@ def measure(torch: Any, quick: bool, emit: Emit) -> None:
 
 
 def _of_batches(torch: Any, tensors: int, size: int, samples: int) -> Tuple[List[float], List[float]]:
-    """(ns that the receiver takes, processor time of the sender in ns) of each sample, for batches of `size` bytes."""
+    """Ns that the receiver takes, and processor time of the sender in ns, of each sample of batches of `size` bytes."""
     dataset = _Batches(torch, tensors, size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
