@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Advice, Span
-from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.records.findings import Advice, Span, with_symptoms
+from perfdoctor.replay.edits.actions import WORK_SIGNALS, thread_time
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
@@ -42,7 +42,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
             _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
     ascending = sorted(examination.found, key=lambda found: found.saving.expected.likely)
     by_rule = {found.rule.id: found for found in ascending}
-    for advice in _all(diagnosis.findings):
+    for advice in with_symptoms(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
         arguments = trace.arguments(_arguments(advice, diagnosis.basis))
@@ -67,12 +67,6 @@ def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int,
         trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
 
 
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)
-
-
 def _arguments(advice: Advice, basis: Basis) -> dict[str, Value]:
     saving = advice.saving_ns_per_step
     unit = f"ms{basis.each}"
@@ -92,8 +86,7 @@ def _pieces(place: Place, found: Found) -> Intervals:
     """Idle time or work on `place` that the `found` finding is about; empty if it is about the whole window."""
     action, finding = found.rule.action, found.finding
     if finding.thread_time:
-        starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
-        return Intervals.of(starts, ends)
+        return thread_time(place, finding)
     cause = SHRINKS.get(action, "")
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]
