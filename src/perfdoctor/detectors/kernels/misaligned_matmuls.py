@@ -91,7 +91,7 @@ def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
 
 
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
-    """Fewer ns for the window."""
+    """Ns of the window that padded sizes save."""
     rows = _misaligned(place).rows
     ns = place.kernel_ns[rows]
     summed = int(ns.sum())
