@@ -20,7 +20,7 @@ from perfdoctor.records.savings import CASES, Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By kernel name: what a name does not prove is not counted. Whether it is TF32, a measurement proves as well."""
+    """Find them by their kernels' names: what a name does not prove is not counted. A measurement proves TF32, too."""
     if not any(wide_products(place).any() for place in run.places):
         return
     under = {
