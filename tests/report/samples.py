@@ -67,18 +67,19 @@ def advice(rank, rule, title, summary, saving, base, **more):
         "category": "input",
         "confidence": "high",
         "confidence_because": "Measured on 10 steps from kernels and host calls.",
-        "symptoms": (),
         "values": {"share": likely / (base * MS)},
         "evidence": (),
         "fixes": (),
         "not_a_problem_when": "The run is a short test on one machine.",
         "references": ("https://pytorch.org/docs/stable/data.html",),
     }
+    symptoms = tuple(replace(each, symptom_of=rule) for each in more.pop("symptoms", ()))
     return Advice(
         rank=rank,
         rule=rule,
         title=title,
         summary=summary,
+        symptoms=symptoms,
         saving_ns_per_step=Saving(low, likely, high),
         speedup=Range(*(base * MS / (base * MS - ns) for ns in (low, likely, high))),
         **{**defaults, **more},

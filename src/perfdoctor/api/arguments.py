@@ -108,7 +108,7 @@ def several(given: object) -> list[Any]:
 def at_hand(
     paths: Sequence[str], progress: Progress | None, *, spread: bool = False
 ) -> Iterator[Sequence[Path | RemoteFile]]:
-    """The same on this machine: what lies elsewhere is fetched, unless workers read it themselves (`spread`)."""
+    """Paths on this machine: what lies elsewhere is fetched, unless workers read it themselves (`spread`)."""
     with ExitStack() as stack:
         if all(map(is_plain, paths)):
             yield [Path(path) for path in paths]
@@ -119,7 +119,7 @@ def at_hand(
 
 
 def name_of(paths: Sequence[str]) -> str:
-    """What was given, without passwords."""
+    """The paths in one text, without passwords."""
     if not any("://" in path for path in paths):
         return ", ".join(paths)
     from perfdoctor.system.remote import is_url, shown  # noqa: PLC0415
@@ -132,7 +132,7 @@ def local(paths: Sequence[Path | RemoteFile]) -> list[Path]:
 
 
 def changes_only(progress: Progress | None) -> Progress | None:
-    """Not what was said just before: files and rules are many, and what is done with each has one name."""
+    """The `progress` that leaves out a text equal to the one before: each of many files or rules would repeat it."""
     if progress is None:
         return None
     before = ""
@@ -154,7 +154,7 @@ def known_rules(
     config: AnyPath | None = None,
     thresholds: AnyThresholds | None = None,
 ) -> dict[str, Rule]:
-    """Ours, and those that are named, with these thresholds, those of `config`, else of the pyproject.toml here."""
+    """Our rules and `own` ones, with thresholds of `config`, else of the pyproject.toml here, and then `thresholds`."""
     from perfdoctor.vocabulary import rulebook  # noqa: PLC0415
 
     file = Path(config) if config is not None else None
@@ -173,7 +173,7 @@ def known_rules(
 
 
 def _by_rule(thresholds: AnyThresholds) -> AnyThresholds:
-    """Raises UsageError where it names no rules with thresholds."""
+    """The thresholds as they are given. Raises UsageError where they are no mapping of mappings."""
     if isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values()):
         return thresholds
     raise UsageError(
@@ -185,7 +185,7 @@ def _by_rule(thresholds: AnyThresholds) -> AnyThresholds:
 def rules(
     known: Mapping[str, Rule], only: str | Sequence[str] | None, ignored: str | Sequence[str] | None
 ) -> list[Rule]:
-    """Those that are asked for."""
+    """The rules that fit `only`, all by default, without those that fit `ignored`; in the order of `known`."""
     wanted = set(known) if only is None else _matching(only, known, "rules")
     wanted -= set() if ignored is None else _matching(ignored, known, "ignore")
     if not wanted:

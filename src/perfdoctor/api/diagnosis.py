@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Ints, Timeline
 from perfdoctor.records import predictions
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
-from perfdoctor.records.findings import Advice, Outcome
+from perfdoctor.records.findings import Advice, Outcome, with_symptoms
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
 #: Of places that an error names.
@@ -72,7 +72,7 @@ class Diagnosis:
         Returns:
             The finding; None where the rule found nothing.
         """
-        return next((advice for advice in _each(self.findings) if advice.rule == rule), None)
+        return next((advice for advice in with_symptoms(self.findings) if advice.rule == rule), None)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -239,12 +239,6 @@ class Diagnosis:
 
         run, diagnosis = self._examination.run, self._examination.diagnosis
         return html.render(diagnosis, views(run, diagnosis))
-
-
-def _each(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _each(advice.symptoms)
 
 
 class Prediction(predictions.Prediction, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import numpy as np
 from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
 from perfdoctor.comparison.snapshot import promised
+from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -78,7 +79,7 @@ def _basis(row: Mapping[str, Any]) -> Basis:
 
 
 def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    ns = [finding[f"{case}_ns"] or 0 for case in ("low", "likely", "high")]
+    ns = [finding[f"{case}_ns"] or 0 for case in CASES]
     return promised(finding["rule"], finding["title"] or finding["rule"], ns, rules)
 
 

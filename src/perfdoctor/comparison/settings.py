@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.comparison.records import Setting, Snapshot
 from perfdoctor.metrics.host.batch_items import items_per_step
-from perfdoctor.metrics.machine.gpu_samples import gpus
+from perfdoctor.metrics.machine.gpu_samples import AT_WORK, gpus
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import RunFolder
@@ -26,7 +26,6 @@ VARIABLE, NOT_SET = "$", "not set"
 _ASKED_FOR = ("GPU", "SM clock", "driver", "torch", "batch")
 #: Clocks of one setting move by so much from second to second.
 _SAME_CLOCK = 0.02
-_AT_WORK = 0.5
 _SIGNALS = ("ops", "functions", "ranges", "calls", "os_calls", "device_samples")
 
 
@@ -55,7 +54,7 @@ def batch_words(items: float | None) -> str:
 def _clock(run: Run) -> str:
     clocks = []
     for gpu in gpus(run.timeline):
-        loaded = gpu.floats("sm_clock_mhz")[gpu.under_load(_AT_WORK)]
+        loaded = gpu.floats("sm_clock_mhz")[gpu.under_load(AT_WORK)]
         clocks += loaded[~np.isnan(loaded)].tolist()
     return f"{np.median(clocks):.0f} MHz under load" if clocks else ""
 

@@ -21,13 +21,13 @@ from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Rows, with_symptoms
+from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: The rule that finds that other programs had the cores.
 _OTHERS_ON_THE_CORES = "busy-machine"
-_CASES = ("low", "likely", "high")
 #: `train.py(10): forward`
 _LINE = regex(r"\(\d+\)(?=: )")
 
@@ -252,7 +252,7 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
 
 
 def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
-    ns = [finding["saving_ns_per_step"][case] for case in _CASES]
+    ns = [finding["saving_ns_per_step"][case] for case in CASES]
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
     return promised(finding["rule"], finding["title"], ns, rules, rows, finding.get("origin", ""))
 
@@ -263,7 +263,7 @@ def _stored_predictions(
     if not predicted or predicted.get("samples", 1) != 1 or predicted.get("scaling"):
         return {}
     steps = [(step["rule"], float(step["step_ns"])) for step in predicted["steps"]]
-    return _staged(steps, [float(predicted["step_ns"][case]) for case in _CASES])
+    return _staged(steps, [float(predicted["step_ns"][case]) for case in CASES])
 
 
 def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:

@@ -131,18 +131,18 @@ def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _Work
     """The rows of `signal` on the device, each with the time of `pieces` in which it was the first that still ran."""
     frame = place.own(signal)
     first = np.maximum(frame.start_ns, _reach(frame))
-    launched = launches_of(place, signal) if place.device is not None else None
     if signal == "kernels":
         name, group = frame.name, frame.name.mapped(kernel_names.family)
     elif signal == "copies":
         name, group = _copy_names(frame.text("direction"), frame.text("host_memory")), frame.text("direction")
     else:
         name, group = frame.name, frame.text("kind")
-    ops, shapes = _op(place, launched, len(frame))
-    return _WorkRows(
-        part, name, pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), group,
-        ops, shapes, _phase(place, launched, len(frame)), *_module_and_range(place, launched, len(frame)),
-    )  # fmt: skip
+    none = Text.constant("", len(frame))
+    where = (none, none, np.zeros(len(frame), np.int64), none, none)
+    if place.device is not None:
+        launched = launches_of(place, signal)
+        where = (*_op(place, launched, none), _phase(place, launched), *_module_and_range(place, launched, none))
+    return _WorkRows(part, name, pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), group, *where)
 
 
 def _reach(frame: Frame) -> Ints:
@@ -164,11 +164,11 @@ def _copy_names(directions: Text, memories: Text) -> Text:
     return Text(codes.ravel().astype(np.int32), values)
 
 
-def _op(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]:
-    """The innermost op that launched each row, and the shapes of its inputs."""
+def _op(place: Place, launched: Launches, none: Text) -> tuple[Text, Text]:
+    """The innermost op that launched each row, and the shapes of its inputs; `none` without ops."""
     ops = place.timeline.ops
-    if launched is None or not len(ops):
-        return Text.constant("", size), Text.constant("", size)
+    if not len(ops):
+        return none, none
     at = launched.enclosing("ops")
     return _taken(ops.name, at), _taken(ops.text("input_shapes"), at)
 
@@ -179,13 +179,11 @@ def _taken(text: Text, rows: Ints) -> Text:
     return Text(codes.astype(np.int32), [*text.values, ""])
 
 
-def _phase(place: Place, launched: Launches | None, size: int) -> Ints:
+def _phase(place: Place, launched: Launches) -> Ints:
     """The phase of the step in which each row was launched, as a position in _PHASES; 0 where none was recorded."""
-    if launched is None:
-        return np.zeros(size, np.int64)
     timeline = place.timeline
     backward = launched.inside_of("ops", named(timeline, "ops", torch_names.AUTOGRAD_NODE))
-    updating = np.zeros(size, dtype=bool)
+    updating = np.zeros(launched.rows.size, dtype=bool)
     for signal in ("ops", "ranges"):  # on the thread that launched: a loader's copies are no update
         if len(timeline[signal]):
             updating |= launched.inside_of(signal, named(timeline, signal, torch_names.OPTIMIZER_RANGE))
@@ -195,11 +193,8 @@ def _phase(place: Place, launched: Launches | None, size: int) -> Ints:
     return np.where(launched.known, phase, 0)
 
 
-def _module_and_range(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]:
-    """The innermost module around each launch, and the innermost range that is no step."""
-    none = Text.constant("", size)
-    if launched is None:
-        return none, none
+def _module_and_range(place: Place, launched: Launches, none: Text) -> tuple[Text, Text]:
+    """The innermost module around each launch, and the innermost range that is no step; `none` where not recorded."""
     functions, ranges = place.timeline["functions"], place.timeline.ranges
     modules = named(place.timeline, "functions", torch_names.MODULE) if len(functions) else np.zeros(0, bool)
     module, inside = none, none

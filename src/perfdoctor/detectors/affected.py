@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.place import JobPlace, Place
-from perfdoctor.model.run import Run
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Job, Run
 from perfdoctor.records.findings import Value
 
 #: What is more than half of a time is named as its cause, or its owner.
@@ -52,17 +52,8 @@ def affected(
     Returns:
         The mean time over all places; None where it is less than `least_share` of the step.
     """
-    if of_job:
-        return affected_in_job(run, cast("Callable[[JobPlace], float]", of_place), least_share)
     time_ns = once_per_place(of_place)
-    if not run.places or (share := run.share(time_ns)) < least_share:
+    asked = cast("Job[Place]", run.job) if of_job else run
+    if not run.places or (share := asked.share(time_ns)) < least_share:
         return None
-    return Affected(run, run.mean(time_ns), share, run.worst(time_ns))
-
-
-def affected_in_job(run: Run, of_place: Callable[[JobPlace], float], least_share: float) -> Affected | None:
-    """As `affected`, of all ranks of the job, also of those that were not read in full."""
-    time_ns = once_per_place(of_place)
-    if not run.places or (share := run.job.share(time_ns)) < least_share:
-        return None
-    return Affected(run, run.job.mean(time_ns), share, run.worst(time_ns))
+    return Affected(run, asked.mean(time_ns), share, run.worst(time_ns))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.detectors.affected import Affected, affected, affected_in_job
+from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, idle_behind, inside, spans_of
@@ -135,7 +135,7 @@ def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
     Returns:
         The idle time; None where it takes less than `least_share` of the step.
     """
-    time = affected_in_job(run, lambda place: place.idle_ns(cause), least_share)
+    time = affected(run, lambda place: place.idle_ns(cause), least_share, of_job=True)
     return Idle(run, time.ns, time.share, time.worst, time.worst.idle_causes[cause]) if time else None
 
 

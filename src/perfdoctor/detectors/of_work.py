@@ -8,17 +8,16 @@ no kernel does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import numpy as np
 
-from perfdoctor.detectors.affected import Affected, affected, affected_in_job
+from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
 from perfdoctor.metrics.finding_rows import largest, work_of
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
-from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Evidence, Finding, Measure, Value
@@ -190,21 +189,16 @@ def of_collectives(
     Returns:
         The work; None where that time is less than `least_share` of the step.
     """
-    if of_job:
-        return of_collectives_in_job(run, cast("Callable[[JobPlace], Mask]", rows), transfer_share, least_share)
-    return _of_work(run, rows, lambda place, chosen: exposed_rows_ns(place, chosen) * transfer_share, least_share)
+
+    def time_of(place: Place, chosen: Mask) -> float:
+        return exposed_rows_ns(place, chosen) * transfer_share
+
+    return _of_work(run, rows, time_of, least_share, of_job=of_job)
 
 
-def of_collectives_in_job(
-    run: Run, rows: Callable[[JobPlace], Mask], transfer_share: float, least_share: float = 0.0
+def _of_work(
+    run: Run, rows: RowsOf, time_of: Callable[[Place, Mask], float], least_share: float, *, of_job: bool = False
 ) -> Work | None:
-    """As `of_collectives`, of all ranks of the job, also of those that were not read in full."""
     chosen = once_per_place(rows)
-    time = affected_in_job(run, lambda place: exposed_rows_ns(place, chosen(place)) * transfer_share, least_share)
-    return Work(run, time.ns, time.share, time.worst, chosen) if time else None
-
-
-def _of_work(run: Run, rows: RowsOf, time_of: Callable[[Place, Mask], float], least_share: float) -> Work | None:
-    chosen = once_per_place(rows)
-    time = affected(run, lambda place: time_of(place, chosen(place)), least_share)
+    time = affected(run, lambda place: time_of(place, chosen(place)), least_share, of_job=of_job)
     return Work(run, time.ns, time.share, time.worst, chosen) if time else None

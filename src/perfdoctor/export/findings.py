@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Advice, Span
-from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.records.findings import Advice, Span, with_symptoms
+from perfdoctor.replay.edits.actions import WORK_SIGNALS, thread_time
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
@@ -43,7 +43,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
             _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
     ascending = sorted(examination.found, key=lambda found: found.saving.expected.likely)
     by_rule = {found.rule.id: found for found in ascending}
-    for advice in _all(diagnosis.findings):
+    for advice in with_symptoms(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
         arguments = trace.arguments(_arguments(advice, diagnosis.basis))
@@ -66,12 +66,6 @@ def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int,
     else:
         name = place_name(place)
         trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
-
-
-def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
-    for advice in findings:
-        yield advice
-        yield from _all(advice.symptoms)
 
 
 def _arguments(advice: Advice, basis: Basis) -> dict[str, Value]:

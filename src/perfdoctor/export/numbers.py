@@ -28,12 +28,16 @@ _NS = 1e-9
 
 
 class Gauge(Struct, frozen=True):
-    """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`."""
+    """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`.
+
+    `column`: of a run in the history, where that holds the number; in ns if its name ends with `_ns`.
+    """
 
     name: str
     help: str
     unit: str = ""
     labels: tuple[str, ...] = ()
+    column: str = ""
 
 
 class Number(Struct, frozen=True):
@@ -50,32 +54,34 @@ class Number(Struct, frozen=True):
 
 
 def _metrics() -> Iterator[Gauge]:
-    def timed(name: str, about: str, *labels: str) -> Gauge:
-        return Gauge(f"{name}_seconds", about, "seconds", labels)
+    def timed(name: str, about: str, *labels: str, column: str = "") -> Gauge:
+        return Gauge(f"{name}_seconds", about, "seconds", labels, column)
 
-    def shared(name: str, about: str, *labels: str) -> Gauge:
-        return Gauge(f"{name}_ratio", about, "ratio", labels)
+    def shared(name: str, about: str, *labels: str, column: str = "") -> Gauge:
+        return Gauge(f"{name}_ratio", about, "ratio", labels, column)
 
     yield Gauge("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
     about = "When the recording began, in seconds since 1970; where nothing says that, when its file was written."
     yield timed("recorded_timestamp", about)
-    yield Gauge("exit_code", "Exit code of the recorded program.")
+    yield Gauge("exit_code", "Exit code of the recorded program.", column="exit_code")
     yield timed("step", "Mean step; without a recorder, where that is known.")
-    yield timed("step_recorded", "Mean step as it was recorded.")
-    yield timed("step_median", "Median of the recorded steps.")
-    yield timed("step_p10", "10th percentile of the recorded steps.")
-    yield timed("step_p90", "90th percentile of the recorded steps.")
-    yield Gauge("analysed_steps", "Steps that were analysed.")
+    yield timed("step_recorded", "Mean step as it was recorded.", column="recorded_step_ns")
+    yield timed("step_median", "Median of the recorded steps.", column="median_ns")
+    yield timed("step_p10", "10th percentile of the recorded steps.", column="p10_ns")
+    yield timed("step_p90", "90th percentile of the recorded steps.", column="p90_ns")
+    yield Gauge("analysed_steps", "Steps that were analysed.", column="steps")
     yield timed("part", "Time of each part of the recorded step, mean of the ranks; they sum to the step.", "part")
     yield shared("part", "Share of each part in the analysed time, mean of the ranks; they sum to 1.", "part")
     yield shared("idle", "Share of the analysed time in which the device is idle, mean of the ranks.")
-    yield shared("mfu", "Model FLOP utilisation: of the GPU's dense peak.")
-    yield shared("hfu", "Hardware FLOP utilisation: with recomputed FLOP.")
+    yield shared("mfu", "Model FLOP utilisation: of the GPU's dense peak.", column="mfu")
+    yield shared("hfu", "Hardware FLOP utilisation: with recomputed FLOP.", column="hfu")
     yield Gauge("items_per_second", "Tokens, or targets of the loss, that a GPU trains on in a second.", "", ("items",))
-    yield Gauge("peak_memory_bytes", "Peak of the memory in use, of the device with most.", "bytes")
-    yield Gauge("reserved_memory_bytes", "Most memory reserved from the driver, of the device with most.", "bytes")
-    yield Gauge("gpus", "GPUs in the recording.")
-    yield Gauge("ranks", "Ranks of the job.")
+    about = "Peak of the memory in use, of the device with most."
+    yield Gauge("peak_memory_bytes", about, "bytes", column="peak_memory_bytes")
+    about = "Most memory reserved from the driver, of the device with most."
+    yield Gauge("reserved_memory_bytes", about, "bytes", column="reserved_memory_bytes")
+    yield Gauge("gpus", "GPUs in the recording.", column="gpus")
+    yield Gauge("ranks", "Ranks of the job.", column="world_size")
     yield Gauge("findings", "Findings that are not symptoms of others.")
     yield timed("finding_saving", "Predicted saving of a finding in each step, by itself.", "rule", "case")
     yield shared("finding_saving", "Predicted saving of a finding, as a share of the step.", "rule", "case")
@@ -96,10 +102,9 @@ OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
 def numbers(facts: Facts, cost: Cost | None) -> tuple[Number, ...]:
     """The known numbers in the order of METRICS. `facts`: as the history stores them."""
     found = [
+        *_columns(facts.run),
         *_of_the_run(facts.run),
-        *_steps(facts.run),
         *_parts(facts),
-        *_use(facts.run),
         *_findings(facts),
         *(_cost(cost) if cost else ()),
     ]
@@ -112,24 +117,22 @@ def _known(name: str, value: Any, *labels: str, scale: float = 1.0) -> Iterator[
         yield Number(METRICS[name], float(value) * scale, labels)
 
 
+def _columns(run: Row) -> Iterator[Number]:
+    for metric in METRICS.values():
+        if metric.column:
+            yield from _known(metric.name, run.get(metric.column), scale=_NS if metric.column.endswith("_ns") else 1.0)
+
+
 def _of_the_run(run: Row) -> Iterator[Number]:
     about = [str(run[name] or "") for name in ("perfdoctor", "program", "device", "work")]
     yield Number(METRICS["run_info"], 1.0, tuple(about))
     recorded_at = datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00")
     yield from _known("recorded_timestamp_seconds", recorded_at.timestamp())
-    yield from _known("exit_code", run["exit_code"])
-    yield from _known("gpus", run["gpus"])
-    yield from _known("ranks", run["world_size"])
-
-
-def _steps(run: Row) -> Iterator[Number]:
     yield from _known("step_seconds", step_ns(run), scale=_NS)
-    yield from _known("step_recorded_seconds", run.get("recorded_step_ns"), scale=_NS)
-    for name in ("median", "p10", "p90"):
-        yield from _known(f"step_{name}_seconds", run.get(f"{name}_ns"), scale=_NS)
-    yield from _known("analysed_steps", run["steps"])
     for case, column in zip(CASES, ("predicted_low_ns", "predicted_ns", "predicted_high_ns"), strict=True):
         yield from _known("predicted_step_seconds", run.get(column), case, scale=_NS)
+    if items := run.get("items"):
+        yield from _known("items_per_second", run.get("items_per_second"), items)
 
 
 def _parts(facts: Facts) -> Iterator[Number]:
@@ -143,15 +146,6 @@ def _parts(facts: Facts) -> Iterator[Number]:
         if step:
             yield from _known("part_seconds", share[part] * step, part, scale=_NS)
     yield from _known("idle_ratio", sum(share[cause] for cause in IDLE_CAUSES))
-
-
-def _use(run: Row) -> Iterator[Number]:
-    yield from _known("mfu_ratio", run.get("mfu"))
-    yield from _known("hfu_ratio", run.get("hfu"))
-    if items := run.get("items"):
-        yield from _known("items_per_second", run.get("items_per_second"), items)
-    yield from _known("peak_memory_bytes", run.get("peak_memory_bytes"))
-    yield from _known("reserved_memory_bytes", run.get("reserved_memory_bytes"))
 
 
 def _findings(facts: Facts) -> Iterator[Number]:

@@ -171,10 +171,9 @@ class _Recording:
         suffix = f" ({place_name(place)})" if several else ""
         steps, what = place.steps, noun_of(place)
         before = 0 if place.asked is not None else steps.warm_up
-        ends = steps.bounds[1:] if steps.lengths_ns is None else steps.bounds[:-1] + steps.lengths_ns
         numbered = [
             (f"{what} " + (str(number - before + 1) if steps.first <= number < steps.last else "left out"), edges)
-            for number, edges in enumerate(zip(steps.bounds[:-1].tolist(), ends.tolist(), strict=True))
+            for number, edges in enumerate(zip(steps.bounds[:-1].tolist(), steps.ends_ns.tolist(), strict=True))
         ]
         rows = [slices_of(trace, name, Intervals.single(*at), "step") for name, at in numbered]
         self._row(parent, f"{what}s{suffix}", _STEPS, rows)

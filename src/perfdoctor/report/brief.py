@@ -137,8 +137,7 @@ def _finding(diagnosis: Diagnosis, place: int, advice: Advice) -> Iterator[str]:
         yield from wrapped(doubt, "   ", most=2)
     yield from _line(advice)
     for fix in advice.fixes[:1]:
-        terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
-        yield from wrapped(f"Fix: {clean(fix.title)} ({terms})", "   ", "        ", most=2)
+        yield from wrapped(f"Fix: {clean(fix.title)} ({wording.fix_terms(fix)})", "   ", "        ", most=2)
     if advice.symptoms:
         symptoms = ", ".join(clean(symptom.rule) for symptom in advice.symptoms)
         yield from wrapped(f"Symptoms: {symptoms}", "   ", most=1)

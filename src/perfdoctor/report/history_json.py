@@ -61,12 +61,13 @@ def trend_csv(found: Trend) -> str:
 
 
 def _run(row: Row) -> dict[str, Any]:
-    lists = {name: _list(row.get(name)) for name in ("step_times_ns", "predicted_fixed")}
+    lists = {name: stored_list(row.get(name)) for name in ("step_times_ns", "predicted_fixed")}
     dirty = row.get("git_dirty")
     return {**row, **lists, "git_dirty": None if dirty is None else bool(dirty)}
 
 
-def _list(value: object) -> object:
+def stored_list(value: object) -> object:
+    """What a column of JSON holds; None where it is empty or damaged."""
     try:
         return json.loads(value) if isinstance(value, str) else None
     except ValueError:

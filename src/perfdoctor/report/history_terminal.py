@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from perfdoctor.history.metrics import step_ns
+from perfdoctor.records.savings import CASES
+from perfdoctor.report.history_json import stored_list
 from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, show, width_of, wrapped
 from perfdoctor.report.words import trends, wording
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -157,10 +158,7 @@ def _predicted(facts: Row) -> str:
     if not facts["predicted_ns"]:
         return ""
     low, high = wording.duration(facts["predicted_low_ns"] or 0), wording.duration(facts["predicted_high_ns"] or 0)
-    try:
-        fixed = json.loads(facts["predicted_fixed"] or "[]")
-    except ValueError:
-        fixed = []
+    fixed = stored_list(facts["predicted_fixed"])
     names = ", ".join(clean_name(str(rule), 40) for rule in fixed) if isinstance(fixed, list) else ""
     return f"{wording.duration(facts['predicted_ns'])} ({low} to {high})" + (f" with {names} fixed" if names else "")
 
@@ -184,7 +182,7 @@ def _findings(stored: StoredRun) -> Iterator[Text]:
     yield Text()
     rows = []
     for each in stored.findings:
-        low, likely, high = (wording.duration(each[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
+        low, likely, high = (wording.duration(each[f"{case}_ns"] or 0) for case in CASES)
         rows.append([
             Text(f"{each['position']}"), Text(("  " if each["symptom_of"] else "") + clean_name(each["rule"], 40)),
             Text(f"saves {likely} ({low} to {high})" if each["high_ns"] else ""),

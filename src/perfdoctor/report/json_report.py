@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from perfdoctor.records.document import (
     ModuleRow,
     ModulesLeftOut,
 )  # fmt: skip
-from perfdoctor.records.findings import Advice
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
@@ -50,7 +50,7 @@ def _document(diagnosis: Diagnosis) -> Document:
     named = [cost for cost in diagnosis.modules if cost.path]
     outside = [cost for cost in diagnosis.modules if not cost.path]
     left_out = named[MOST_MODULES:]
-    rows = (replace(advice, rank=rank) for rank, advice in enumerate(_flat(diagnosis.findings), start=1))
+    rows = (replace(advice, rank=rank) for rank, advice in enumerate(with_symptoms(diagnosis.findings), start=1))
     return Document(
         perfdoctor=__version__,
         run=_run(diagnosis),
@@ -113,13 +113,6 @@ def _complete(split: TimeSplit) -> TimeSplit:
         matmul_ns_by_math_path=complete(MATH_PATHS, split.matmul_ns_by_math_path),
         compute_by_phase_ns=complete(OP_PHASES, split.compute_by_phase_ns),
     )
-
-
-def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[Advice]:
-    """Every finding, causes before their symptoms."""
-    for advice in findings:
-        yield replace(advice, symptom_of=cause)
-        yield from _flat(advice.symptoms, advice.rule)
 
 
 def as_text(document: Any) -> str:

@@ -130,8 +130,7 @@ def _rows(evidence: Rows) -> Iterator[str]:
 
 
 def _fix(fix: Fix) -> Iterator[str]:
-    terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
-    yield f"\n**Fix: {escaped(clean(fix.title))}** ({terms})"
+    yield f"\n**Fix: {escaped(clean(fix.title))}** ({wording.fix_terms(fix)})"
     for block in blocks(fix.how):
         if block.code:
             yield _fenced(block.text, block.language)

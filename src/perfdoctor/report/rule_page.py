@@ -144,8 +144,8 @@ class _RulePage:
             yield from self.fix(fix)
 
     def fix(self, fix: RuleFix) -> Iterator[Text]:
-        terms = fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
-        yield from self.wrapped(Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({terms})", DIM)), "")
+        title = Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({fix_terms(fix)})", DIM))
+        yield from self.wrapped(title, "")
         named = [situation for situation in fix.situations if situation in self.rule.summaries]
         if named and "" not in fix.situations:  # as listed under "What a report says"
             yield from self.wrapped(Text(f"For: {', '.join(named).replace('-', ' ')}", DIM))

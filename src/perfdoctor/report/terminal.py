@@ -208,8 +208,7 @@ class _Page:
         elif (line := code_lines.of_tables(advice)) and line not in summary:
             yield Text.assemble(("At: ", "bold"), line)
         for fix in advice.fixes[:1]:
-            terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
-            yield Text.assemble(("Fix: ", "bold"), clean(fix.title), (f" ({terms})", DIM))
+            yield Text.assemble(("Fix: ", "bold"), clean(fix.title), (f" ({wording.fix_terms(fix)})", DIM))
 
     def sampled(self, line: CodeLine) -> Iterator[Text]:
         """The costliest line of the user's own, with its text."""

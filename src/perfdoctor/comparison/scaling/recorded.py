@@ -109,7 +109,5 @@ def kind_of(series: Sequence[Recorded]) -> tuple[Kind, str]:
 
 def items(series: Mapping[int, Sequence[Recorded]]) -> dict[int, float] | None:
     """Items of one rank in a step by number of ranks; None unless all recordings know them."""
-    known = {
-        ranks: _mean([each.work.get(ITEMS, 0.0) for each in recorded]) for ranks, recorded in series.items()
-    }  # fmt: skip
+    known = {ranks: _mean([each.work.get(ITEMS, 0.0) for each in recorded]) for ranks, recorded in series.items()}
     return known if all(each.work.get(ITEMS) for recorded in series.values() for each in recorded) else None

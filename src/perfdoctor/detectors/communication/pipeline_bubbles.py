@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.of_work import of_collectives_in_job
+from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
@@ -14,7 +14,7 @@ from perfdoctor.records.findings import Finding, Measure, Rows
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find exposed sends and receives, on the mean of the recorded stages: waiting for another stage is the bubble."""
-    found = of_collectives_in_job(run, proven_messages, 1.0, at["min_share_of_step"])
+    found = of_collectives(run, proven_messages, 1.0, at["min_share_of_step"], of_job=True)
     if found is None or found.per_step < at["min_messages_per_step"]:
         return
     columns = ("rank", "compute", "exposed sends and receives")

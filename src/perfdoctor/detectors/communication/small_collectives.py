@@ -24,7 +24,6 @@ _MERGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 def _small(place: Place, at: Mapping[str, float]) -> Mask:
     """One bool a collective: is it small by its bytes or, where these are unknown, by its time, and can be merged?"""
-    """One bool a row: small by its bytes, or where these are unknown, over so soon that it must be."""
     frame = place.collectives
     size = frame["bytes"]
     is_short = frame.duration_ns < at["small_message_us"] * 1000

@@ -159,10 +159,6 @@ class _Loss(Struct, frozen=True):
     of_all: float
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.place.rank, self.place.device or 0
-
-    @property
     def share(self) -> float:
         """The lost share of the time of its products."""
         return self.of_products / self.products_ns if self.products_ns else 0.0
@@ -176,7 +172,7 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
     held = {(gpu.device, gpu.file): mask for gpu, mask in zip(worst.affected, worst.held, strict=True)}
     losses = []
     for place in run.places:
-        gpu = placed.get((place.rank, place.device or 0))
+        gpu = placed.get(place.rank_and_device)
         if gpu is not None and (mask := held.get((gpu.device, gpu.file))) is not None:
             work = _work(place)
             of_products, of_all = (lost_ns(place, gpu, mask, w, worst.free_mhz) for w in (work, place.compute))
@@ -207,8 +203,8 @@ def _won(run: Run, worst: _Held, losses: Sequence[_Loss]) -> _Won:
     # A power limit at the board's own value is no mistake: only one below it was set on purpose.
     if not losses or (worst.cause == "power" and is_known and not was_lowered):
         return _Won()
-    products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
-    kernels = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), products)
+    products = round(won_ns(run, {loss.place.rank_and_device: loss.of_products for loss in losses}))
+    kernels = max(round(won_ns(run, {loss.place.rank_and_device: loss.of_all for loss in losses})), products)
     if worst.cause == "power" and not was_lowered:
         return _Won(products, kernels, "bounded")
     return _Won(products, kernels, "" if worst.is_measured else "inferred")
@@ -227,8 +223,8 @@ def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], 
     for loss in losses:
         rows = _limited_by_clock(loss.place)
         # Multiples of the golden ratio spread them so that they fall in with no pattern.
-        chosen[loss.key] = rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < loss.share / most)
-    won = won_ns(run, {loss.key: loss.of_products for loss in losses})
+        chosen[loss.place.rank_and_device] = rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < loss.share / most)
+    won = won_ns(run, {loss.place.rank_and_device: loss.of_products for loss in losses})
     return chosen, max(round(won / most), 1)
 
 
@@ -240,11 +236,12 @@ def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
 
     It must lose more than the median of the others by at least half of what it has too much of.
     """
-    lost = {(place.rank, place.device or 0): 0.0 for place in run.places} | {x.key: x.of_products for x in losses}
+    lost = {place.rank_and_device: 0.0 for place in run.places}
+    lost |= {loss.place.rank_and_device: loss.of_products for loss in losses}
 
     def beyond_others(place: JobPlace) -> float:
-        own = place.rank, place.device or 0
-        return lost[own] - float(np.median([ns for key, ns in lost.items() if key != own] or [0.0]))
+        others = [ns for key, ns in lost.items() if key != place.rank_and_device]
+        return lost[place.rank_and_device] - float(np.median(others or [0.0]))
 
     return tuple(rule for rule, place, ns in _too_much(run) if 0 < ns <= 2 * beyond_others(place))
 

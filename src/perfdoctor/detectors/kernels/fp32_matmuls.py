@@ -15,17 +15,18 @@ from perfdoctor.metrics.work.half_precision import ReachedRates, half_rate, memo
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding, KernelChanges, Measure
 from perfdoctor.records.savings import CASES, Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By kernel name: what a name does not prove is not counted. Whether it is TF32, a measurement proves as well."""
+    """Find them by their kernels' names: what a name does not prove is not counted. A measurement proves TF32, too."""
     if not any(wide_products(place).any() for place in run.places):
         return
-    under = {place.rank_and_device: _under_autocast(place, at) for place in run.places}
-    changes = {which: _changes(run, which, cases) for which, cases in under.items()}
+    under = {
+        place.rank_and_device: [autocast(place, _reached(at, case), case) for case in CASES] for place in run.places
+    }
+    changes = {place.rank_and_device: _changes(place, under[place.rank_and_device]) for place in run.places}
     low, likely, high = (
         run.mean(lambda place, case=case: _saved_ns(place, changes[place.rank_and_device], case))  # type: ignore[misc]
         for case in range(len(CASES))
@@ -36,10 +37,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     tf32_ns, casting = int(worst.kernel_ns[tf32_products(worst)].sum()), under[worst.rank_and_device][1]
     affected_ns = run.mean(lambda place: _affected_ns(place, changes[place.rank_and_device]))
     usual = _reached(at, "likely")
+    is_known = bool(half_rate(worst, usual))  # else its rates are those of any other GPU
     yield Finding(
         rule="fp32-matmuls",
         saving_ns_per_step=Saving(max(min(low, likely), 0), likely, max(likely, high)),
-        confidence=_confidence(worst, usual),
+        confidence="medium" if is_known else "low",
         values={
             "matmul_ms": ms(wide_ns),
             "step_ms": ms(run.step_ns),
@@ -61,13 +63,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         affected_ns=affected_ns,
         changes=changes,
         if_longer="host-limited",
-        formula="" if half_rate(worst, usual) else "unknown-gpu",
+        formula="" if is_known else "unknown-gpu",
     )
-
-
-def _under_autocast(place: Place, at: Mapping[str, float]) -> list[Autocast]:
-    """At least, likely and at most."""
-    return [autocast(place, _reached(at, case), case) for case in CASES]
 
 
 def _reached(at: Mapping[str, float], case: str) -> ReachedRates:
@@ -82,20 +79,20 @@ def _reached(at: Mapping[str, float], case: str) -> ReachedRates:
     )
 
 
-def _changes(run: Run, which: tuple[int, int], cases: list[Autocast]) -> KernelChanges:
-    (place,) = (each for each in run.places if each.rank_and_device == which)
+def _changes(place: Place, cases: list[Autocast]) -> KernelChanges:
+    """What autocast changes of each kernel. `cases`: at least, likely and at most."""
     ns = np.maximum(place.kernel_ns, 1)
     shorter = np.stack([(place.kernel_ns - case.ns) / ns for case in cases])
     return KernelChanges(shorter, np.stack([case.host_ns for case in cases]))
 
 
 def _saved_ns(place: Place, changes: KernelChanges, case: int) -> float:
-    """Fewer ns for the window."""
+    """Ns of the window that the kernels take less."""
     return float((changes.shorter[case] * place.kernel_ns).sum()) * _beside(place)
 
 
 def _affected_ns(place: Place, changes: KernelChanges) -> float:
-    """How long the kernels take that change."""
+    """Ns of the window in kernels that change."""
     return float(place.kernel_ns[(changes.shorter != 0).any(axis=0)].sum()) * _beside(place)
 
 
@@ -113,11 +110,6 @@ def _wide_ns(place: Place) -> int:
 
 def _summed_ns(place: Place) -> int:
     return int(place.kernel_ns[wide_products(place)].sum())
-
-
-def _confidence(place: Place, reached: ReachedRates) -> Confidence:
-    """Low where the GPU is not known: its rates are those of any other."""
-    return "medium" if half_rate(place, reached) else "low"
 
 
 def _situation(place: Place, tf32_ns: int) -> str:

@@ -91,7 +91,7 @@ def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
 
 
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
-    """Fewer ns for the window."""
+    """Ns of the window that padded sizes save."""
     rows = _misaligned(place).rows
     ns = place.kernel_ns[rows]
     summed = int(ns.sum())
@@ -102,7 +102,7 @@ def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Proven by the kernel's name; the op's shapes say which size it is."""
+    """Find these products by their kernels' names; the op's shapes say which size it is."""
     found = of_kernels(run, lambda place: _misaligned(place).rows, at["min_share_of_step"])
     if found is None:
         return

@@ -21,7 +21,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.vocabulary.names.kernels import family
 from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
 from perfdoctor.vocabulary.signals import SIGNALS
@@ -88,7 +88,7 @@ class RecordingTables:
         found: dict[str, Callable[[], Column]] = {}
         if signal in WORK:
             found["launch_id"] = partial(launching_calls, timeline, signal)
-            found["step_id"] = partial(self._step_table.of_device, frame)
+            found["step_id"] = partial(self._step_table.of, frame, on_device=True)
         if signal == "kernels":
             found["family"] = partial(frame.name.mapped, family)
         if signal in ("ops", "ranges", "functions"):
@@ -163,13 +163,14 @@ class RecordingTables:
                 yield (*about, ns, place.per_step(ns), place.share(ns))
 
     def _findings(self) -> Rows:
-        flat = list(_flat(self.diagnosis.findings, None))
-        numbers = {id(advice): number for number, (advice, _) in enumerate(flat, _FIRST_IDS["findings"])}
-        for advice, cause in flat:
+        flat = list(with_symptoms(self.diagnosis.findings))
+        numbered = enumerate(flat, _FIRST_IDS["findings"])
+        cause_of = {id(symptom): number for number, advice in numbered for symptom in advice.symptoms}
+        for advice in flat:
             saving = advice.saving_ns_per_step
             yield (
                 advice.rule, advice.title, advice.summary, advice.category, advice.confidence, saving.low,
-                saving.likely, saving.high, *advice.speedup, numbers[id(cause)] if cause else UNKNOWN,
+                saving.likely, saving.high, *advice.speedup, cause_of.get(id(advice), UNKNOWN),
             )  # fmt: skip
 
     def _outcomes(self) -> Rows:
@@ -244,13 +245,6 @@ def _steps_of(place: Place) -> Iterator[Sequence[object]]:
             int(ends[number] - starts[number]), is_used, steps.found_by, steps.confidence,
             *(int(part[number]) if is_used else UNKNOWN for part in parts),
         )  # fmt: skip
-
-
-def _flat(findings: Sequence[Advice], cause: Advice | None) -> Iterator[tuple[Advice, Advice | None]]:
-    """Each finding and symptom with the finding that it is a symptom of."""
-    for advice in findings:
-        yield advice, cause
-        yield from _flat(advice.symptoms, advice)
 
 
 def _by_process(frame: Frame) -> Iterator[tuple[tuple[int, int], int, int, int]]:

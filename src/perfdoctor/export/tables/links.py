@@ -55,22 +55,15 @@ class StepTable(Struct, frozen=True):
     def firsts(self) -> Ints:
         return np.cumsum([0, *(max(place.steps.bounds.size - 1, 0) for place in self.places)])
 
-    def of_device(self, frame: Frame) -> Ints:
-        """Step in which each row of device work began."""
+    def of(self, frame: Frame, *, on_device: bool) -> Ints:
+        """Step in which each row of device work began; of the host, on a run without a GPU, where steps are its own."""
         found = np.full(len(frame), UNKNOWN, np.int64)
         for place, first in zip(self.places, self.firsts.tolist(), strict=False):
-            if place.device is not None:
-                own = np.flatnonzero((frame["rank"] == place.rank) & (frame["device"] == place.device))
-                found[own] = _numbered(step_at(place, frame.start_ns[own]), first)
-        return found
-
-    def of_thread(self, frame: Frame) -> Ints:
-        """Step in which each row of the host began, on a run without a GPU, where steps are the host's."""
-        found = np.full(len(frame), UNKNOWN, np.int64)
-        for place, first in zip(self.places, self.firsts.tolist(), strict=False):
-            if place.device is None:
-                own = np.flatnonzero(frame["rank"] == place.rank)
-                found[own] = _numbered(step_at(place, frame.start_ns[own]), first)
+            if (place.device is not None) == on_device:
+                is_own = frame["rank"] == place.rank
+                own = np.flatnonzero(is_own & (frame["device"] == place.device) if on_device else is_own)
+                step = step_at(place, frame.start_ns[own])
+                found[own] = np.where(step == UNKNOWN, UNKNOWN, step + first)
         return found
 
 
@@ -82,10 +75,6 @@ def step_at(place: Place, at_ns: Ints) -> Ints:
     step = np.searchsorted(place.steps.bounds[:-1], at_ns, side="right") - 1
     inside = (step >= 0) & (at_ns < ends[np.maximum(step, 0)])
     return np.where(inside, step, UNKNOWN)
-
-
-def _numbered(step: Ints, first: int) -> Ints:
-    return np.where(step == UNKNOWN, UNKNOWN, step + first)
 
 
 class Launching(Struct, frozen=True):
@@ -100,7 +89,7 @@ class Launching(Struct, frozen=True):
 def launching(timeline: Timeline, steps: StepTable) -> Launching:
     call = np.concatenate([launching_calls(timeline, signal) for signal in WORK])
     start = np.concatenate([timeline[signal].start_ns for signal in WORK])
-    step = np.concatenate([steps.of_device(timeline[signal]) for signal in WORK])
+    step = np.concatenate([steps.of(timeline[signal], on_device=True) for signal in WORK])
     known = np.flatnonzero(call != UNKNOWN)
     order = known[np.lexsort((start[known], call[known]))]
     calls, first, count = np.unique(call[order], return_index=True, return_counts=True)
@@ -117,4 +106,4 @@ def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepTable) -> I
         rows = nested_rows(timeline, rank, "ops")
         for level in reversed(rows.levels[1:]):
             np.minimum.at(found, rows.numbers[rows.parent[level]], found[rows.numbers[level]])
-    return np.where(found == _NEVER, steps.of_thread(timeline.ops), found)
+    return np.where(found == _NEVER, steps.of(timeline.ops, on_device=False), found)

@@ -27,8 +27,8 @@ _CAUSES_OF_SLOWDOWN = 0x40 | 0x80
 #: Two samples further apart than this many usual distances have a hole between them.
 _HOLE = 4
 _MOST_ROWS = 16
-#: Shown are samples in which a kernel ran for half of the time: an idle GPU is cool, and shows nothing.
-_AT_WORK = 0.5
+#: A GPU is at work in samples in which a kernel ran for half of the time: an idle GPU is cool, and shows nothing.
+AT_WORK = 0.5
 
 
 class SampledGpu(Struct, frozen=True):
@@ -146,7 +146,7 @@ def lost_ns(place: Place, gpu: SampledGpu, held: Mask, work: Intervals, free_mhz
 
 def sampled(run: Run) -> tuple[Rows, ...]:
     """What the GPUs were sampled at, as evidence for a rule about them; () where they were not."""
-    rows = table(gpus(run.timeline), _AT_WORK)
+    rows = table(gpus(run.timeline), AT_WORK)
     return (rows,) if rows is not None else ()
 
 

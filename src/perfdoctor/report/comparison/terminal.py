@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -37,23 +38,26 @@ def section(title: str, content: Iterable[Text]) -> Iterator[Text]:
         yield from (Text(), Text(title, "bold"), *lines)
 
 
+def paragraph(console: Console, content: str, style: str = "", indent: str = "") -> Iterator[Text]:
+    """A text in lines as wide as the console, at most `WIDEST`."""
+    return wrapped(Text(content, style), console, min(console.width, WIDEST), indent, indent)
+
+
+def indented(console: Console, sentences: Iterable[str], style: str = "") -> Iterator[Text]:
+    """A paragraph for each sentence, indented."""
+    return (line for each in sentences for line in paragraph(console, each, style, "  "))
+
+
 def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequence[Text]) -> Iterator[Text]:
-    width = min(console.width, WIDEST)
-
-    def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
-        return wrapped(Text(content, style), console, width, indent, indent)
-
-    def listed(sentences: Iterable[str], style: str = "") -> Iterator[Text]:
-        return (line for each in sentences for line in text(each, style, "  "))
-
+    text, listed = partial(paragraph, console), partial(indented, console)
     if comparison.settings:
         yield Text("What differs beside the code", "bold")
         for each in comparison.settings:
             yield from text(words.setting(each), "yellow" if each.matters else "dim", "  ")
         yield Text()
     said = Text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
-    for paragraph in verdict or [said]:
-        yield from wrapped(paragraph, console, width)
+    for line in verdict or [said]:
+        yield from wrapped(line, console, min(console.width, WIDEST))
     if per_item := words.per_item(comparison):
         yield from text(per_item)
     for remark in words.interval(comparison):
@@ -61,7 +65,7 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
     if comparison.unknown_settings:
         yield from text(f"Not recorded, so not compared: {', '.join(comparison.unknown_settings)}.", "dim")
     yield from section("Where the difference comes from", _causes(comparison, most))
-    yield from section("Which work it is", work_rows(comparison, most, console, width))
+    yield from section("Which work it is", work_rows(comparison, most, console))
     predicted = (f"{clean(each.title)}: {words.prediction(each)}." for each in comparison.promises)
     yield from section("Predicted and measured", listed(predicted))
     yield from section(words.FINDINGS, _findings(comparison, most))
@@ -84,11 +88,12 @@ def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
     return columns(rows, words=(0, 4))
 
 
-def work_rows(comparison: Comparison | ScalingResult, most: int, console: Console, width: int) -> Iterator[Text]:
+def work_rows(comparison: Comparison | ScalingResult, most: int, console: Console) -> Iterator[Text]:
     """The work that changed most, and the rest."""
     shown, hidden = comparison.work[:most], comparison.work[most:]
     if not shown:
         return
+    width = min(console.width, WIDEST)
     names = words.works(shown, max(width - _NUMBERS, 24))
     rows = []
     for each, name in zip(shown, names, strict=True):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report.comparison.terminal import SHOWN, section, signed, work_rows
+from perfdoctor.report.comparison.terminal import SHOWN, indented, paragraph, section, signed, work_rows
 from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.scaling import words
-from perfdoctor.report.terminal_text import WIDEST, columns, show, wrapped
+from perfdoctor.report.terminal_text import columns, show
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import duration
 
@@ -28,14 +29,7 @@ def render(scaling: ScalingResult, console: Console, *, show_all: bool = False) 
 
 
 def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text]:
-    width = min(console.width, WIDEST)
-
-    def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
-        return wrapped(Text(content, style), console, width, indent, indent)
-
-    def listed(sentences: Iterable[str], style: str = "") -> Iterator[Text]:
-        return (line for each in sentences for line in text(each, style, "  "))
-
+    text, listed = partial(paragraph, console), partial(indented, console)
     if scaling.settings:
         yield Text(words.settings_heading(scaling), "bold")
         for each in scaling.settings:
@@ -58,7 +52,7 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
     predicted += [f"{words.ahead(scaling, each)}." for each in scaling.ahead]
     prediction = (*listed(predicted), *listed(words.assumed(scaling), "dim"))
     yield from section(words.prediction_heading(scaling), prediction)
-    yield from section(words.work_heading(scaling), work_rows(scaling, most, console, width))
+    yield from section(words.work_heading(scaling), work_rows(scaling, most, console))
     yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
     yield from section("Notes", listed(map(clean, scaling.notes), "dim"))
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice, Span, Value
+    from perfdoctor.records.findings import Advice, Fix, Span, Value
     from perfdoctor.records.savings import Range
     from perfdoctor.records.time_split import StepStats
+    from perfdoctor.vocabulary.rulebook import RuleFix
 
 NO_NUMBER = "–"
 
@@ -348,8 +349,10 @@ def doubt(advice: Advice) -> str:
     return f"Uncertain: {against}" if against and advice.confidence != "high" else ""
 
 
-def fix_terms(effort: str, *, changes_numerics: bool) -> str:
-    return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics unchanged'}"
+def fix_terms(fix: Fix | RuleFix) -> str:
+    """`minutes of work, numerics unchanged`"""
+    numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
+    return f"{EFFORT.get(fix.effort, fix.effort)}, {numerics}"
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:

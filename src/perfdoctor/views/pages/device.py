@@ -16,8 +16,6 @@ from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Un
 from perfdoctor.views.lines import lines
 
 _MHZ = 1e6
-#: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.
-_AT_WORK = 0.5
 _HELD_NAMES = {
     "heat": "throttled by temperature", "brake": "throttled by the power brake", "hardware": "throttled by hardware",
     "power": "throttled by the power limit", "clocks-set": "limited by set clocks",

@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.metrics.accounting.outliers import edges
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.skew import skew
-from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.metrics.machine.gpu_samples import AT_WORK, of_places
 from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
@@ -22,8 +22,6 @@ from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
 #: More columns would be too narrow to point at: then a column stands for several steps.
 _MOST_COLUMNS = 120
-#: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.
-_AT_WORK = 0.5
 _MHZ = 1e6
 
 
@@ -144,11 +142,11 @@ def _kernels(places: Sequence[Place]) -> Iterator[TableColumn]:
 
 def _clocks(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
     """Median SM clock of `places` in the samples under load, if it is known to which rank they belong."""
-    sampled = of_places(run, _AT_WORK)
+    sampled = of_places(run, AT_WORK)
     values: list[float | None] = []
     for place in places:
         gpu = sampled.get((place.rank, -1 if place.device is None else place.device))
-        clocks = gpu.floats("sm_clock_mhz")[gpu.under_load(_AT_WORK)] if gpu else np.empty(0)
+        clocks = gpu.floats("sm_clock_mhz")[gpu.under_load(AT_WORK)] if gpu else np.empty(0)
         known = clocks[~np.isnan(clocks)]
         values.append(float(np.median(known)) * _MHZ if known.size else None)
     if any(value is not None for value in values):

@@ -16,7 +16,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Span
+from perfdoctor.records.findings import Advice, Span, with_symptoms
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
 from perfdoctor.views.timeline.lanes import DrawnWindow, Lane, OfSignal, details
 from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
@@ -90,12 +90,11 @@ def _groups(run: Run, window: DrawnWindow) -> Iterator[tuple[TrackGroup, list[La
 
 def _around(findings: Sequence[Advice], window: DrawnWindow) -> Iterator[tuple[int, int]]:
     """The moments of the findings with some time around them, costliest finding first."""
-    for advice in findings:
+    for advice in with_symptoms(findings):
         for span in advice.evidence:
             if isinstance(span, Span):
                 margin = max(span.end_ns - span.start_ns, _LEAST_AROUND_NS)
                 yield max(span.start_ns - margin, 0), min(span.end_ns + margin, window.length_ns)
-        yield from _around(advice.symptoms, window)
 
 
 def _fitting(

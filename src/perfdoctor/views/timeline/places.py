@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.metrics.machine.gpu_samples import AT_WORK, of_places
 from perfdoctor.metrics.program import noun_of
 from perfdoctor.model.columns import Ints, Text, constant
 from perfdoctor.model.place import Place
@@ -15,8 +15,6 @@ from perfdoctor.model.timeline import Floats, Frame, Timeline
 from perfdoctor.records.views import Unit
 from perfdoctor.views.timeline.lanes import Drawn, DrawnWindow, Lane, split
 
-#: A GPU that computed for half of the time between two samples was at work, which assigns its samples to a rank.
-_AT_WORK = 0.5
 _HERTZ_IN_MHZ = 1e6
 #: (column, label, unit, factor from the recorded unit) of the samples of a GPU.
 _SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
@@ -101,7 +99,7 @@ def _held(frame: Frame, rows: Ints, window: DrawnWindow) -> Iterator[Lane]:
 def sampled_lanes(run: Run, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
     """Clocks, power and other samples of each place's GPU, if their rank and their time are known."""
     found: dict[tuple[int, int], list[Lane]] = {}
-    for place, gpu in of_places(run, _AT_WORK).items() if len(run.timeline["device_samples"]) else ():
+    for place, gpu in of_places(run, AT_WORK).items() if len(run.timeline["device_samples"]) else ():
         samples = gpu.samples.take(gpu.samples["is_on_clock"])
         found[place] = [
             lane
