@@ -16,7 +16,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Advice, Span, with_symptoms
-from perfdoctor.replay.edits.actions import WORK_SIGNALS, thread_time
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
