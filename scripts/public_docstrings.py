@@ -40,7 +40,7 @@ def public() -> Mapping[Path, set[str]]:
 
 
 def _functions(of: Any) -> Iterator[Any]:
-    """It itself, or the methods of a class that are public."""
+    """Yield the function itself, or the public methods where it is a class."""
     if not is_class(of):
         found = [of]
     else:

@@ -104,7 +104,7 @@ def set_jobs(jobs: int | None) -> None:
 
 
 def cluster(named: str | None) -> str | None:
-    """The same text. Raises UsageError, before anything is read, where it names no cluster."""
+    """Return the text unchanged. Raises UsageError, before anything is read, where it names no cluster."""
     if named is None:
         return None
     from perfdoctor.scale.cluster import checked

@@ -118,7 +118,7 @@ def read(file: Path, *, in_place: bool = True) -> Iterator[Database]:
 
 
 def existing(file: Path) -> Path:
-    """The same file. Raises PerfdoctorError if there is none."""
+    """Return the file unchanged. Raises PerfdoctorError if it does not exist."""
     if not file.exists():
         raise PerfdoctorError(
             f"there is no history yet: {file}",

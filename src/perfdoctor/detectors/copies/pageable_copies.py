@@ -40,7 +40,7 @@ def _exposed_ns(place: Place) -> int:
 
 
 class _Pinned(Struct, frozen=True):
-    """The same copies from pinned memory: how long each takes, likely and at worst, and the rate by direction."""
+    """Duration of each of these copies from pinned memory, likely and at worst, and the rate by direction."""
 
     took_ns: Floats
     at_worst_ns: Floats

@@ -122,7 +122,7 @@ def different(names: Iterable[str]) -> set[str]:
 
 
 def _by_time(ranges: Frame, names: Iterable[str]) -> list[str]:
-    """These names as a line of text may hold them, those of ranges that ran longest first."""
+    """Names as a line of text can show them, those of the longest ranges first."""
     codes, values = ranges.name.codes, ranges.name.values
     total: Counter[str] = Counter()
     wanted = set(names)

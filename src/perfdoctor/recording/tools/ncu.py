@@ -2,7 +2,7 @@
 
 What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 2026.1, and published logs):
 
-* * It measures one kernel at a time and replays it several times. A kernel that waits for another rank never ends then,
+* It measures one kernel at a time and replays it several times. A kernel that waits for another rank never ends then,
   so the kernels to measure are named positively, and only one rank measures: the others never call cudaProfilerStart.
 * `--kernel-name` matches the "function" name: no return type, namespace, template arguments or parameters. Many kernels
   share one: all of cutlass is `Kernel2` or `device_kernel`. A name that a collective shares is therefore left out.
