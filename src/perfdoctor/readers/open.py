@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.model.clocks import on_host_clock
 from perfdoctor.model.timeline import Frame, Timeline, merge
 from perfdoctor.patterns import regex
 from perfdoctor.readers import (
@@ -77,7 +78,7 @@ def read(
     named = [path for path in paths if path.is_file() and _is_joined(path)]
     others = [path for path in paths if path not in named]
     if runs := _runs(others):
-        return _with_joined(_of_runs(runs, progress, process, only), named, [], progress)
+        return on_host_clock(_with_joined(_of_runs(runs, progress, process, only), named, [], progress))
     if process is not None:
         raise UsageError(
             f"--process {process}: what was given is no folder of perfdoctor run",
@@ -99,7 +100,7 @@ def read(
     whole = merge(timelines) if timelines else Timeline.build({}, ())
     whole = whole if only else _with_doubts(whole, found.values())
     older = (note for _, of_folder in listed for note in of_folder)
-    return _with_joined(whole.with_notes(*older, *notes), named, beside, progress)
+    return on_host_clock(_with_joined(whole.with_notes(*older, *notes), named, beside, progress))
 
 
 def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:

@@ -1,0 +1,177 @@
+"""Do the clocks of host and device agree, and by how much is the device's off where they do not?
+
+A tool reads two clocks and converts the one to the other. torch.profiler's kernels stand up to 0.1 ms before the calls
+that launched them on some machines, and where they do, no kernel has a cause any more. What must hold tells how far the
+device's clock is off:
+
+```
+host      │ launch │                       │ synchronize            │
+device        ├──┤ never before its launch            never after ├──┤ the wait for it is over
+              latency: some µs where the device was idle        way back: some µs
+```
+
+Where the device was idle, its next work starts when its launch arrives: of such work the time since the launch is the
+latency, and its change over the recording is the drift of one clock against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perfdoctor.model.columns import UNKNOWN, Floats, Ints
+from perfdoctor.model.device_work import DeviceWork, device_work
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.vocabulary.names import cuda as cuda_names
+
+#: What is recorded by the device's clock.
+_BY_DEVICE = ("kernels", "collectives", "copies", "stream_waits")
+#: Work behind so long a pause of the whole device waited for nothing that runs there: kernels of a full queue are up to
+#: 5 µs apart under CUPTI.
+_PAUSE_NS = 10_000
+#: The latency from the begin of a launching call to its work on an idle device. Of 75 recordings of 20 kinds of GPUs
+#: whose clocks agree it is 3 to 18 µs (lower quartile of each); what lies outside of this range is a clock that is off.
+_LATENCY_NS = (2_000, 20_000)
+_USUAL_LATENCY_NS = 8_000
+#: From the end of the last work to the return of the call that waits for it: 1.4 to 20 µs there.
+_USUAL_RETURN_NS = 5_000
+#: A clock that is off by more is no clock that was converted a little wrong. The largest seen is 0.1 ms.
+_MOST_NS = 200_000
+#: Of fewer pieces of work each may have had another reason.
+_FEWEST = 3
+#: So many stretches of the recording, of so many pieces each, show a drift; and a drift is corrected where it makes
+#: this much in all.
+_STRETCHES, _LEAST_DRIFT_NS = 8, 15_000
+
+
+class ClockOffset(Struct, frozen=True):
+    """How far a device's clock is behind the host's: `at_begin_ns` at `begin_ns`, and so much more each ns from then.
+
+    Less than 0: it is ahead. `early`: of so many pieces of work whose launch is known, which stand before it.
+    """
+
+    rank: int
+    device: int
+    at_begin_ns: int
+    begin_ns: int
+    drift: float = 0.0
+    early: int = 0
+    launched: int = 0
+
+    def corrected(self, times_ns: Ints) -> Ints:
+        """These times of the device by the host's clock."""
+        found: Ints = times_ns + self.at_begin_ns
+        return found + np.rint((times_ns - self.begin_ns) * self.drift).astype(np.int64) if self.drift else found
+
+
+def on_host_clock(timeline: Timeline) -> Timeline:
+    """The recording with all work of its devices by the host's clock, and a note where that is not as recorded.
+
+    It is the recording itself where clocks agree, or where nothing tells whether they do.
+    """
+    if not len(timeline.calls):
+        return timeline
+    offsets = [found for rank, device in timeline.places if (found := clock_offset(timeline, rank, device))]
+    if not offsets:
+        return timeline
+    frames = {signal: _corrected(timeline[signal], offsets) for signal in _BY_DEVICE}
+    return replace(timeline, frames={**timeline.frames, **frames}, notes=(*timeline.notes, *_notes(offsets)))
+
+
+def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset | None:
+    """By how much the clock of one device is off; None where it is not, or where nothing shows it."""
+    work = device_work(timeline, rank, device)
+    known = np.flatnonzero(work.launch != UNKNOWN)
+    if not known.size:
+        return None
+    since = work.start_ns[known] - timeline.calls.start_ns[work.launch[known]]
+    begin_ns, early = int(work.start_ns[0]), int((since < 0).sum())
+    prompt = _behind_pause(work)[known] & (np.abs(since) < _MOST_NS)
+    drift = 0.0
+    if prompt.sum() >= _FEWEST:
+        at, latency = work.start_ns[known][prompt], since[prompt].astype(np.float64)
+        drift = _drift(at, latency)
+        usual = float(np.quantile(latency - drift * (at - begin_ns), 0.25))
+        off_ns = 0 if _LATENCY_NS[0] <= usual <= _LATENCY_NS[1] else round(_USUAL_LATENCY_NS - usual)
+    else:
+        off_ns = _by_bounds(timeline, rank, work, since)
+    if not off_ns and not drift:
+        return None
+    return ClockOffset(rank, device, off_ns, begin_ns, -drift, early, int(known.size))
+
+
+def _behind_pause(work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """One bool a row of work: had the whole device paused before it?"""
+    before = np.maximum.accumulate(work.end_ns)[:-1]
+    paused = np.zeros(len(work), dtype=bool)
+    paused[1:] = work.start_ns[1:] - before > _PAUSE_NS
+    return paused
+
+
+def _drift(at_ns: Ints, latency_ns: Floats) -> float:
+    """By how much the latency grows each ns; 0 where it does not steadily, or too little to matter."""
+    if at_ns.size < _STRETCHES * _FEWEST:
+        return 0.0
+    pieces = np.array_split(np.arange(at_ns.size), _STRETCHES)
+    middle = np.array([np.mean(at_ns[piece]) for piece in pieces])
+    usual = np.array([np.quantile(latency_ns[piece], 0.25) for piece in pieces])
+    slope, level = np.polyfit(middle - middle[0], usual, 1)
+    change = abs(slope) * (middle[-1] - middle[0])
+    scatter = np.abs(usual - level - slope * (middle - middle[0])).max()
+    return float(slope) if change >= _LEAST_DRIFT_NS and change >= 4 * scatter else 0.0
+
+
+def _by_bounds(timeline: Timeline, rank: int, work: DeviceWork, since: Ints) -> int:
+    """What moves the device's work behind its launches and before the returns of the waits for it; 0 if it is there.
+
+    For a queue that is always full: no work shows the latency, but none may contradict the calls.
+    """
+    least = np.sort(since)[:_FEWEST]
+    earliest = int(least[-1] if least.size == _FEWEST else least[0])
+    if -_MOST_NS < earliest < 0:
+        return _USUAL_LATENCY_NS - earliest
+    back = np.fromiter(_ways_back(timeline, rank, work), np.int64)
+    back = np.sort(back[np.abs(back) < _MOST_NS])
+    # Only so far that no work comes before its launch.
+    return max(int(back[0]) - _USUAL_RETURN_NS, -max(earliest, 0)) if back.size and back[0] < 0 else 0
+
+
+def _ways_back(timeline: Timeline, rank: int, work: DeviceWork) -> Iterator[int]:
+    """Ns from the end of all work to the return of each call that waits for the whole device."""
+    calls = timeline.calls
+    waits = np.flatnonzero((calls["rank"] == rank) & calls.name.matches(cuda_names.WAITS_FOR_DEVICE))
+    if not waits.size:
+        return
+    launched = np.where(work.launch != UNKNOWN, calls.start_ns[np.maximum(work.launch, 0)], work.start_ns)
+    order = np.argsort(launched, kind="stable")
+    reach = np.maximum.accumulate(work.end_ns[order])
+    last = np.searchsorted(launched[order], calls.start_ns[waits]) - 1
+    waits, last = waits[last >= 0], last[last >= 0]
+    waited = reach[last] > calls.start_ns[waits]
+    yield from (calls.end_ns[waits] - reach[last])[waited].tolist()
+
+
+def _corrected(rows: Frame, offsets: list[ClockOffset]) -> Frame:
+    if not len(rows):
+        return rows
+    start, end = rows.start_ns.copy(), rows.end_ns.copy()
+    for each in offsets:
+        own = (rows["rank"] == each.rank) & (rows["device"] == each.device)
+        start[own], end[own] = each.corrected(start[own]), each.corrected(end[own])
+    return rows.with_columns(start_ns=start, end_ns=np.maximum(start, end)).sorted()
+
+
+def _notes(offsets: list[ClockOffset]) -> Iterator[str]:
+    most = max(offsets, key=lambda each: abs(each.at_begin_ns))
+    ranks = sorted({each.rank for each in offsets})
+    whose = f"The GPU's clock of rank {ranks[0]}" if len(ranks) == 1 else f"The GPUs' clocks of {len(ranks):,} ranks"
+    were = "was" if len(ranks) == 1 else "were"
+    how = f"up to {abs(most.at_begin_ns) / 1e3:.0f} µs" if len(offsets) > 1 else f"{abs(most.at_begin_ns) / 1e3:.0f} µs"
+    early, launched = sum(each.early for each in offsets), sum(each.launched for each in offsets)
+    which = f" ({early:,} of {launched:,} pieces of work stood before the calls that launched them)" if early else ""
+    drifts = [abs(each.drift) for each in offsets if each.drift]
+    drift = f", and drifted by {max(drifts) * 1e6:.0f} ppm" if drifts else ""
+    yield f"{whose} {were} {how} off the host's{drift}{which}: their work was moved to the host's clock."
