@@ -35,14 +35,14 @@ class IdleCauseCase:
         host = ["l" + " " * (of - 1), " " * (of - lost - 1) + (char or self.char) * (lost + 1)]
         return draw(kernels="#" * (of - lost) + " " * lost, host=host, repeat=6, unit_us=1000, **more)
 
-    def one_step_of_six(self) -> Timeline:
-        """The fourth step takes 40 ms longer, in which the host does this."""
+    def one_step_of_six(self, longer: int = 18) -> Timeline:
+        """The fourth step takes `longer` ms more than the other ones' 40, in which the host does this."""
         kernels, launches, doing, marks = "", "", "", ""
         for number in range(7):
-            gap = 40 if number == 3 else 1
+            gap = 1 + longer if number == 3 else 1
             kernels += "#" * 39 + " " * gap
             launches += "l" + " " * (38 + gap)
-            doing += " " * 38 + (self.char * 41 if number == 3 else "  ")
+            doing += " " * 38 + (self.char * (gap + 1) if number == 3 else "  ")
             marks += str(number) * (39 + gap)
         return draw(kernels=kernels, host=[launches, doing, marks], unit_us=1000)
 

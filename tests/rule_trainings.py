@@ -10,6 +10,7 @@ from pathlib import Path
 
 import plant
 from builders import draw, draw_steps
+from idle_cause_cases import ALLOCATES
 from machine_builders import on_cores
 from msgspec.structs import replace
 
@@ -68,6 +69,7 @@ def _known_shapes() -> Timeline:
 _DRAWN: Mapping[str, Callable[[], Timeline]] = {
     "one-time-costs": _start,
     "small-batch": _short_ops,
+    "one-long-step": lambda: ALLOCATES.one_step_of_six(longer=40),
     "busy-machine": lambda: on_cores(_ON_CPU, waited=0.5, program_cores=1.0, waiting_threads=1.0),
     "cpu-oversubscription": lambda: on_cores(
         _ON_CPU, waited=0.6, program_cores=1.9, waiting_threads=13.0, torch_threads=16

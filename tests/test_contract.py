@@ -79,6 +79,7 @@ MAY_BE_LEFT_OUT = {
 _OF_CORES = "training threads that wait for a core stand still in ops and Python alike: a planted fault is one stretch"
 NOT_PLANTED = {
     "one-time-costs": "its time comes once, before the steps: a planted fault makes every step longer",
+    "one-long-step": "a planted fault is in every step",
     "busy-machine": _OF_CORES,
     "cpu-oversubscription": _OF_CORES,
     "cpu-threads-unused": "planted trainings use a GPU",

@@ -166,9 +166,9 @@ def test_matmul_time_is_split_by_math_path():
 
 def test_only_what_lies_in_the_window_counts():
     """Steps cut the window: the kernel that reaches over its edge counts with its inner part."""
-    place = only_place(draw(kernels="  ########", host="l         ", repeat=3))
-    assert place.window_ns == 20 * UNIT_NS
-    assert place.kernel_ns.sum() == 16 * UNIT_NS
+    place = only_place(draw(kernels="  ########", host="l         ", repeat=4))
+    assert place.window_ns == 30 * UNIT_NS
+    assert place.kernel_ns.sum() == 24 * UNIT_NS
     assert place.per_step(place.window_ns) == 10 * UNIT_NS
 
 

@@ -219,8 +219,35 @@ def test_a_single_step_is_what_the_user_marked(kernels, mark, bounds):
 
 def test_of_three_steps_the_device_bounds_each():
     steps = steps_of(draw(kernels="  ####    ", host="l         ", repeat=3))
-    assert bounds_in_units(steps) == [2, 12, 22]
+    assert bounds_in_units(steps) == [2, 12, 22, 32]
     assert steps.host_bounds is None
+    assert (steps.used, steps.count, steps.partial) == (3, 3, 0)
+
+
+def test_of_more_steps_the_last_is_left_out_since_no_other_shows_where_it_ends():
+    steps = steps_of(draw(kernels="  ####    ", host="l         ", repeat=4))
+    assert bounds_in_units(steps) == [2, 12, 22, 32]
+    assert (steps.used, steps.count, steps.partial) == (3, 4, 1)
+
+
+def test_the_last_of_three_steps_ends_when_the_next_one_could_begin():
+    """Its stream is busy for longer than the host needs."""
+    steps = steps_of(draw(kernels="#" * 10, host="l         ", host_ahead=4, repeat=3))
+    assert bounds_in_units(steps) == [0, 10, 20, 30]
+
+
+@pytest.mark.parametrize("last", ["  #       ", "  ####  "])
+def test_a_last_step_that_is_not_there_whole_is_left_out(last):
+    """Half of its kernels are missing, or its mark ends long before a next one would have begun."""
+    kernels = [{"name": "k", "start_ns": 1000 * n + 100 * m, "end_ns": 1000 * n + 100 * m + 50, "correlation": 10 * n + m} for n in range(3) for m in range(4)]  # fmt: skip
+    calls = [{**each, "name": "cudaLaunchKernel", "start_ns": each["start_ns"] - 5, "end_ns": each["start_ns"] - 2} for each in kernels]  # fmt: skip
+    marks = [{"name": f"ProfilerStep#{n}", "start_ns": 1000 * n - 10, "end_ns": 1000 * n + 990} for n in range(3)]
+    if len(last) < 10:
+        marks = [{**each, "end_ns": each["end_ns"] - 300} for each in marks]
+    else:
+        kernels = kernels[:-2]
+    steps = steps_of(timeline(kernels=kernels, calls=calls, ranges=marks))
+    assert (steps.used, steps.partial) == (2, 1)
 
 
 def first_step(units: int, host_units: int = 10, later: int = 10) -> Steps:

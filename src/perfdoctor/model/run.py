@@ -49,6 +49,21 @@ class Selection(Struct, frozen=True):
 WHOLE_RECORDING = Selection()
 
 
+class OddStep(Struct, frozen=True):
+    """A step that was left out as far longer than all others: its number among the steady ones, from 1, and `of` how many.
+
+    `duration_ns` against `usual_ns`, the median of the others, both means over all places; and the `part` that grew
+    most in it, by `part_excess_ns` where it grew most.
+    """
+
+    number: int
+    of: int
+    duration_ns: int
+    usual_ns: int
+    part: str
+    part_excess_ns: int
+
+
 def steps_named(text: str) -> tuple[int, int] | None:
     """First and last of `3..5`, or of `3`; None where the text names no steps."""
     found = _STEPS.fullmatch(text.strip())
@@ -145,6 +160,8 @@ class Run(Job[Place], frozen=True):
 
     #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
     summaries: Job[JobPlace] | None = None
+    #: A step that is in no window, since only what comes once made it so long.
+    odd_step: OddStep | None = None
 
     @property
     def job(self) -> Job[JobPlace]:

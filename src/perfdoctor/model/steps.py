@@ -52,6 +52,8 @@ _LEAST_COVERAGE = 0.5
 #: A leading step this much longer than nine of ten later ones is warm-up (allocation, autotuning, compilation). One
 #: this much shorter than they are, and than its own step on the host, had been queued: the device caught up.
 _WARM_UP_FACTOR = 1.5
+#: Marks that are less than this share of a step apart follow each other at once.
+_NO_PAUSE = 0.01
 #: A repeating kernel sequence shorter than this is a loop inside a step (a layer, a micro-batch), not a step.
 _SHORTEST_PERIOD_KERNELS = 16
 #: Two periods count as the same work when this share of their kernels agrees, position by position.
@@ -263,14 +265,44 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
         return NO_STEPS
     if seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook":
         return _held_to_host(work, marks, seen, first[seen], int(end[step == seen[-1]].max()))
-    bounds = np.maximum.accumulate(first[seen])
-    on_host = marks.starts[seen[:-1] + 1] - marks.starts[seen[:-1]]
-    steps = _steady(marks.found_by, marks.confidence, bounds, 1, drained(np.diff(bounds), on_host))
     stream = work.stream[launched][use]
     streams, counts = np.unique(stream, return_counts=True)
     busiest = stream == streams[counts.argmax()]
     main = _earliest(start[busiest], step[busiest], marks.starts.size)[seen]
-    return replace(steps, on_main_stream=np.maximum.accumulate(np.where(main == _NEVER, bounds, main)))
+    bounds, on_main = first[seen], np.where(main == _NEVER, first[seen], main)
+    on_host = np.append(marks.starts, marks.ends[-1])
+    if edge := _end_of_last(marks, seen, bounds, step):
+        of_last = step == seen[-1]
+        # The next step begins on the streams on which others began, once these are free; the main one may be behind.
+        begins = np.isin(stream, stream[start == first[np.clip(step, 0, first.size - 1)]])
+        edge = int(end[of_last & begins].max(initial=edge))
+        main_edge = int(end[of_last & busiest].max(initial=edge))
+        seen, bounds, on_main = (
+            np.append(seen, marks.starts.size),
+            np.append(bounds, edge),
+            np.append(on_main, main_edge),
+        )
+    bounds = np.maximum.accumulate(bounds)
+    queued = drained(np.diff(bounds), on_host[seen[:-1] + 1] - on_host[seen[:-1]])
+    steps = _steady(marks.found_by, marks.confidence, bounds, 0 if edge else 1, queued)
+    return replace(steps, on_main_stream=np.maximum.accumulate(on_main))
+
+
+def _end_of_last(marks: Marks, seen: Ints, first: Ints, step: Ints) -> int:
+    """Where a step behind the last marked one would begin; 0 if the mark does not say, or the step is not there whole.
+
+    It was where steps follow each other without a pause, and it launched about as much as the others. The next one's
+    first work would come when the host has begun that step, and made ready for it as quickly as ever before. Where
+    enough others have a next one behind them, that guess is not needed.
+    """
+    if seen.size > _FEWEST_STEPS or marks.found_by == "optimizer-hook" or seen[-1] != marks.starts.size - 1:
+        return 0
+    launched = np.bincount(step[step >= 0], minlength=marks.starts.size)[seen]
+    lengths = np.diff(marks.starts)
+    pauses = marks.starts[1:] - marks.ends[:-1]
+    if pauses.max() > _NO_PAUSE * np.median(lengths) or launched[-1] < _SAME_WORK_SHARE * np.median(launched[:-1]):
+        return 0
+    return int(marks.ends[-1] + (first - marks.starts[seen]).min())
 
 
 def _held_to_host(work: DeviceWork, marks: Marks, seen: Ints, first: Ints, last_end: int) -> Steps:

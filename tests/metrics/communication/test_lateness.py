@@ -81,7 +81,7 @@ def test_a_host_that_was_ahead_when_the_window_began_could_have_been_sooner_by_t
 
 
 def test_over_one_step_nothing_is_known_of_a_pace():
-    assert spare_ns(late_for_lack_of_work(BUSY, repeat=3).places[0]) is None
+    assert spare_ns(late_for_lack_of_work(BUSY, repeat=2).places[0]) is None
 
 
 def test_where_all_hosts_are_the_limit_waiting_counts_as_what_holds_them_up():

@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
+from perfdoctor.metrics.accounting.odd_step import without_odd_step
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.device_work import DeviceWork, device_work
@@ -42,7 +43,11 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
             place = host_place(timeline, rank, marks)
             if place is not None:
                 places.append(place)
-    return Run(timeline, narrowed([place for place in places if place.window], timeline, selection), selection)
+    analysed = narrowed([place for place in places if place.window], timeline, selection)
+    if selection != WHOLE_RECORDING:
+        return Run(timeline, analysed, selection)
+    usual, odd = without_odd_step(analysed)
+    return Run(timeline, tuple(usual), selection, odd_step=odd)
 
 
 def selection_notes(run: Run) -> Iterator[str]:

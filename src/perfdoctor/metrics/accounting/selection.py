@@ -75,14 +75,15 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
             f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
             do=f"Choose among 1..{used}: the first of them is 1.",
         )
-    chosen = []
-    for place in places:
-        steady = place.steps
-        begin, end = steady.first + first - 1, steady.first + last
-        window = Intervals.single(int(steady.bounds[begin]), int(steady.bounds[end]))
-        own = replace(steady, first=begin, last=end, steady=(steady.first, steady.last))
-        chosen.append(narrowed_to(place, window, own))
-    return chosen
+    return [in_steps(place, first - 1, last) for place in places]
+
+
+def in_steps(place: Place, first: int, last: int) -> Place:
+    """The place with its steady steps `[first, last)` as its window; the first of all is 0."""
+    steady = place.steps
+    begin, end = steady.first + first, steady.first + last
+    window = Intervals.single(int(steady.bounds[begin]), int(steady.bounds[end]))
+    return narrowed_to(place, window, replace(steady, first=begin, last=end, steady=(steady.first, steady.last)))
 
 
 # --- a range ---------------------------------------------------------------------------------------------------------
