@@ -50,7 +50,7 @@ WHOLE_RECORDING = Selection()
 
 
 class OddStep(Struct, frozen=True):
-    """A step that was left out, far longer than all others: its number among the steady ones, from 1, of so many (`of`).
+    """A step that was left out, far longer than all others: its number among the steady ones, from 1, of `of`.
     `duration_ns` against `usual_ns`, the median of the others, both means over all places; and the `part` that grew
     most in it, by `part_excess_ns` where it grew most.
     """
