@@ -18,6 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.perfetto import FIRST_TRACK, render
 from perfdoctor.export.trace import shown
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.inferred_waits import with_inferred_waits
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Timeline, merge
 from perfdoctor.vocabulary import signals
@@ -390,7 +391,8 @@ PUBLIC = (
 @pytest.mark.recordings
 @of_recordings(RECORDINGS / name for name in PUBLIC)
 def test_public_recordings_come_back_row_by_row(path):
-    recorded, file = recording(path).timeline, perfetto_file.read(recording(path).perfetto)
+    # Beside what was recorded it shows the waits that were found, as they are named.
+    recorded, file = with_inferred_waits(recording(path).timeline), perfetto_file.read(recording(path).perfetto)
     shift_ns = max(0, -min(int(recorded[signal].start_ns.min()) for signal in SIGNALS if len(recorded[signal])))
     for signal, category in SIGNALS.items():
         expected = [

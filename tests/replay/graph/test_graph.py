@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import draw, only_place, timeline
+from builders import BASE_NS, draw, only_place, timeline
 from graphs import FEW, HOST, WAIT_END, WORK, graph, random_graphs, random_timelines, simulated_step
 from hypothesis import HealthCheck, assume, given, settings
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.accounting.queued import full_queue_launches
+from perfdoctor.model.device_work import device_work
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.replay.graph.build import graph_of
@@ -186,23 +188,33 @@ def test_which_work_a_reached_event_followed_is_not_known():
         assert abs(error(each)) < 1e-3
 
 
-def test_a_launch_that_takes_long_waits_for_room_in_the_queue():
-    drawn = draw(kernels="####", host="c   ", unit_us=200, repeat=5, legend={"c": ("calls", "cudaLaunchKernel")})
-    of = graph(drawn)
-    assert (of.kind == WAIT_END).sum() == of.units
-    allocating = draw(kernels="####", host="c   ", unit_us=200, repeat=5, legend={"c": ("calls", "cudaMalloc")})
-    assert not (graph(allocating).kind == WAIT_END).any()
+def behind_a_full_queue(*, ahead: int = 1_000, name: str = "cudaLaunchKernel") -> Timeline:
+    """Kernels of 200 µs, each launched `ahead` kernels before it begins by a call that returns when another begins."""
+    count, each = ahead + 60, 200_000
+    begun = [BASE_NS + each * max(n - ahead, 0) + n for n in range(count)]
+    calls = [{"name": name, "start_ns": at, "end_ns": at + (each - 5_000 if n > ahead else 0), "correlation": n} for n, at in enumerate(begun)]  # fmt: skip
+    start = BASE_NS + count + 1_000
+    kernels = [{"name": "some_kernel", "start_ns": start + each * n, "end_ns": start + each * (n + 1), "correlation": n} for n in range(count)]  # fmt: skip
+    marks = [{"name": f"ProfilerStep#{n}", "start_ns": begun[ahead + 10 * n], "end_ns": begun[ahead + 10 * n + 9] + 1} for n in range(6)]  # fmt: skip
+    return timeline(kernels=kernels, calls=calls, ranges=marks)
+
+
+def test_a_launch_that_takes_long_behind_a_full_queue_waits_for_room():
+    full = full_queue_launches(device_work(deep := behind_a_full_queue(), 0, 0), deep.calls)
+    assert full.size == 59
+    shallow = behind_a_full_queue(ahead=40)
+    assert not full_queue_launches(device_work(shallow, 0, 0), shallow.calls).size, "it is slow, and waits for nothing"
+    allocating = behind_a_full_queue(name="cudaMalloc")
+    assert not full_queue_launches(device_work(allocating, 0, 0), allocating.calls).size
 
 
 def test_a_queue_that_is_longer_than_the_period_holds_no_host_up_when_work_gets_shorter():
-    drawn = draw(kernels="########", host="ccccccc ", unit_us=200, host_ahead=8 * 5, repeat=12,
-                 legend={"c": ("calls", "cudaLaunchKernel")})  # fmt: skip
-    of = graph_of(only_place(drawn), most_units=2)
+    of = graph_of(only_place(behind_a_full_queue()), most_units=2)
     assert of is not None
-    assert (of.kind == WAIT_END).sum() == of.units == 2
+    assert (of.kind == WAIT_END).sum() == 20
     assert abs(error(of)) < 1e-3
     shorter = replace(of, duration_ns=np.where(of.kind == WORK, of.duration_ns // 2, of.duration_ns))
-    assert simulate([shorter]).step_ns == pytest.approx(4 * 2 * UNIT)
+    assert simulate([shorter]).step_ns == pytest.approx(10 * 100_000, rel=0.02)
 
 
 def test_work_behind_an_event_waits_for_the_other_stream():

@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
+from perfdoctor.metrics.accounting.inferred_waits import with_inferred_waits
 from perfdoctor.metrics.accounting.odd_step import without_odd_step
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.metrics.copies.transfers import between_early_copies
@@ -27,6 +28,7 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
 
     `selection` limits it to a part of the recording. Raises UsageError where the recording does not have that part.
     """
+    timeline = with_inferred_waits(timeline)
     places: list[Place] = []
     for rank in timeline.ranks:
         marks = host_marks(timeline, rank)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
-from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS, blocking_rows
+from perfdoctor.metrics.accounting.queued import blocking_rows, full_queue_launches
 from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
@@ -27,7 +27,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Job, Run
-from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.model.timeline import Frame
 from perfdoctor.vocabulary.parts import PARTS
 
 #: Named causes in which the host works, and in which it waits for other ranks.
@@ -115,9 +115,7 @@ def _busy(place: Place) -> Intervals:
 def waiting_calls(place: Place) -> Frame:
     """Calls that wait for the device: by name, and launches into a queue that is full."""
     work, calls = place.work, place.timeline.calls
-    launched = work.launch[work.launch != UNKNOWN]
-    full = launched[calls.duration_ns[launched] > LONGEST_LAUNCH_NS]
-    return calls.take(np.union1d(blocking_rows(place.host, work), full))
+    return calls.take(np.union1d(blocking_rows(place.host, work), full_queue_launches(work, calls)))
 
 
 def exposed_waiting_ns(place: JobPlace, matched: Skew) -> int:

@@ -118,8 +118,10 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
     host, of_loader = nodes[kind == HOST], (by == 1)[kind == HOST]
     paced = float(lag[kind == HOST][of_loader].sum())
     yield "input_wait", "the loader's own pace", paced, float(of_loader.sum())
-    # Work may start before its call returns.
-    yield from _of_host(graph, host, host[~of_loader], early_ns=-float(waits.clip(max=0).sum()))
+    # Work may start before its call returns, which stands behind it on the way back.
+    early = np.zeros(nodes.size, np.int64)
+    early[1:][kind[:-1] == WORK] = np.maximum(-waits[: int((kind[:-1] == WORK).sum())], 0)
+    yield from _of_host(graph, host, host[~of_loader], early[kind == HOST])
 
 
 def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float]]:
@@ -137,11 +139,15 @@ def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float
             yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
 
 
-def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> Iterator[tuple[str, str, float, float]]:
-    """Kind, name, ns and count of host time on the path: calls, and the time between them by the innermost range."""
+def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: Ints) -> Iterator[tuple[str, str, float, float]]:
+    """Kind, name, ns and count of host time on the path: calls, and the time between them by the innermost range.
+
+    `early_ns`: for each call how long before its end the work began that follows it on the path.
+    """
     end = graph.recorded_end_ns
     gaps = Intervals.of(graph.gap_start_ns[behind_host], graph.gap_start_ns[behind_host] + graph.lag_ns[0][behind_host])
-    rest = gaps | Intervals.of((end - graph.duration_ns)[calls], end[calls])
+    begun = (end - graph.duration_ns)[calls]
+    rest = gaps | Intervals.of(begun, np.maximum(end[calls] - early_ns, begun))
     place = graph.place
     for cause in NAMED_CAUSES:
         part = rest & place.host.explicit[cause]
@@ -156,5 +162,5 @@ def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> I
     for each in outside:
         yield "host", each.name, float(each.idle_ns), float(each.count)
     named = [*in_ops, *outside]
-    left = rest.total_ns - sum(each.idle_ns for each in named) - early_ns
+    left = rest.total_ns - sum(each.idle_ns for each in named)
     yield "host", "Python and launches" + " between ops" * bool(named), left, 0.0

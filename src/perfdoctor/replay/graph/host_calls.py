@@ -11,13 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
-from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS, blocking_rows
+from perfdoctor.metrics.accounting.queued import blocking_rows, full_queue_launches, waits_to_free
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING
 from perfdoctor.replay.graph.period import Period
-from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: A thread that did nothing for so long, while another one of the program did, was woken by it.
 _WOKEN_NS = 50_000
@@ -77,11 +76,9 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
-    by_name = np.isin(rows, blocking_rows(place.host, place.work))
-    # Launches that wait until the device's queue has room take far longer than others.
-    full = np.isin(rows, place.work.launch) & (columns[1] - columns[0] > LONGEST_LAUNCH_NS)
-    for_room: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~by_name
-    found = HostCalls(rows, *columns, by_name | for_room, for_room, end, own, outer)
+    waits = np.isin(rows, np.union1d(blocking_rows(place.host, place.work), waits_to_free(place.work, calls, rows)))
+    for_room: Mask = np.isin(rows, full_queue_launches(place.work, calls)) & ~waits
+    found = HostCalls(rows, *columns, waits | for_room, for_room, end, own, outer)
     return _closed(found, period) if period.closed and rows.size else found
 
 

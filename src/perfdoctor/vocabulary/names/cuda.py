@@ -10,16 +10,22 @@ import re
 
 from perfdoctor.patterns import regex
 
+#: Calls that no tool records: the host was found to wait for all work of the device, or for some of it, in none.
+INFERRED_WAIT = "wait for the device (inferred)"
+INFERRED_WAIT_FOR_EVENT = "wait for work (inferred)"
+#: Asks whether work is done, and does not wait for it: the caller asks again.
+QUERY = regex(r"^(cuda|hip|cu)(Event|Stream)Query")
 #: Calls in which the host waits for the device. cudaStreamWaitEvent is none: it makes a stream wait, not the host.
 BLOCKING_CALL = regex(
     r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
     r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|Peer|WithStream)?(_ptds|_ptsz)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
+    r"|^wait for .* \(inferred\)$"
 )
 #: Those of them that wait by their purpose, of whatever interface; and those that wait for one event.
-SYNCHRONIZES = regex(r"Synchronize")
-WAITS_FOR_EVENT = regex(r"EventSynchronize")
+SYNCHRONIZES = regex(r"Synchronize|^wait for .* \(inferred\)$")
+WAITS_FOR_EVENT = regex(r"EventSynchronize|^wait for work \(inferred\)$")
 #: And those that wait for all streams of a device.
-WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize")
+WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize|^wait for the device \(inferred\)$")
 ALLOCATOR_CALL = regex(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"
     r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
@@ -27,6 +33,8 @@ ALLOCATOR_CALL = regex(
 #: Of these, the ones that PyTorch makes for a tensor on the device, and those that give such memory back.
 ASKS_FOR_MEMORY = regex(r"^(cuda|hip)Malloc(Async|FromPoolAsync)?$|^cuMemAlloc(Async)?$")
 GIVES_MEMORY_BACK = regex(r"^(cuda|hip)Free(Async)?$|^cuMemFree(Async)?$")
+#: And those that do so only when the device has no work left.
+FREE_WAITS = regex(r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)$")
 MODULE_LOADING_CALL = regex(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|ModuleGetFunction|LibraryLoad|GraphInstantiate)|^(cu|hip)Link(Add|Complete)|^(nv|hip)rtcCompile"
