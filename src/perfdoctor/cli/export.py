@@ -111,16 +111,7 @@ def _is_ours(file: Path) -> bool:
 
 def _write(target: Path, pieces: Iterable[bytes]) -> None:
     """Write the file whole or not at all. Raises OSError. A device such as /dev/null is written to directly."""
-    if target.exists() and not target.is_file():
-        _fill(target, pieces, compressed=False)
-        return
-    with report_files.draft(target) as made:
-        _fill(made, pieces, compressed=target.suffix == ".gz")
-
-
-def _fill(file: Path, pieces: Iterable[bytes], *, compressed: bool) -> None:
-    with file.open("wb") as plain:
-        packed = gzip.GzipFile("", "wb", _LEVEL, plain, mtime=0) if compressed else nullcontext(plain)
-        with packed as stream:
-            for piece in pieces:
-                stream.write(piece)
+    with report_files.place(target) as made, made.open("wb") as plain:
+        is_packed = target.suffix == ".gz" and made != target
+        with gzip.GzipFile("", "wb", _LEVEL, plain, mtime=0) if is_packed else nullcontext(plain) as stream:
+            stream.writelines(pieces)

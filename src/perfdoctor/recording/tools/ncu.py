@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -28,7 +27,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
-from perfdoctor.system.paths import text_of
+from perfdoctor.system.paths import text_of, write_whole
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
@@ -174,14 +173,7 @@ def export_csv(ncu: str, report: Path, target: Path) -> None:
     Raises PerfdoctorError where ncu cannot read the report or takes longer than EXPORT_TIMEOUT_S.
     """
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
-            unfinished = Path(file.name)
-            try:
-                file.write(_raw_page(ncu, report))
-                file.close()
-                unfinished.replace(target)
-            finally:
-                unfinished.unlink(missing_ok=True)
+        write_whole(target, _raw_page(ncu, report))
     except OSError as error:
         raise PerfdoctorError(
             f"{target.name} cannot be written: {error.strerror or error}",
