@@ -19,16 +19,6 @@ from perfdoctor.errors import UsageError
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor export perfdoctor-runs/train --perfetto train.pftrace
-  perfdoctor export rank0.json.gz rank1.json.gz --perfetto job.pftrace.gz
-  perfdoctor export profile.nsys-rep --perfetto profile.pftrace --steps 3..5
-  perfdoctor export perfdoctor-runs/train --sqlite train.db
-  perfdoctor export perfdoctor-runs/train --parquet train-tables
-Open a .pftrace at https://ui.perfetto.dev: the page reads it in your browser
-and sends it nowhere.
-"""
 _HEAD_BYTES = 1024
 _GZIP = b"\x1f\x8b"
 #: The slowest level makes the file a fifth smaller, and takes twenty times as long.
