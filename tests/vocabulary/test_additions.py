@@ -49,7 +49,7 @@ PROOF = """
     Proof("swapping", {re.compile("^swap_in$"): _RANGES_AND_OPS}),
 """
 PAGE = """
-    "swaps": "What was swapped",
+swaps = "What was swapped"
 """
 VIEW = '''
 """The page `swaps`: how often was memory swapped?"""
@@ -227,7 +227,7 @@ def _added(root: Path) -> None:
     signals.write_text(signals.read_text("utf-8") + SIGNAL, "utf-8")
     _insert(package / "vocabulary" / "parts.toml", CAUSE, behind="work is dark, idle is light.\n")
     _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
-    _insert(package / "vocabulary" / "categories.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
+    _insert(package / "vocabulary" / "categories.toml", PAGE, behind="\n[pages]\n")
     (package / "views" / "pages" / "swaps.py").write_text(VIEW, "utf-8")
     for rule, needs in RULES.items():
         module = rule.replace("-", "_")

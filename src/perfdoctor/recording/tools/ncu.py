@@ -28,6 +28,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
 from perfdoctor.system.paths import text_of, write_whole
+from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
@@ -224,26 +225,6 @@ def permission_trouble(
     return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
 
 
-#: ncu's messages, and what they mean with what to do. The first one that occurs is the cause of the others.
-_KNOWN_TROUBLE = (
-    (r"ERR_NVGPUCTRPERM", f"not permitted to read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"),
-    (
-        r"driver resource was unavailable",
-        "another tool holds the GPU's performance counters: stop it (DCGM: dcgmi profile --pause) and record again",
-    ),
-    (
-        r"(?i)driver is not compatible|driver version is insufficient|LibraryNotLoaded|driver is too old",
-        "the NVIDIA driver does not fit this ncu: update it, or set PERFDOCTOR_NCU to an ncu of its CUDA version",
-    ),
-    (
-        r"nsight-compute-lock|InterprocessLockFailed",
-        "another user's ncu left its lock file: set TMPDIR to a folder of your own and record again",
-    ),
-    (
-        r"(?i)==ERROR==.*out of memory",
-        "the GPU had no memory left to replay kernels: record with a smaller batch",
-    ),
-)  # fmt: skip
 _ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
 _UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
@@ -255,9 +236,9 @@ _ENDED_BY_NCU = "Trying to shutdown target application"
 
 def explain(log_text: str) -> str | None:
     """What went wrong according to ncu's messages, with what to do, in one line; None if nothing did."""
-    for pattern, meaning in _KNOWN_TROUBLE:
-        if re.search(pattern, log_text):
-            return meaning
+    for known in shipped_table(Path(__file__).with_name("ncu_trouble.toml"))["trouble"]:
+        if re.search(known["message"], log_text):
+            return str(known["meaning"]).replace("{permit}", _PERMIT)
     errors = _ERROR.findall(log_text)
     specific = next((error for error in errors if not _UNSPECIFIC.search(error)), "")
     if specific:
