@@ -49,11 +49,6 @@ _NOTICE = regex(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
 _VERSION = regex(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
 
 
-def find_ncu() -> str | None:
-    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
-    return tool_process.find("ncu", "PERFDOCTOR_NCU")
-
-
 def version(ncu: str) -> str:
     """Its version, like 2024.1.1; "" if it is not printed. Raises PerfdoctorError where ncu cannot be started."""
     found = _VERSION.search(_output_of(ncu, "--version"))
