@@ -26,7 +26,7 @@ from perfdoctor.vocabulary.signals import NEEDS, SIGNALS, need_label
 
 sys.path.insert(0, str(Path(__file__).parent))
 from docstring_sections import marked
-from public_api import ALIASES, Member, is_class, members, names, signature
+from public_api import ALIASES, MEMBERS, Member, is_class, members, names, signature
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -203,7 +203,7 @@ def _rule_api() -> str:
     parts.append(f"As in `perfdoctor` itself: {links}.\n")
     for name in sorted(set(rule_api.__all__) - set(api.__all__)):
         found = getattr(rule_api, name)
-        if (is_class(found) and hasattr(found, "__struct_fields__")) or name in rule_api.MEMBERS:
+        if (is_class(found) and hasattr(found, "__struct_fields__")) or name in MEMBERS["rule_api"]:
             parts += [f"## {name}\n", *_api_class(found)]
         elif inspect.isfunction(found):
             parts += [f"## {name}\n", *_api_function(name, found)]

@@ -9,12 +9,17 @@ import inspect
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
 from perfdoctor import api, rule_api, rule_testing
 from perfdoctor.comparison.records import Fate, FindingFate, Verdict
 from perfdoctor.model.steps import Confidence, FoundBy
 from perfdoctor.records.findings import Status, Value
+from perfdoctor.system.toml_tables import parsed
+
+#: By module and class, which members are public.
+MEMBERS = parsed(Path(__file__).with_name("public_members.toml").read_text("utf-8"))
 
 #: What types in signatures and fields mean that have a name and no class of their own.
 ALIASES = {
@@ -88,9 +93,9 @@ class _Plain:
 
 
 def members(cls: type) -> Iterator[Member]:
-    """The public ones: as `MEMBERS` lists them, else fields, properties and methods without an underscore."""
+    """The public ones: as public_members.toml lists them, else fields, properties and methods without an underscore."""
     fields = _fields(cls)
-    listed = api.MEMBERS.get(cls.__name__) or rule_api.MEMBERS.get(cls.__name__)
+    listed = MEMBERS["api"].get(cls.__name__) or MEMBERS["rule_api"].get(cls.__name__)
     found = listed or [*fields, *(name for name in vars(cls) if not name.startswith("_") and name not in fields)]
     for member in _members(cls, found, fields):
         declared = member.declared

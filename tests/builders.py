@@ -16,13 +16,8 @@ from perfdoctor.own_rules.drawn import (
     BASE_NS,
     COLLECTIVES,
     COPIES,
-    ELEMENTWISE,
-    FOREACH_ADAM,
-    GEMM,
     HOST,
     KERNELS,
-    SGEMM,
-    TF32_GEMM,
     draw,
     draw_steps,
     frame,
@@ -38,6 +33,9 @@ __all__ = [
     "draw", "draw_steps", "findings", "frame", "full_queue", "idle_units", "of_step", "only_finding", "only_place",
     "paused_ms_per_step", "pauses_ns", "summary", "timeline",
 ]  # fmt: skip
+
+GEMM, SGEMM, TF32_GEMM = KERNELS["G"], KERNELS["S"], KERNELS["T"]
+ELEMENTWISE, FOREACH_ADAM = KERNELS["e"], KERNELS["M"]
 
 
 def full_queue(host: str) -> Timeline:

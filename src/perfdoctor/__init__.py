@@ -7,44 +7,7 @@ training uses is taken from where it is, and loads no analysis.
 __version__ = "0.1.0"
 TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than all else here
 if TYPE_CHECKING:
-    from perfdoctor.api import (
-        Advice,
-        Bound,
-        CodeLine,
-        Comparison,
-        Contribution,
-        Derivation,
-        DerivedInput,
-        Device,
-        Diagnosis,
-        FindingChange,
-        Fix,
-        Frame,
-        GpuInfo,
-        KernelRow,
-        Measure,
-        Outcome,
-        PerfdoctorError,
-        PredictedStep,
-        Prediction,
-        Range,
-        Recording,
-        Rows,
-        Saving,
-        Scaling,
-        Source,
-        SourceInfo,
-        Span,
-        StepStats,
-        Text,
-        Timeline,
-        TimeSplit,
-        analyze,
-        compare,
-        read,
-        record,
-        step,
-    )
+    from perfdoctor.api import *
 
 #: What is public: as in `perfdoctor.api`.
 __all__ = [

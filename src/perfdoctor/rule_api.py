@@ -11,8 +11,6 @@ from 0 to 1, "a step" is one step of the training, on the mean of all places (th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.detectors.of_idle import Idle, of_cause, of_idle
 from perfdoctor.detectors.of_work import Work, of_collectives, of_copies, of_kernels
@@ -37,32 +35,3 @@ __all__ = [
     "of_cause", "of_collectives", "of_copies", "of_idle", "of_kernels", "once_per_place", "once_per_run", "percent",
     "shares", "us",
 ]  # fmt: skip
-
-#: Of classes the members that are public; of others, which are records, all fields.
-MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "Run": ("timeline", "places", "ranks", "per_step", "step_ns", "mean", "share", "worst"),
-    "Place": (
-        "timeline", "rank", "device", "rank_and_device", "window", "window_ns", "steps", "units", "per_step", "share",
-        "info", "kernels", "copies", "collectives", "kernel_ns", "kernel_rows", "alone_ns", "compute", "communication",
-        "copying", "exposed_communication", "exposed_copies", "idle", "idle_causes", "idle_ns", "parts",
-    ),
-    "Steps": ("used", "durations_ns", "found_by", "confidence"),
-    "Intervals": (
-        "starts", "ends", "of", "single", "empty", "total_ns", "durations_ns", "__or__", "__and__", "__sub__",
-        "complement", "within", "overlap_ns", "covers", "__len__", "__bool__", "__iter__",
-    ),
-    "Finding": (
-        "rule", "saving_ns_per_step", "confidence", "values", "evidence", "situation", "symptom_of", "explains", "work",
-        "affected_ns", "bound_ns", "formula", "sources", "stands_alone",
-    ),
-    "Affected": ("ns", "share", "worst", "time_values"),
-    "Idle": (
-        "ns", "share", "worst", "pieces", "times_per_step", "longest_ns", "each_step_ns", "steps_hit", "steps_seen",
-        "time_values", "innermost", "table",
-    ),
-    "Work": (
-        "ns", "share", "worst", "rows", "worst_rows", "per_step", "time_values", "kernel_values", "kernel_evidence",
-        "megabytes", "copy_values", "finding",
-    ),
-    "Shares": ("low", "likely", "high", "of"),
-}  # fmt: skip

@@ -63,7 +63,7 @@ create view partition as select run_id, part, round(1.0 * ns / window_ns, 2) as 
 )
 FOURTH_VERSION = THIRD_VERSION + "".join(
     ["pragma user_version = 4; update schema set version = 4;"]
-    + [f"drop view if exists {name}; create view {name} as {query};" for name, query in schema.VIEWS.items()]
+    + [f"drop view if exists {name}; create view {name} as {query};" for name, query in schema.views().items()]
 )
 OLD = {1: FIRST_VERSION, 2: SECOND_VERSION, 3: THIRD_VERSION, 4: FOURTH_VERSION}
 
@@ -171,7 +171,7 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_runs(tmp_path, versio
         assert runs.count(db) == 2
         assert [run.facts["id"] for run in runs.pinned(db, "main")] == (["aaaaaaaaaaaa"] if version > 1 else [])
         assert db.conn.execute("pragma user_version").fetchone() == (schema.VERSION,)
-        for view in schema.VIEWS:
+        for view in schema.views():
             assert list(db.query(f"select * from {view}")), view
     with sqlite3.connect(file) as connection:
         tables = "select name, sql from sqlite_master where name like 'overview' or type = 'table' order by name"

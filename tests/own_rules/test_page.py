@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from folders import ROOT
+from public_api import MEMBERS
 
 from perfdoctor import rule_api, rule_testing
 from perfdoctor.cli.main import COMMANDS
@@ -130,8 +131,8 @@ def test_what_the_tables_name_is_public() -> None:
         table = PAGE[PAGE.index(f"| of a `{name}`") :].split("\n\n")[0]
         cells = [row.split("|")[1] for row in table.splitlines()[2:]]
         members = {each for cell in cells for each in re.findall(r"`(?:run\.)?(\w+)", cell)}
-        assert members <= set(rule_api.MEMBERS[name])
-        assert all(hasattr(cls, each) or each in cls.__annotations__ for each in rule_api.MEMBERS[name])
+        assert members <= set(MEMBERS["rule_api"][name])
+        assert all(hasattr(cls, each) or each in cls.__annotations__ for each in MEMBERS["rule_api"][name])
 
 
 def test_every_command_that_the_page_lists_takes_the_options() -> None:

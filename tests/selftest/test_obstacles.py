@@ -41,7 +41,7 @@ def test_a_message_of_a_tool_is_explained_with_what_to_do(message, do):
 
 def test_every_obstacle_has_a_message_that_leads_to_it():
     found = {(obstacle.what, obstacle.do) for message, _ in MESSAGES if (obstacle := obstacles.by_messages(message))}
-    others = {(what, do) for _, what, do in obstacles._KNOWN} - found
+    others = {(each.what, each.do) for _, each in obstacles.known()} - found
     assert [what for what, _ in others] == [
         "the Nsight Systems here is incomplete: its target folder, or a library in it, is missing"
     ]  # provoked below with a real one

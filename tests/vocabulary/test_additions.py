@@ -34,15 +34,22 @@ COLUMN = """
 lane_errors = { type = "int", meaning = "Bits that were wrong.", shown = "{value:,} wrong bits" }
 """
 CAUSE = """
-    "swapping": Part(
-        "idle: memory is swapped", "swapping", "#123456", "#abcdef", "S", "S", rules=("swapping",), waits_for="host"
-    ),
+[idle.swapping]
+label = "idle: memory is swapped"
+short = "swapping"
+colour = "#123456"
+dark = "#abcdef"
+glyph = "S"
+ascii_glyph = "S"
+rules = ["swapping"]
+waits_for = "host"
+
 """
 PROOF = """
     Proof("swapping", {re.compile("^swap_in$"): _RANGES_AND_OPS}),
 """
 PAGE = """
-    "swaps": "What was swapped",
+swaps = "What was swapped"
 """
 VIEW = '''
 """The page `swaps`: how often was memory swapped?"""
@@ -218,9 +225,9 @@ def _added(root: Path) -> None:
     signals = package / "vocabulary" / "signals.toml"
     _insert(signals, COLUMN, behind="\n[columns]\n")
     signals.write_text(signals.read_text("utf-8") + SIGNAL, "utf-8")
-    _insert(package / "vocabulary" / "parts.py", CAUSE, behind="IDLE_PARTS: Mapping[str, Part] = {\n")
+    _insert(package / "vocabulary" / "parts.toml", CAUSE, behind="work is dark, idle is light.\n")
     _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
-    _insert(package / "vocabulary" / "categories.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
+    _insert(package / "vocabulary" / "categories.toml", PAGE, behind="\n[pages]\n")
     (package / "views" / "pages" / "swaps.py").write_text(VIEW, "utf-8")
     for rule, needs in RULES.items():
         module = rule.replace("-", "_")

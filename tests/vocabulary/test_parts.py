@@ -38,7 +38,7 @@ def test_idle_is_called_idle_and_says_who_is_waited_for():
 def test_what_owns_a_part_is_a_rule():
     missing = {rule for part in PARTS.values() for rule in part.rules} - set(load_rules())
     assert not missing, (
-        f"no such rule: {missing}; add rules/<category>/<id>.toml, or take it out of vocabulary/parts.py"
+        f"no such rule: {missing}; add rules/<category>/<id>.toml, or take it out of vocabulary/parts.toml"
     )
 
 

@@ -60,38 +60,6 @@ __all__ = [
     "Text", "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
 ]  # fmt: skip
 
-#: Of classes that the program itself works with, the members that are public. Of all others every one is whose name
-#: has no underscore in front.
-MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "Timeline": (
-        "frames", "recorded", "sources", "devices", "world_size", "thread_names", "notes", "epoch_ns", "ranks",
-        "places", "device_of", "kernels", "copies", "collectives", "calls", "ops", "ranges", "__getitem__",
-    ),
-    "Frame": (
-        "columns", "start_ns", "end_ns", "duration_ns", "name", "text", "floats", "of", "take", "to_numpy",
-        "to_pandas", "__getitem__", "__len__", "__arrow_c_stream__",
-    ),
-    "Text": (
-        "codes", "values", "matches", "equals", "where", "take", "__getitem__", "__len__", "__iter__", "__array__",
-    ),
-    "PerfdoctorError": ("what", "do"),
-    "Saving": ("low", "likely", "high"),
-    "Diagnosis": (
-        "verdict", "findings", "find", "outcomes", "unit", "step_ns", "steps", "step_spans_ns", "time", "kernels",
-        "prediction", "what_if", "gpus", "world_size", "sources", "notes", "timeline", "to_json", "to_markdown",
-        "to_brief", "to_html", "_repr_html_",
-    ),
-    "Prediction": (
-        "fixed", "step_ns", "speedup", "recorded_ns", "unrecorded_ns", "now_ns", "steps", "replay_error", "asked",
-        "samples", "scaling", "_repr_html_",
-    ),
-    "Recording": ("folder", "report", "wait", "start", "finish", "__enter__", "__exit__", "__call__"),
-    "Comparison": (
-        "verdict", "summary", "change", "interval", "before_ns", "after_ns", "causes", "findings", "notes", "to_json",
-        "to_markdown", "to_brief", "to_html", "_repr_html_",
-    ),
-}  # fmt: skip
-
 #: A run to compare: what `analyze` returned, or where it is.
 AnyRun: TypeAlias = "Diagnosis | AnyPath"
 

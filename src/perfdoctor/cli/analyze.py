@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 CONDITION_MET = 3
 ANY = "any"
 STANDARD_OUTPUT = "-"
-EXAMPLES = """\b
-Examples:
-  perfdoctor analyze rank0.pt.trace.json.gz
-  perfdoctor analyze profile.nsys-rep --fail-on input-wait
-  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%"
-  perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
-  perfdoctor analyze traces/ --json - --no-html
-  perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
-  perfdoctor analyze profile.nsys-rep --rules perf/rules
-  perfdoctor analyze s3://bucket/run-7/ --cluster tcp://head:8786
-  perfdoctor analyze diagnosis.json --format brief
-"""
 
 
 class OutputFormat(str, Enum):

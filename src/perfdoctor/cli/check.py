@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.check import Check
     from perfdoctor.history.facts import Row
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor check runs/new                    the last run was pinned as main
-  perfdoctor check runs/1 runs/2 runs/3 --baseline release --fail-above 5%
-  perfdoctor check runs/new --format github --junit check.xml
-"""
 DEFAULT_BASELINE = "main"
 #: Where GitHub Actions shows Markdown of a step.
 SUMMARY = "GITHUB_STEP_SUMMARY"

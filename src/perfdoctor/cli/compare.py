@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor compare before/ after/
-  perfdoctor compare main.nsys-rep branch.nsys-rep --fail-above 5%
-  perfdoctor compare --before a1/ a2/ a3/ --after b1/ b2/ b3/
-  perfdoctor compare old/diagnosis.json new/diagnosis.json --format markdown
-  perfdoctor compare --scaling 1gpu/ 2gpu/ 8gpu/
-"""
 _PERCENT = 100
 DEFAULT_PAGE = "comparison.html"
 

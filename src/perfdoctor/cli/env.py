@@ -17,12 +17,6 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor env
-  perfdoctor env --python ./venv/bin/python
-"""
-
 
 class _Line(Struct, frozen=True):
     """One thing that was checked. `do` is empty where nothing is missing."""

@@ -19,16 +19,6 @@ from perfdoctor.errors import UsageError
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor export perfdoctor-runs/train --perfetto train.pftrace
-  perfdoctor export rank0.json.gz rank1.json.gz --perfetto job.pftrace.gz
-  perfdoctor export profile.nsys-rep --perfetto profile.pftrace --steps 3..5
-  perfdoctor export perfdoctor-runs/train --sqlite train.db
-  perfdoctor export perfdoctor-runs/train --parquet train-tables
-Open a .pftrace at https://ui.perfetto.dev: the page reads it in your browser
-and sends it nowhere.
-"""
 _HEAD_BYTES = 1024
 _GZIP = b"\x1f\x8b"
 #: The slowest level makes the file a fifth smaller, and takes twenty times as long.
@@ -111,16 +101,7 @@ def _is_ours(file: Path) -> bool:
 
 def _write(target: Path, pieces: Iterable[bytes]) -> None:
     """Write the file whole or not at all. Raises OSError. A device such as /dev/null is written to directly."""
-    if target.exists() and not target.is_file():
-        _fill(target, pieces, compressed=False)
-        return
-    with report_files.draft(target) as made:
-        _fill(made, pieces, compressed=target.suffix == ".gz")
-
-
-def _fill(file: Path, pieces: Iterable[bytes], *, compressed: bool) -> None:
-    with file.open("wb") as plain:
-        packed = gzip.GzipFile("", "wb", _LEVEL, plain, mtime=0) if compressed else nullcontext(plain)
-        with packed as stream:
-            for piece in pieces:
-                stream.write(piece)
+    with report_files.place(target) as made, made.open("wb") as plain:
+        is_packed = target.suffix == ".gz" and made != target
+        with gzip.GzipFile("", "wb", _LEVEL, plain, mtime=0) if is_packed else nullcontext(plain) as stream:
+            stream.writelines(pieces)

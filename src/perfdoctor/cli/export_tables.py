@@ -13,6 +13,7 @@ from msgspec import Struct
 from perfdoctor.cli import report_files
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.system.paths import draft
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -117,7 +118,7 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
             with progress(quiet=quiet, verbose=verbose) as update:
                 update(f"Writing {target.name}")
                 try:
-                    with report_files.draft(target) as made:
+                    with draft(target) as made:
                         write(made)
                         if target.is_dir():
                             target.rmdir()  # it is empty

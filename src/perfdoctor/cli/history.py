@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import examples
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.system.remote import RemoteFile
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor history
-  perfdoctor history show last
-  perfdoctor history trend step --html trend.html
-  perfdoctor history pin main
-"""
 _LAST = "last"
 
 Db = Annotated[
@@ -43,7 +37,7 @@ def _example(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  perfdoctor history {line}" for line in lines)
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
+@app.callback(invoke_without_command=True, epilog=examples.of("history"))
 def _history(
     context: typer.Context,
     *,

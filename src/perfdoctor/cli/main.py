@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import completion, plain_values
+from perfdoctor.cli import completion, examples, plain_values
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.system import own_process
 
@@ -27,12 +27,6 @@ _PLAIN = {
     "×": "x", "·": "|", "–": "-", "−": "-", "→": "->", "…": "...", "µ": "u", "’": "'", "°": " deg ", "“": '"', "”": '"',
     "■": "#", "█": "#", "▓": "%", "▒": "+", "░": "-",
 }  # fmt: skip
-EXAMPLES = """\b
-Examples:
-  perfdoctor run -- torchrun train.py          record and diagnose a training
-  perfdoctor analyze rank0.pt.trace.json.gz    diagnose a recorded profile
-  perfdoctor explain input-wait                one rule, with its fixes
-"""
 
 
 class _Commands(TyperGroup):
@@ -55,10 +49,9 @@ class _Commands(TyperGroup):
 
 
 class _Command(NamedTuple):
-    """The function of this name in this module of `cli`, and the names there of its examples and of its class."""
+    """The function of this name in this module of `cli`, and the name there of its class."""
 
     module: str
-    examples: str = "EXAMPLES"
     settings: dict[str, Any] | None = None
     cls: str | None = None
     #: It has commands of its own: `app` there.
@@ -79,7 +72,7 @@ COMMANDS = {
     "env": _Command("env"),
     "selftest": _Command("selftest"),
     "rules": _Command("rule_commands", is_group=True),
-    "explain": _Command("rules", "EXPLAIN_EXAMPLES"),
+    "explain": _Command("rules"),
 }
 
 
@@ -93,7 +86,7 @@ def program(*names: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback(epilog=EXAMPLES)(_perfdoctor)
+    made.callback(epilog=examples.of("perfdoctor"))(_perfdoctor)
     for name in names:
         command = COMMANDS[name]
         module = import_module(f"perfdoctor.cli.{command.module}")
@@ -103,7 +96,7 @@ def program(*names: str) -> typer.Typer:
         made.command(
             name,
             cls=getattr(module, command.cls) if command.cls else None,
-            epilog=getattr(module, command.examples),
+            epilog=examples.of(name),
             context_settings=command.settings,
         )(getattr(module, name))
     return made

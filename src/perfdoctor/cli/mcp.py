@@ -15,12 +15,6 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from perfdoctor.assistant.worker import WorkerSetup
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor mcp --root runs/
-  perfdoctor mcp --root ~/traces --timeout 300 --memory 16
-  perfdoctor mcp --root runs/ --rules perf/rules
-"""
 _GB = 1_000_000_000
 #: Of what is free when the server starts: the rest is for others.
 _SHARE_OF_MEMORY = 0.75

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.system.remote import RemoteFile
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor query rank0.json.gz "SELECT * FROM kernel_totals" --limit 9
-  perfdoctor query perfdoctor-runs/train "SELECT * FROM idle_totals" --csv
-  perfdoctor query perfdoctor-runs/train          which tables there are
-Tables and columns: SELECT * FROM columns.
-"""
 #: What is asked where nothing is: what there is.
 _TABLES = "SELECT table_name, count(*) AS column_count FROM columns GROUP BY table_name ORDER BY min(id)"
 _SHOWN, _ALL = 100, 10_000_000

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.paths import draft
 
 if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
@@ -98,28 +98,13 @@ def _is_ours(path: Path, marker: bytes) -> bool:
 
 def write(target: Path, render: Callable[[], str]) -> None:
     """Write the file whole or not at all. Raises OSError. A device such as /dev/null is written to directly."""
-    text = render()
-    if target.exists() and not target.is_file():
-        target.write_text(text, "utf-8")
-        return
-    with draft(target) as made:
-        made.write_text(text, "utf-8")
+    with place(target) as made:
+        made.write_text(render(), "utf-8")
 
 
-@contextmanager
-def draft(target: Path) -> Iterator[Path]:
-    """A path beside `target`: what is written there becomes the target at the end, and is removed if that fails."""
-    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        yield made
-        made.replace(target)
-    finally:
-        if made.is_dir():
-            import shutil
-
-            shutil.rmtree(made, ignore_errors=True)
-        else:
-            made.unlink(missing_ok=True)
+def place(target: Path) -> AbstractContextManager[Path]:
+    """Where the content of `target` is written to: a draft beside it, or a device itself."""
+    return nullcontext(target) if target.exists() and not target.is_file() else draft(target)
 
 
 def written(option: str, target: Path, render: Callable[[], str], do: str = _CHOOSE) -> None:

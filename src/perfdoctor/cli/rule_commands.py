@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfdoctor.cli import completion, shared_options
+from perfdoctor.cli import completion, examples, shared_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
 
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 #: As `perfdoctor check`: the condition is met.
 NOT_KEPT = 3
 DEFAULT_FOLDER = Path("perfdoctor-rules")
-NEW_EXAMPLES = """\b
-Examples:
-  perfdoctor rules new acme/slow-tokenizer
-  perfdoctor rules new acme/slow-tokenizer --into perf/rules
-"""
-CHECK_EXAMPLES = """\b
-Examples:
-  perfdoctor rules check perf/rules
-  perfdoctor rules check perf/rules --on runs/monday --on profile.nsys-rep
-"""
 
 
 class _Group(TyperGroup):
@@ -46,9 +36,7 @@ class _Group(TyperGroup):
 app = typer.Typer(cls=_Group, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.callback(
-    invoke_without_command=True, epilog=listed.RULES_EXAMPLES, subcommand_metavar="[RULE] | COMMAND [ARGS]..."
-)
+@app.callback(invoke_without_command=True, epilog=examples.of("rules"), subcommand_metavar="[RULE] | COMMAND [ARGS]...")
 def _rules(
     context: typer.Context,
     *,
@@ -70,10 +58,10 @@ def _rules(
         context.obj = (own_rules, config)
 
 
-app.command("explain", epilog=listed.EXPLAIN_EXAMPLES, hidden=True)(listed.explain)
+app.command("explain", epilog=examples.of("explain"), hidden=True)(listed.explain)
 
 
-@app.command("new", epilog=NEW_EXAMPLES)
+@app.command("new", epilog=examples.of("rules new"))
 def _new(
     rule: Annotated[str, typer.Argument(metavar="ID", help="Its namespace and name: acme/slow-tokenizer.")],
     *,
@@ -96,7 +84,7 @@ def _new(
         )
 
 
-@app.command("check", epilog=CHECK_EXAMPLES)
+@app.command("check", epilog=examples.of("rules check"))
 def _check(
     places: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders with rules.")],
     *,

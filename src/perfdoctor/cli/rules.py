@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 
 #: With fewer columns titles are printed below the ids, not beside them.
 _LEAST_BESIDE = 32
-RULES_EXAMPLES = """\b
-Examples:
-  perfdoctor rules
-  perfdoctor rules --quiet | grep copies
-  perfdoctor rules --format json | jq '.[0].thresholds'
-  perfdoctor rules --rules perf/rules
-  perfdoctor rules new acme/slow-tokenizer
-  perfdoctor rules check perf/rules
-"""
-EXPLAIN_EXAMPLES = """\b
-Examples:
-  perfdoctor explain input-wait
-  perfdoctor explain input-wait --quiet > fixes.md
-"""
 
 
 class RulesFormat(str, Enum):

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from perfdoctor.recording.record import Session
     from perfdoctor.system.run_folder import RunFolder
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor run -- python train.py
-  perfdoctor run -- torchrun --nproc-per-node 2 train.py --epochs 1
-  perfdoctor run --passes nsys,torch --steps 20 -- python train.py
-"""
-
 
 def run(
     *,

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine
     from perfdoctor.selftest.checks import ToolCheck
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor selftest --quick
-  perfdoctor selftest --full --python ./venv/bin/python
-  perfdoctor selftest --full --json selftest.json --output selftest-runs
-"""
 SOMETHING_FAILED = 1
 #: `--quick` is for each day, `--full` for a new machine: after so many seconds no further training is begun.
 _QUICK_S, _FULL_S = 60.0, 420.0

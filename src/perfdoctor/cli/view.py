@@ -18,13 +18,6 @@ import typer
 
 from perfdoctor.errors import UsageError
 
-EXAMPLES = """\b
-Examples:
-  perfdoctor view
-  perfdoctor view perfdoctor-runs --port 9000
-  perfdoctor view results --no-browser
-Whoever has the address can read the reports, on this machine alone.
-"""
 _LARGEST_PORT = 65_535
 _SSH_PORT = "22"
 

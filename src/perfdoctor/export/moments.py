@@ -5,14 +5,17 @@ The trace alone is asked, and not the report beside it: the two may be of differ
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from io import BytesIO
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export import trace as written
 from perfdoctor.export.findings import EVIDENCE, FIRST_TRACK
+from perfdoctor.system.protobuf import LONGEST_VARINT, Value, fields, varint
+
+Kind = TypeVar("Kind", int, bytes)
 
 #: Findings come first in a file: what is longer is not one that we wrote.
 _LARGEST_PACKET = 1 << 26
@@ -42,12 +45,12 @@ def moments(file: IO[bytes]) -> list[Moment]:
         for number, packet in enumerate(_packets(file)):
             if number == 1 and FIRST_TRACK.encode() not in packet:
                 raise PerfdoctorError("it is no trace of perfdoctor export", do="Write one: perfdoctor export.")
-            fields = dict(_fields(packet))
-            if number > _MOST_PACKETS or not findings.take(fields):
+            known = dict(fields(packet))
+            if number > _MOST_PACKETS or not findings.take(known):
                 break
-            for moment in findings.ended(fields):
+            for moment in findings.ended(known):
                 found.setdefault(moment.finding, moment)
-    except (EOFError, LookupError, UnicodeDecodeError) as error:
+    except (EOFError, LookupError, ValueError, struct.error) as error:
         raise PerfdoctorError("the trace is damaged or breaks off", do="Write it again: perfdoctor export.") from error
     return list(found.values())
 
@@ -62,25 +65,28 @@ class _Findings:
         #: By track the open slices, the innermost last: when each began, and is it evidence?
         self.open: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
 
-    def take(self, fields: Mapping[int, int | bytes]) -> bool:
+    def take(self, packet: Mapping[int, Value]) -> bool:
         """Learn names of tracks and categories. False: here begins what is of no finding."""
-        if descriptor := fields.get(written.DESCRIPTOR):
-            track = dict(_fields(_bytes(descriptor)))
-            name = _bytes(track.get(written.TRACK_NAME, b"")).decode()
-            self.tracks[_int(track[written.TRACK_UUID])] = name, _int(track.get(written.TRACK_PARENT, 0))
-        elif interned := fields.get(written.INTERNED):
-            self.evidence = self.evidence or _category(_bytes(interned))
-        elif event := fields.get(written.TRACK_EVENT):
-            track = dict(_fields(_bytes(event)))
-            return self.finding_of(_int(track.get(written.EVENT_TRACK, 0))) is not None
+        if descriptor := packet.get(written.DESCRIPTOR):
+            track = dict(fields(descriptor))
+            name = _checked(bytes, track.get(written.TRACK_NAME, b"")).decode()
+            self.tracks[_checked(int, track[written.TRACK_UUID])] = (
+                name,
+                _checked(int, track.get(written.TRACK_PARENT, 0)),
+            )
+        elif interned := packet.get(written.INTERNED):
+            self.evidence = self.evidence or _category(interned)
+        elif event := packet.get(written.TRACK_EVENT):
+            track = dict(fields(event))
+            return self.finding_of(_checked(int, track.get(written.EVENT_TRACK, 0))) is not None
         return True
 
-    def ended(self, fields: Mapping[int, int | bytes]) -> Iterator[Moment]:
+    def ended(self, packet: Mapping[int, Value]) -> Iterator[Moment]:
         """The moment that ends with this event."""
-        if written.TRACK_EVENT not in fields:
+        if written.TRACK_EVENT not in packet:
             return
-        event, at_ns = dict(_fields(_bytes(fields[written.TRACK_EVENT]))), _int(fields[written.TIMESTAMP])
-        track = _int(event[written.EVENT_TRACK])
+        event, at_ns = dict(fields(packet[written.TRACK_EVENT])), _checked(int, packet[written.TIMESTAMP])
+        track = _checked(int, event[written.EVENT_TRACK])
         if event.get(written.EVENT_TYPE) == _BEGIN:
             is_evidence = bool(self.evidence) and event.get(written.EVENT_CATEGORY) == self.evidence
             self.open[track].append((at_ns, is_evidence))
@@ -99,12 +105,12 @@ class _Findings:
         return None
 
 
-def _category(interned: bytes) -> int:
-    for field, value in _fields(interned):
+def _category(interned: Value) -> int:
+    for field, value in fields(interned):
         if field == written.CATEGORIES:
-            entry = dict(_fields(_bytes(value)))
+            entry = dict(fields(value))
             if entry.get(2) == EVIDENCE.encode():
-                return _int(entry[1])
+                return _checked(int, entry[1])
     return 0
 
 
@@ -113,7 +119,7 @@ def _packets(file: IO[bytes]) -> Iterator[bytes]:
     while head := file.read(1):
         if head[0] >> 3 != written.PACKET:
             raise EOFError
-        length = _varint(file)
+        length = _length(file)
         packet = file.read(length) if length <= _LARGEST_PACKET else b""
         left -= length
         if len(packet) != length or left < 0:
@@ -121,42 +127,17 @@ def _packets(file: IO[bytes]) -> Iterator[bytes]:
         yield packet
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message. Raises EOFError or IndexError where it breaks off."""
-    rest = BytesIO(message)
-    while rest.tell() < len(message):
-        key = _varint(rest)
-        kind = key & 7
-        if kind == 0:
-            yield key >> 3, _varint(rest)
-            continue
-        if kind not in (1, 2, 5):
-            raise EOFError
-        length = {1: 8, 5: 4}.get(kind) or _varint(rest)
-        value = rest.read(length) if length <= len(message) else b""
-        if len(value) < length:
-            raise EOFError
-        yield key >> 3, value
-
-
-def _varint(file: IO[bytes]) -> int:
+def _length(file: IO[bytes]) -> int:
     """The number that comes next. Raises IndexError at the end of the file."""
-    value = shift = 0
-    while True:
-        byte = file.read(1)[0]
-        value |= (byte & 127) << shift
-        if byte < 128 or shift > 63:
-            return value
-        shift += 7
+    digits = b""
+    for _ in range(LONGEST_VARINT):
+        digits += file.read(1)
+        if digits[-1] < 128:
+            break
+    return varint(digits, 0)[0]
 
 
-def _int(value: int | bytes) -> int:
-    if isinstance(value, bytes):
+def _checked(kind: type[Kind], value: Value) -> Kind:
+    if not isinstance(value, kind):
         raise EOFError  # noqa: TRY004 the file is damaged
-    return value
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise EOFError  # noqa: TRY004
     return value

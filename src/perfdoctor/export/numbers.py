@@ -1,15 +1,11 @@
-"""Which numbers of a diagnosis do other tools follow over time, and what is each called there?
-
-The names are Prometheus': base units as the last word (seconds, bytes, ratio), `perfdoctor_` in front. Every one is a
-gauge: a recording is a sample of a training, and nothing counts up from one to the next. Labels have few values: parts
-of a step, rules, cases of a range. Ranks are means or the most, as in the report.
-"""
+"""Which numbers of a diagnosis do other tools follow over time? `numbers.toml` says what each is called there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +13,7 @@ from msgspec import Struct
 
 from perfdoctor.history.metrics import step_ns
 from perfdoctor.records.savings import CASES
+from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
 if TYPE_CHECKING:
@@ -25,19 +22,25 @@ if TYPE_CHECKING:
 
 PREFIX = "perfdoctor_"
 _NS = 1e-9
+_UNITS = ("seconds", "bytes", "ratio")
 
 
 class Gauge(Struct, frozen=True):
-    """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`.
+    """`name` without the prefix; `labels`: besides `run`.
 
     `column`: of a run in the history, where that holds the number; in ns if its name ends with `_ns`.
     """
 
     name: str
     help: str
-    unit: str = ""
     labels: tuple[str, ...] = ()
     column: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The last word of the name, where that is a base unit."""
+        last = self.name.rpartition("_")[2]
+        return last if last in _UNITS else ""
 
 
 class Number(Struct, frozen=True):
@@ -53,48 +56,10 @@ class Number(Struct, frozen=True):
         return "/".join((self.metric.name, *self.labels))
 
 
-def _metrics() -> Iterator[Gauge]:
-    def timed(name: str, about: str, *labels: str, column: str = "") -> Gauge:
-        return Gauge(f"{name}_seconds", about, "seconds", labels, column)
-
-    def shared(name: str, about: str, *labels: str, column: str = "") -> Gauge:
-        return Gauge(f"{name}_ratio", about, "ratio", labels, column)
-
-    yield Gauge("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
-    about = "When the recording began, in seconds since 1970; where nothing says that, when its file was written."
-    yield timed("recorded_timestamp", about)
-    yield Gauge("exit_code", "Exit code of the recorded program.", column="exit_code")
-    yield timed("step", "Mean step; without a recorder, where that is known.")
-    yield timed("step_recorded", "Mean step as it was recorded.", column="recorded_step_ns")
-    yield timed("step_median", "Median of the recorded steps.", column="median_ns")
-    yield timed("step_p10", "10th percentile of the recorded steps.", column="p10_ns")
-    yield timed("step_p90", "90th percentile of the recorded steps.", column="p90_ns")
-    yield Gauge("analysed_steps", "Steps that were analysed.", column="steps")
-    yield timed("part", "Time of each part of the recorded step, mean of the ranks; they sum to the step.", "part")
-    yield shared("part", "Share of each part in the analysed time, mean of the ranks; they sum to 1.", "part")
-    yield shared("idle", "Share of the analysed time in which the device is idle, mean of the ranks.")
-    yield shared("mfu", "Model FLOP utilisation: of the GPU's dense peak.", column="mfu")
-    yield shared("hfu", "Hardware FLOP utilisation: with recomputed FLOP.", column="hfu")
-    yield Gauge("items_per_second", "Tokens, or targets of the loss, that a GPU trains on in a second.", "", ("items",))
-    about = "Peak of the memory in use, of the device with most."
-    yield Gauge("peak_memory_bytes", about, "bytes", column="peak_memory_bytes")
-    about = "Most memory reserved from the driver, of the device with most."
-    yield Gauge("reserved_memory_bytes", about, "bytes", column="reserved_memory_bytes")
-    yield Gauge("gpus", "GPUs in the recording.", column="gpus")
-    yield Gauge("ranks", "Ranks of the job.", column="world_size")
-    yield Gauge("findings", "Findings that are not symptoms of others.")
-    yield timed("finding_saving", "Predicted saving of a finding in each step, by itself.", "rule", "case")
-    yield shared("finding_saving", "Predicted saving of a finding, as a share of the step.", "rule", "case")
-    yield timed("predicted_step", "Predicted step with all worthwhile findings fixed.", "case")
-    yield Gauge("gpu_hour_price", "Price of a GPU for an hour.", "", ("currency",))
-    yield Gauge("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
-    yield Gauge("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
-    yield Gauge("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
-    about = "What the predicted step saves of the month, for the same work."
-    yield Gauge("month_saving", about, "", ("currency", "case"))
-
-
-METRICS: Mapping[str, Gauge] = {metric.name: metric for metric in _metrics()}
+METRICS: Mapping[str, Gauge] = {
+    name: Gauge(name, row["help"], tuple(row.get("labels", ())), row.get("column", ""))
+    for name, row in shipped_table(Path(__file__).with_suffix(".toml")).items()
+}
 #: What trackers have in another place: the time of a run, and its tags.
 OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
 

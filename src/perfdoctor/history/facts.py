@@ -21,11 +21,11 @@ from perfdoctor import __version__
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.patterns import regex
 from perfdoctor.records.findings import Advice, with_symptoms
+from perfdoctor.records.time_split import parts_ns
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.remote import RemoteFile, is_view
 from perfdoctor.system.run_folder import Manifest, RunFolder
-from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -92,7 +92,7 @@ def facts(
         "folder": _folder(first),
         **_commit(manifest, here),
         **_machine(run, diagnosis, folder),
-        **_steps(run, diagnosis),
+        **_steps(diagnosis),
         **_prediction(diagnosis),
         **_efficiency(diagnosis),
         "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
@@ -102,7 +102,7 @@ def facts(
         "contended_share": diagnosis.contended_share,
         "items_per_step": diagnosis.items_per_step,
     }
-    parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
+    parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in parts_ns(diagnosis.time).items() if ns)
     findings = (_finding(name, position, each) for position, each in enumerate(with_symptoms(diagnosis.findings), 1))
     return Facts(plain(row), parts, tuple(map(plain, findings)))
 
@@ -244,7 +244,7 @@ def _machine(run: Run, diagnosis: Diagnosis, folder: RunFolder | None) -> Row:
 # --- how long --------------------------------------------------------------------------------------------------------
 
 
-def _steps(run: Run, diagnosis: Diagnosis) -> Row:
+def _steps(diagnosis: Diagnosis) -> Row:
     """`step_ns` is the mean step without a recorder, where that is known; all other times are as recorded."""
     steps = diagnosis.steps
     window = sum(split.window_ns for split in diagnosis.time) or None
@@ -259,28 +259,8 @@ def _steps(run: Run, diagnosis: Diagnosis) -> Row:
         "steps": steps.used,
         "steps_found_by": steps.found_by,
         "steps_confidence": steps.confidence,
-        "step_times_ns": json.dumps(step_times_ns(run), separators=(",", ":")),
+        "step_times_ns": json.dumps(steps.durations_ns[:MOST_STEPS], separators=(",", ":")),
         "window_ns": window,
-    }
-
-
-def step_times_ns(run: Run) -> list[int]:
-    """Every step that was analysed, in order: the mean over all places that have the same number of them."""
-    every = [place.steps.durations_ns for place in run.job.places if place.steps.used]
-    if not every:
-        return []
-    fewest = min(each.size for each in every)
-    mean = np.mean([each[:fewest] for each in every], axis=0)
-    return [round(float(ns)) for ns in mean[:MOST_STEPS]]
-
-
-def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
-    """The windows of all places, in ns; they sum to `window_ns` exactly."""
-    return {
-        "compute": sum(split.compute_ns for split in diagnosis.time),
-        "exposed_communication": sum(split.exposed_communication_ns for split in diagnosis.time),
-        "exposed_copy": sum(split.exposed_copy_ns for split in diagnosis.time),
-        **{cause: sum(split.idle_causes_ns.get(cause, 0) for split in diagnosis.time) for cause in IDLE_CAUSES},
     }
 
 

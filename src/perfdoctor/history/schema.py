@@ -14,6 +14,8 @@ least version whose perfdoctor may.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,8 +71,14 @@ def _added_by_people(db: Database) -> None:
     _create(db, "pins", PIN_COLUMNS, ("name", "run_id"))
 
 
+@cache
+def views() -> Mapping[str, str]:
+    """The query of each view for people, in ms and per cent; docs/history.md describes them."""
+    return {file.stem: file.read_text("utf-8").strip() for file in Path(__file__).with_name("views").glob("*.sql")}
+
+
 def _views(db: Database) -> None:
-    for name, query in VIEWS.items():
+    for name, query in views().items():
         db.create_view(name, query, replace=True)
 
 
@@ -92,34 +100,3 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     _facts, _added_by_people, _views, _views, _for_comparisons, _views,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)
-
-#: For people, in ms and per cent; docs/history.md describes them.
-VIEWS: Mapping[str, str] = {
-    "overview": """
-select runs.id, recorded_at, program, substr(git_commit, 1, 10) as commit_id, git_dirty as dirty, device, gpus,
-  world_size, round(coalesce(unrecorded_step_ns, step_ns) / 1e6, 3) as step_ms,
-  round(1.0 * p10_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p10_ms,
-  round(1.0 * p90_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p90_ms, steps,
-  round(100.0 * mfu, 1) as mfu_percent, items, round(items_per_second, 1) as items_per_second,
-  round(peak_memory_bytes / 1048576.0, 1) as peak_memory_mib,
-  (select rule from findings where run_id = runs.id order by position limit 1) as first_finding,
-  (select group_concat(tag, ' ') from tags where run_id = runs.id) as tags,
-  (select group_concat(name, ' ') from pins where run_id = runs.id) as pins
-from runs order by recorded_at desc, runs.id desc""",
-    "partition": """
-select run_id, recorded_at, program, parts.part, round(1.0 * ns / window_ns * recorded_step_ns / 1e6, 3) as ms_per_step,
-  round(100.0 * ns / window_ns, 2) as percent
-from parts join runs on runs.id = run_id where window_ns > 0""",
-    "promises": """
-select run_id, recorded_at, program, position, rule, title, confidence, round(low_ns / 1e6, 3) as low_ms,
-  round(likely_ns / 1e6, 3) as likely_ms, round(high_ns / 1e6, 3) as high_ms, round(step_ns / 1e6, 3) as step_ms,
-  speedup, symptom_of
-from findings join runs on runs.id = run_id""",
-    "step_times": """
-select runs.id as run_id, recorded_at, program, each.key + 1 as step, round(each.value / 1e6, 3) as ms
-from runs, json_each(runs.step_times_ns) as each""",
-    "latest": """
-select * from runs where not exists (
-  select 1 from runs as later where later.recording = runs.recording and later.part is runs.part
-    and (later.stored_at, later.id) > (runs.stored_at, runs.id))""",
-}  # fmt: skip

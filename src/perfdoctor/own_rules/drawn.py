@@ -9,20 +9,22 @@ draw(
 ```
 
 Lanes on the device are `kernels`, `nccl` and `copies`: one text is one stream, a list several. `host` is one thread's
-rows (a text, or a list of texts that nest), or a mapping of thread to rows. What a character means is in the four
-tables below; `legend` adds more. `repeat=n` draws the picture n times, a step each.
+rows (a text, or a list of texts that nest), or a mapping of thread to rows. What a character means is in drawn.toml;
+`legend` adds more. `repeat=n` draws the picture n times, a step each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
+from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.nccl import collective_kind
 
 Lanes = str | Sequence[str]
@@ -31,61 +33,12 @@ _Meaning = TypeVar("_Meaning")
 #: Where a picture begins, so that nothing drawn before it gets a negative time.
 BASE_NS = 10_000_000_000
 
-GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
-SGEMM = "ampere_sgemm_128x64_tn"
-TF32_GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>(Params)"
-ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)"
-FOREACH_ADAM = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>(int)"
-
-KERNELS = {
-    "#": "some_kernel",
-    "+": "some_kernel",
-    "e": ELEMENTWISE,
-    "G": GEMM,
-    "S": SGEMM,
-    "T": TF32_GEMM,
-    "D": "volta_dgemm_64x64_nn",
-    "F": "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>(Params)",
-    "M": FOREACH_ADAM,
-    "@": "CUDA graph",  # one launch of a whole graph
-}
-COLLECTIVES = {
-    "=": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "-": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "a": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "r": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "s": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
-}
-#: direction and host memory; upper case is pageable.
-COPIES = {
-    "h": ("h2d", "pinned"),
-    "H": ("h2d", "pageable"),
-    "d": ("d2h", "pinned"),
-    "D": ("d2h", "pageable"),
-    "x": ("d2d", "none"),
-    "m": ("memset", "none"),
-}
-HOST = {
-    "l": ("calls", "cudaLaunchKernel"),
-    "c": ("calls", "cudaMemcpyAsync"),
-    "C": ("calls", "cudaMemcpy"),
-    "@": ("calls", "cudaGraphLaunch"),
-    "s": ("calls", "cudaStreamSynchronize"),
-    "w": ("calls", "cudaStreamWaitEvent"),
-    "q": ("calls", "cudaEventQuery"),
-    "a": ("calls", "cudaMalloc"),
-    "o": ("ops", "aten::add"),
-    "i": ("ranges", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"),
-    "I": ("ranges", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
-    "u": ("ranges", "Optimizer.step#AdamW.step"),
-    "r": ("ranges", "forward"),
-    "g": ("ranges", "Python GC"),
-    "k": ("ranges", "save_checkpoint"),
-    "x": ("ranges", "torch/_inductor/compile_fx.py(1): compile_fx"),
-    "b": ("ranges", "barrier"),
-    "f": ("functions", "train.py(10): log_metrics"),
-    "R": ("os_calls", "read"),
-    "P": ("overheads", "Activity Buffer Request"),
+_MEANINGS = shipped_table(Path(__file__).with_suffix(".toml"))
+KERNELS: Mapping[str, str] = _MEANINGS["kernels"]
+COLLECTIVES: Mapping[str, str] = _MEANINGS["nccl"]
+COPIES: Mapping[str, tuple[str, str]] = {char: tuple(both) for char, both in _MEANINGS["copies"].items()}
+HOST: Mapping[str, tuple[str, str]] = {
+    **{char: tuple(both) for char, both in _MEANINGS["host"].items()},
     **{digit: ("ranges", f"ProfilerStep#{digit}") for digit in "0123456789"},
 }
 #: Each character of these is a call of its own; the other characters make one row a run.

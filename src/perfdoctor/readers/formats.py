@@ -6,7 +6,6 @@ a file is asks here.
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -33,6 +32,7 @@ from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.torch_memory import profiler_timeline as memory_timeline
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.readers.torch_memory import snapshot_ranks
+from perfdoctor.system import tool_process
 from perfdoctor.system.progress import Done, Progress
 
 #: What is read is a Timeline, but of stacks a `StackFile`: whatever the same row's `join` takes.
@@ -160,7 +160,7 @@ def preferred_to(row: Format) -> tuple[str, ...]:
 
     Without nsys a report is read by what was exported of it, whatever else that lacks.
     """
-    if nsys_export.find_nsys():
+    if tool_process.find("nsys"):
         return row.yields_to
     if row.kind == "report":
         return (*row.yields_to, *(other.kind for other in FORMATS if row.kind in other.yields_to))
@@ -200,11 +200,16 @@ def head_of(file: Path) -> bytes:
             head = stream.read(_HEAD_BYTES)
     except OSError as error:
         raise unopened(file, error) from error
-    if head[:2] != _GZIP:
+    return inflated(head)
+
+
+def inflated(head: bytes) -> bytes:
+    """The first bytes of a file without compression; none of a damaged gzip file."""
+    if not head.startswith(_GZIP):
         return head
     try:
         return zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
-    except (zlib.error, gzip.BadGzipFile):
+    except zlib.error:
         return b""
 
 

@@ -18,6 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import program
 from perfdoctor.recording.tools import ncu, nsys, py_spy
 from perfdoctor.recording.tools import nvml as device
+from perfdoctor.system import tool_process
 
 PASSES = ("nsys", "torch", "ncu")
 AUTO = "auto"
@@ -79,8 +80,8 @@ class Plan(Struct, frozen=True):
 
 def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
     return Machine(
-        program.inspect(command, environment), nsys.find(), ncu.find_ncu(), device.find(), ncu.permission_trouble(),
-        py_spy.find(),
+        program.inspect(command, environment), nsys.find(), tool_process.find("ncu"), device.find(),
+        ncu.permission_trouble(), py_spy.find(),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.paths import text_of
+from perfdoctor.system.paths import draft, text_of
 from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder
 
 #: Agents end their program themselves. One that still runs this long after its last recorded step is ended.
@@ -199,16 +199,14 @@ class Session(Struct, frozen=True):
             written = [file for file in map(Path, report.own_traces) if file.is_file()]
             if report.trace or not written:
                 continue
-            draft = self.folder.path / "torch" / f".own-{report.pid}.tmp"
             try:
-                shutil.copyfile(written[-1], draft)
-                with draft.open("rb") as stream:
+                with written[-1].open("rb") as stream:
                     is_gzip = stream.read(2) == b"\x1f\x8b"
-                target = draft.with_name(f"own-{report.pid}.pt.trace.json{'.gz' * is_gzip}")
-                draft.replace(target)
+                target = self.folder.path / "torch" / f"own-{report.pid}.pt.trace.json{'.gz' * is_gzip}"
+                with draft(target) as made:
+                    shutil.copyfile(written[-1], made)
                 self.folder.amend(report, trace=target.name.removesuffix(".gz"), step_found_by="")
             except OSError as error:  # no space, or not ours to read: it is still where the program wrote it
-                draft.unlink(missing_ok=True)
                 record.notes.append(f"the program's own trace {written[-1].name} was not copied: {error.strerror}")
                 continue
             record.files += [f"torch/{target.name}"] if target.suffix == ".gz" else []
@@ -239,13 +237,11 @@ def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list
 
 def _compressed(trace: Path) -> Path:
     """Compress the trace, and return the file that is left."""
-    target, draft = trace.with_name(trace.name + ".gz"), trace.with_name(f".{trace.name}.gz.tmp")
+    target = trace.with_name(trace.name + ".gz")
     try:
-        with trace.open("rb") as source, gzip.open(draft, "wb", compresslevel=3) as packed:
+        with trace.open("rb") as source, draft(target) as made, gzip.open(made, "wb", compresslevel=3) as packed:
             shutil.copyfileobj(source, packed, 1 << 20)
-        draft.replace(target)
     except OSError:  # no space: the uncompressed trace is kept
-        draft.unlink(missing_ok=True)
         return trace
     trace.unlink()
     return target

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
 from perfdoctor.model.steps import Confidence, FoundBy
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
 
 class TimeSplit(Struct, frozen=True):
@@ -34,6 +35,18 @@ class TimeSplit(Struct, frozen=True):
     compute_by_family_ns: Mapping[str, int]
     matmul_ns_by_math_path: Mapping[str, int]
     compute_by_phase_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+def parts_ns(splits: Iterable[TimeSplit]) -> dict[str, int]:
+    """The windows of these ranks and devices by part, in ns; they sum to the windows exactly."""
+    found = dict.fromkeys(PARTS, 0)
+    for split in splits:
+        found["compute"] += split.compute_ns
+        found["exposed_communication"] += split.exposed_communication_ns
+        found["exposed_copy"] += split.exposed_copy_ns
+        for cause in IDLE_CAUSES:
+            found[cause] += split.idle_causes_ns.get(cause, 0)
+    return found
 
 
 class MeanTime(Struct, frozen=True):

@@ -95,10 +95,7 @@ class Runner(Struct, frozen=True):
     def plain(self, command: Sequence[str]) -> Plain:
         began = time.monotonic()
         try:
-            done = subprocess.run(
-                command, env=dict(self.environment), capture_output=True, text=True, errors="replace", check=False,
-                timeout=TIME_LIMIT_S, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            done = tool_process.asked(command, TIME_LIMIT_S, self.environment)
         except subprocess.TimeoutExpired:
             return Plain(124, "", f"it still ran after {TIME_LIMIT_S:.0f} s", time.monotonic() - began)
         except OSError as error:

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from perfdoctor.system import tool_process
+
 _PROBE_TIMEOUT_S = 30
 
 
@@ -35,10 +37,7 @@ def _started_by(program: Path) -> list[Path]:
 def trouble(importer: Path) -> str:
     """Why this importer does not start, in the words of the system; "" if it does."""
     try:
-        done = subprocess.run(
-            [importer, "--version"], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S,
-            check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = tool_process.asked([importer, "--version"], _PROBE_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return (done.stderr.strip() or f"it ended with {done.returncode}")[:200] if done.returncode else ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -28,9 +31,19 @@ def text_of(file: str | Path) -> str:
 
 def write_whole(target: Path, content: bytes) -> None:
     """Write the file whole or not at all: nobody finds a part of it. Raises OSError."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with draft(target) as made:
+        made.write_bytes(content)
+
+
+@contextmanager
+def draft(target: Path) -> Iterator[Path]:
+    """A path beside `target`: what is written there becomes the target at the end, and is removed if that fails."""
+    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        draft.write_bytes(content)
-        draft.replace(target)
+        yield made
+        made.replace(target)
     finally:
-        draft.unlink(missing_ok=True)
+        if made.is_dir():
+            shutil.rmtree(made, ignore_errors=True)
+        else:
+            made.unlink(missing_ok=True)

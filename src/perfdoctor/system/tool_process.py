@@ -49,14 +49,24 @@ def run(
     return process.returncode, output, errors or b""
 
 
+def asked(
+    command: Sequence[str | Path], timeout_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a short command prints without input. Raises OSError or subprocess.SubprocessError where it does not end."""
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+        env=environment, check=False,
+    )  # fmt: skip
+
+
 def environment(*names: str) -> dict[str, str]:
     """These variables of our environment, where they are set: a tool gets no others."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def find(name: str, variable: str) -> str | None:
-    """The tool that this environment variable names, else the first on PATH."""
-    return os.environ.get(variable) or shutil.which(name)
+def find(name: str) -> str | None:
+    """The `ncu` or `nsys` to use: the one that PERFDOCTOR_NCU or PERFDOCTOR_NSYS names, else the first on PATH."""
+    return os.environ.get(f"PERFDOCTOR_{name.upper()}") or shutil.which(name)
 
 
 def own_command(module: str, python: str = "") -> tuple[str, ...]:

@@ -213,23 +213,14 @@ def _kind(name: str, file: BinaryIO) -> str | None:
     if name.endswith(".html"):
         return "html" if _PAGE in head[:_OUR_HEAD] else None
     if name.endswith((".pftrace", ".pftrace.gz")):
-        return "trace" if FIRST_TRACK.encode() in _inflated(head)[:_OUR_HEAD] else None
+        return "trace" if FIRST_TRACK.encode() in formats.inflated(head)[:_OUR_HEAD] else None
     if name.endswith(".json") and _JSON in head[:_OUR_HEAD] and _FORMAT in head[:_OUR_HEAD]:
         return "json"
     try:
-        row = formats.of_head(_inflated(head))
+        row = formats.of_head(formats.inflated(head))
     except PerfdoctorError:
         return None
     return "recording" if row and row.is_recording else None
-
-
-def _inflated(head: bytes) -> bytes:
-    if not head.startswith(_GZIP):
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
-    except zlib.error:
-        return b""
 
 
 def _stem(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,50 +11,16 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
+from perfdoctor.system.toml_tables import shipped_table
 
-#: Where a number may come from. `machine`, the best known of a rate, is `option`, `measured` or `data-sheet` with a
-#: recording at hand; a threshold is the `rule`'s, or where it was set in pyproject.toml, an `option`.
-SOURCES = {
-    "recording": "recording",
-    "table": "table",
-    "machine": "data sheet, or measured on this machine",
-    "data-sheet": "data sheet",
-    "measured": "measured on this machine",
-    "option": "your setting",
-    "rule": "rule",
-}
-#: Those that a document may name.
+_WORDS = shipped_table(Path(__file__).with_suffix(".toml"))
+#: Where a number may come from, what may limit a saving, and the units of numbers by the ends of their names.
+SOURCES: Mapping[str, str] = _WORDS["sources"]
+BOUNDS: Mapping[str, str] = _WORDS["bounds"]
+_UNITS: Mapping[str, str] = _WORDS["units"]
+#: The sources that a document may name.
 WRITTEN_SOURCES = ("recording", "table", "machine", "data-sheet", "measured")
 
-#: What may limit a saving, in the order in which it is applied (see `diagnosis/predicted_saving.py`).
-BOUNDS = {
-    "replay": "the recorded step, replayed with the fix, gets shorter by this",
-    "loader": "a loader beside the training is the limit in the other steps",
-    "host": "the host has no more time to spare",
-    "casts": "the host is the limit: casts would make the step longer, or the saving is lost in noise",
-    "physics": "the work that remains needs the rest",
-    "recorder": "without a recorder only this share of the time is there",
-    "step": "there is no more time than this",
-    "calibration": "measured savings of such rules lie so far around the likely one",
-    "noise": "less than this is noise",
-    "symptoms": "a fix of one of its symptoms saves at least this",
-}
-
-#: Ends of names → the unit of their number, the longest first; a name without one is a count.
-_UNITS = {
-    "_gb_per_second": "GB/s",
-    "gigabytes_per_second": "GB/s",
-    "_tflop_per_second": "TFLOP/s",
-    "megabytes": "MB",
-    "_percent": "%",
-    "_bytes": "bytes",
-    "_share": "share",
-    "_mib": "MiB",
-    "_mhz": "MHz",
-    "_ms": "ms",
-    "_us": "µs",
-    "_ns": "ns",
-}
 _NAMED = regex(r"\{(\w+)\}")
 
 

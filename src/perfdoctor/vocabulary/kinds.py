@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
+
+from perfdoctor.system.toml_tables import shipped_table
 
 #: What kernels do: `names/kernels.py` derives it from their names.
 KERNEL_FAMILIES = (
@@ -42,19 +45,7 @@ class MemoryKind(NamedTuple):
 
 #: What memory is for, as stacks of allocations and torch.profiler show it.
 MEMORY_KINDS: Mapping[str, MemoryKind] = {
-    "parameters": MemoryKind("parameters", "exposed_communication"),
-    "gradients": MemoryKind("gradients", "exposed_copy"),
-    "optimizer_state": MemoryKind("optimizer state", "compilation"),
-    "activations": MemoryKind("activations", "compute"),
-    "backward": MemoryKind("backward pass", "host_sync"),
-    "inputs": MemoryKind("inputs", "input_wait"),
-    "temporaries": MemoryKind("temporaries", "launch_bound"),
-    "optimizer_work": MemoryKind("optimizer temporaries", "garbage_collection"),
-    "communication": MemoryKind("communication", "exposed_communication"),
-    "workspace": MemoryKind("cuBLAS and cuDNN workspaces", "peer_wait"),
-    "no_stack": MemoryKind("no stack (such as the backward pass)", "allocator"),
-    "before_recording": MemoryKind("allocated before the recording", "host_work"),
-    "unknown": MemoryKind("unknown", "unknown"),
+    name: MemoryKind(**each) for name, each in shipped_table(Path(__file__).with_name("memory_kinds.toml")).items()
 }
 
 

@@ -17,7 +17,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.ncu import report_file as ncu_file
-from perfdoctor.readers.ncu import tool as ncu_tool
+from perfdoctor.system import tool_process
 
 #: The hand-made launch of the tables, in base units.
 NAMES = [name for name, _, _ in RAW]
@@ -40,7 +40,7 @@ def by_ourselves(request, monkeypatch):
     """Neither NVIDIA's package nor ncu is used, except where a test requests them."""
     if "theirs" not in request.fixturenames:
         monkeypatch.setattr(ncu_package, "package", lambda: None)
-        monkeypatch.setattr(ncu_tool, "find_ncu", lambda: None)
+        monkeypatch.setattr(tool_process, "find", lambda _: None)
 
 
 def read(tmp_path: Path, data: bytes):

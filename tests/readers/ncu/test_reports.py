@@ -26,6 +26,7 @@ from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.ncu import tool as ncu_tool
 from perfdoctor.readers.open import read
 from perfdoctor.report import html, json_report, terminal
+from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.rulebook import load_rules
 
 TRACE = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
@@ -43,7 +44,7 @@ def report(tmp_path) -> Path:
 def neither(monkeypatch):
     """Neither the package nor ncu is here."""
     monkeypatch.setattr(ncu_package, "package", lambda: None)
-    monkeypatch.setattr(ncu_tool, "find_ncu", lambda: None)
+    monkeypatch.setattr(tool_process, "find", lambda _: None)
 
 
 # --- by ncu ---
@@ -64,7 +65,7 @@ def tool(tmp_path, monkeypatch, neither):
             f"print((here / (page + '.csv')).read_text())\nsys.exit({code})\n"
         )
         program.chmod(0o755)
-        monkeypatch.setattr(ncu_tool, "find_ncu", lambda: str(program))
+        monkeypatch.setattr(tool_process, "find", lambda _: str(program))
         return program
 
     return install
@@ -98,10 +99,10 @@ def test_an_ncu_that_cannot_read_the_report_is_quoted(tool, report, raw, code):
 
 def test_ncu_is_found_by_the_variable_and_else_on_path(monkeypatch, tmp_path):
     monkeypatch.setenv("PERFDOCTOR_NCU", "/opt/somewhere/ncu")
-    assert ncu_tool.find_ncu() == "/opt/somewhere/ncu"
+    assert tool_process.find("ncu") == "/opt/somewhere/ncu"
     monkeypatch.delenv("PERFDOCTOR_NCU")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ncu_tool.find_ncu() is None
+    assert tool_process.find("ncu") is None
     with pytest.raises(PerfdoctorError, match="cannot be started"):
         ncu_tool.read_launches(str(tmp_path / "none"), tmp_path / "a.ncu-rep")
 

@@ -19,6 +19,7 @@ from perfdoctor.readers import archive, formats
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import table_files
 from perfdoctor.readers.open import read
+from perfdoctor.system import tool_process
 
 EXPORT = FIXTURES / "healthy" / "nsys" / "profile.sqlite"
 KINDS = [("parquetdir", "_pqtdir", ".parquet"), ("arrowdir", "_arwdir", ".arrow")]
@@ -109,7 +110,7 @@ def test_a_cut_off_archive_is_damaged_and_not_unknown(folder, tmp_path):
 def test_without_nsys_a_report_yields_to_the_tables_beside_it(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / folder.name)
     (tmp_path / "profile.nsys-rep").write_bytes(nsys_export._REPORT)
-    monkeypatch.setattr(nsys_export, "find_nsys", lambda: None)
+    monkeypatch.setattr(tool_process, "find", lambda _: None)
     found = read([tmp_path])
     assert same(read([EXPORT]), found)
     assert not any("left out" in note for note in found.notes)

@@ -15,6 +15,7 @@ from tables import of_each
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.tools import ncu
+from perfdoctor.system import tool_process
 
 HELP_2024 = """\
 NVIDIA (R) Nsight Compute Command Line Profiler
@@ -92,12 +93,12 @@ def test_ncu_comes_from_the_environment_before_path(stand_in, monkeypatch):
     on_path = stand_in()
     monkeypatch.delenv("PERFDOCTOR_NCU", raising=False)
     monkeypatch.setenv("PATH", f"{Path(on_path).parent}:/usr/bin:/bin")
-    assert ncu.find_ncu() == on_path
+    assert tool_process.find("ncu") == on_path
     monkeypatch.setenv("PERFDOCTOR_NCU", "/opt/other/ncu")
-    assert ncu.find_ncu() == "/opt/other/ncu"
+    assert tool_process.find("ncu") == "/opt/other/ncu"
     monkeypatch.delenv("PERFDOCTOR_NCU")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert ncu.find_ncu() is None
+    assert tool_process.find("ncu") is None
 
 
 def test_the_version_has_three_parts(stand_in):

@@ -1,37 +1,29 @@
 """What do the columns of nvidia-smi, dmon, dcgmi and our own samples mean, and in which units?
 
-Names: `nvidia-smi --help-query-gpu`, the manual's section on dmon, dcgm_fields.cpp (short names), and
-`recording/tools/nvml.py`. A value's own unit (`387.26 W`) overrides its column's (`[W]`, `_mw`), which overrides
-the tool's usual one.
+`sample_columns.toml` has their names. A value's own unit (`387.26 W`) overrides its column's (`[W]`, `_mw`), which
+overrides the tool's usual one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
 
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system.toml_tables import Table, shipped_table
 
 TIME, DEVICE, GPU, REASONS = "time", "device", "gpu", "reasons"
-
-_MIB, _KB, _MB = float(1 << 20), 1e3, 1e6
 _PER_SECOND = "_bytes_per_second"
-#: Ending of our column's name → the factors of the units that tools use for it.
-_UNITS: Mapping[str, Mapping[str, float]] = {
-    "_w": {"w": 1, "mw": 1e-3, "kw": 1e3},
-    "_mhz": {"mhz": 1, "hz": 1e-6, "ghz": 1e3},
-    "_c": {"c": 1},
-    "_share": {"%": 0.01, "percent": 0.01, "pct": 0.01, "share": 1, "ratio": 1},
-    _PER_SECOND: {
-        "b/s": 1, "bytes.per.second": 1, "kb/s": _KB, "kb.per.s": _KB, "kib/s": 1024, "mb/s": _MB, "mb.per.s": _MB,
-        "mib/s": _MIB, "gb/s": 1e9, "gib/s": 1024.0**3,
-    },
-    # The driver's tools write MB and mean MiB: dmon's 90538 MB is the query's 90538 MiB.
-    "_bytes": {"bytes": 1, "b": 1, "kib": 1024, "mib": _MIB, "mb": _MIB, "gib": 1024.0**3, "gb": 1024.0**3},
-}  # fmt: skip
+
+
+@cache
+def names() -> Table:
+    """The names of the columns and units, by tool."""
+    return shipped_table(Path(__file__).with_suffix(".toml"))
 
 
 class Meaning(Struct, frozen=True):
@@ -58,52 +50,6 @@ _ABSURD = 1e18
 #: Bits above these have no meaning yet.
 _KNOWN_BITS = 0xFFFF
 
-#: A column's name without its unit → our column, and the unit where none is written.
-_NAMES: tuple[tuple[str, str, str], ...] = (
-    (r"timestamp|time|date\.?time|unix(\.ns)?", TIME, ""),
-    (r"gpu|index|idx|(gpu|device)\.(index|id)|device|minor\.number", DEVICE, ""),
-    (r"(gpu\.|product\.)?name|gpu\.type", GPU, ""),
-    (r"(clocks\.(throttle|event)\.reasons\.active|throttle\.reasons|clocks\.event\.reasons)", REASONS, ""),
-    (r"(gpu\.)?power(\.draw(\.average|\.instant)?|\.usage)?|pwr", "power_w", "w"),
-    (r"(enforced\.)?power\.limit", "power_limit_w", "w"),
-    (r"(default\.)power\.limit|power\.default\.limit", "default_power_limit_w", "w"),
-    (r"clocks\.(current\.)?sm|sm\.clock|clock\.sm", "sm_clock_mhz", "mhz"),
-    (r"clocks\.max\.sm|max\.sm\.clock|clock\.sm\.max", "max_sm_clock_mhz", "mhz"),
-    (r"clocks\.applications\.gr(aphics)?", "application_clock_mhz", "mhz"),
-    (r"clocks\.(current\.)?mem(ory)?|mem(ory)?\.clock", "memory_clock_mhz", "mhz"),
-    (r"temperature(\.gpu)?|temp|gpu\.temp(erature)?", "temperature_c", "c"),
-    (r"utili[sz]ation(\.gpu)?|(gpu\.)?util|gpu\.utili[sz]ation", "utilization_share", "%"),
-    (r"utili[sz]ation\.mem(ory)?", "memory_utilization_share", "%"),
-    (r"(gpu\.)?mem(ory)?\.used", "memory_used_bytes", "mib"),
-    (r"(gpu\.)?mem(ory)?\.total", "memory_total_bytes", "mib"),
-    (r"pcie\.link\.gen\.(gpu)?current|pcie\.generation", "pcie_generation", ""),
-    (r"pcie\.link\.gen\.max|max\.pcie\.generation", "max_pcie_generation", ""),
-    (r"pcie\.link\.width\.current|pcie\.width", "pcie_width", ""),
-    (r"pcie\.link\.width\.max|max\.pcie\.width", "max_pcie_width", ""),
-    (r"pcie\.rx", "pcie_rx_bytes_per_second", "kb/s"),
-    (r"pcie\.tx", "pcie_tx_bytes_per_second", "kb/s"),
-    (r"processes", "processes", ""),
-)  # fmt: skip
-#: dmon's columns whose names differ from the query's.
-_DMON = {
-    "sm": ("utilization_share", "%"), "mem": ("memory_utilization_share", "%"), "gtemp": ("temperature_c", "c"),
-    "mclk": ("memory_clock_mhz", "mhz"), "pclk": ("sm_clock_mhz", "mhz"), "fb": ("memory_used_bytes", "mib"),
-    "rxpci": ("pcie_rx_bytes_per_second", "mb/s"), "txpci": ("pcie_tx_bytes_per_second", "mb/s"),
-    "pviol": ("power_violation_share", "%"), "pwr": ("power_w", "w"), "gpu": (DEVICE, ""),
-}  # fmt: skip
-#: dcgmi's short names; its profiling counters are shares of 1 and bytes per second.
-_DCGM = {
-    "POWER": ("power_w", "w"), "PMLMT": ("power_limit_w", "w"), "EPLMT": ("power_limit_w", "w"),
-    "PMDEF": ("default_power_limit_w", "w"), "SMCLK": ("sm_clock_mhz", "mhz"), "SMMAX": ("max_sm_clock_mhz", "mhz"),
-    "SACLK": ("application_clock_mhz", "mhz"), "MMCLK": ("memory_clock_mhz", "mhz"), "TMPTR": ("temperature_c", "c"),
-    "GPUTL": ("utilization_share", "%"), "MCUTL": ("memory_utilization_share", "%"),
-    "FBUSD": ("memory_used_bytes", "mib"), "FBTTL": ("memory_total_bytes", "mib"), "DVCCTR": (REASONS, ""),
-    "TXTPT": ("pcie_tx_bytes_per_second", "kb/s"), "RXTPT": ("pcie_rx_bytes_per_second", "kb/s"),
-    "PCITX": ("pcie_tx_bytes_per_second", "b/s"), "PCIRX": ("pcie_rx_bytes_per_second", "b/s"),
-    "NVLTX": ("nvlink_tx_bytes_per_second", "b/s"), "NVLRX": ("nvlink_rx_bytes_per_second", "b/s"),
-    "SMACT": ("sm_active_share", "share"), "TENSO": ("tensor_active_share", "share"),
-    "DRAMA": ("dram_active_share", "share"),
-}  # fmt: skip
 #: A unit at the end of a name, as scripts write it: power_W, temperature_C, utilization_gpu_percent.
 _UNIT_TAIL = regex(r"\.(mw|w|mhz|c|percent|pct|mib|mb|gib|gb|kb\.per\.s|mb\.per\.s|bytes|ns)$")
 _BRACKET = regex(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
@@ -123,7 +69,7 @@ def of_query(name: str) -> Meaning | None:
         return Meaning(REASONS, bit=BITS[reason.group(1)])
     tail = _UNIT_TAIL.search(words)
     cut = words[: tail.start()] if tail else words
-    for pattern, column, usual in _NAMES:
+    for pattern, column, usual in names()["query"]:
         if re.fullmatch(pattern, words) or re.fullmatch(pattern, cut):
             return _meaning(column, unit or (tail.group(1) if tail else ""), usual)
     return None
@@ -135,7 +81,7 @@ def of_dmon(name: str, unit: str) -> Meaning | None:
         return Meaning(TIME)
     if name.lower() == "tviol":  # a flag: clocks are reduced because of temperature
         return Meaning(REASONS, bit=BITS["sw.thermal.slowdown"])
-    column, usual = _DMON.get(name.lower(), ("", ""))
+    column, usual = names()["dmon"].get(name.lower(), ("", ""))
     return _meaning(column, unit.lower(), usual) if column else None
 
 
@@ -143,7 +89,7 @@ def of_dcgm(name: str, unit: str) -> Meaning | None:
     """The meaning of a column of `dcgmi dmon`, by DCGM's short name; None if it is not kept."""
     if name.lower() == "entity":
         return Meaning(DEVICE)
-    column, usual = _DCGM.get(name.upper(), ("", ""))
+    column, usual = names()["dcgm"].get(name.upper(), ("", ""))
     return _meaning(column, unit.lower(), usual) if column else None
 
 
@@ -153,7 +99,7 @@ def _meaning(column: str, unit: str, usual: str) -> Meaning:
 
 def _factor(column: str, unit: str) -> float | None:
     """The factor of a unit to that of the column, which its name ends with; None if the tools have no such unit."""
-    return next((scales.get(unit) for end, scales in _UNITS.items() if column.endswith(end)), None)
+    return next((scales.get(unit) for end, scales in names()["unit"].items() if column.endswith(end)), None)
 
 
 def number_of(meaning: Meaning) -> Callable[[str], float]:

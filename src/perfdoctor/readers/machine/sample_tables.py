@@ -71,7 +71,7 @@ def parsed(lines: Iterator[str]) -> SampleTables:
             take = _columns_of(line, found, device_columns.of_dcgm)
         elif take is None and dcgm_exporter.is_metric(line):
             scrapes = dcgm_exporter.Scrapes()
-            found.tables.append(SampleTable(dcgm_exporter.MEANINGS, scrapes.rows))
+            found.tables.append(SampleTable(dcgm_exporter.meanings(), scrapes.rows))
             take = scrapes.take
             take(line)
         elif (header := _csv_header(line)) is not None:

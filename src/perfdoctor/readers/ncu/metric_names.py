@@ -3,21 +3,20 @@
 A metric has a name (`gpu__time_duration.sum`) in reports and on the page `raw`, and a label ("Duration") on the page
 `details`; both changed over the years, and a label may be used twice, with different units. Which metrics
 there are depends on the sections that were collected: what is missing is unknown, NaN, and never 0.
-
-Sources: NVIDIA's section files and the metrics reference of the Kernel Profiling Guide
-(https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#metrics-reference).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import fsum, isnan, nan
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from perfdoctor.patterns import regex
-from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
+from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, SHARE, unit_of
+from perfdoctor.system.toml_tables import Table, shipped_table
 
 
 def speedup_share(percent: float) -> float:
@@ -51,37 +50,12 @@ class Launch(Struct):
     advice: list[RuleAdvice] = field(default_factory=list)
 
 
-_PEAK = ".avg.pct_of_peak_sustained_"
-#: For each of our columns its base unit, and the names and labels it may have, the best first.
-_WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
-    "gpu_time_ns": (NS, ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max", "Duration")),
-    "sm_share": (SHARE, (
-        f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM")),
-    "memory_share": (SHARE, (
-        f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory")),
-    "dram_share": (SHARE, (
-        f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM")),
-    "l2_share": (SHARE, (f"lts__throughput{_PEAK}elapsed", "L2 Cache Throughput", "SOL L2 Cache")),
-    "l1_share": (SHARE, (f"l1tex__throughput{_PEAK}active", "L1/TEX Cache Throughput", "SOL L1/TEX Cache")),
-    "tensor_share": (SHARE, tuple(
-        f"sm__{counted}{_PEAK}{when}" for counted in ("pipe_tensor_cycles_active", "inst_executed_pipe_tensor")
-        for when in ("elapsed", "active"))),
-    "occupancy_share": (SHARE, (f"sm__warps_active{_PEAK}active", "Achieved Occupancy")),
-    "occupancy_limit_share": (SHARE, ("sm__maximum_warps_per_active_cycle_pct", "Theoretical Occupancy")),
-    "waves_per_sm": (COUNT, ("launch__waves_per_multiprocessor", "Waves Per SM")),
-    "sm_count": (COUNT, ("launch__sm_count", "device__attribute_multiprocessor_count", "# SMs")),
-    "registers_per_thread": (COUNT, ("launch__registers_per_thread", "Registers Per Thread")),
-    "sm_clock_hz": (HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency")),
-    "memory_clock_hz": (HZ, ("dram__cycles_elapsed.avg.per_second", "DRAM Frequency")),
-}  # fmt: skip
+@cache
+def _known() -> Table:
+    """For each of our columns its base unit and the names it may have, and for each limit of blocks its names."""
+    return shipped_table(Path(__file__).with_suffix(".toml"))
 
-_BLOCK_LIMITS = {
-    "registers": ("launch__occupancy_limit_registers", "Block Limit Registers"),
-    "shared memory": ("launch__occupancy_limit_shared_mem", "Block Limit Shared Mem"),
-    "warps": ("launch__occupancy_limit_warps", "Block Limit Warps"),
-    "blocks": ("launch__occupancy_limit_blocks", "Block Limit SM"),
-    "barriers": ("launch__occupancy_limit_barriers", "Block Limit Barriers"),
-}
+
 #: How often each of these instructions counts as an operation: a fused multiply-add does two.
 _FLOP = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2}
 #: What an issue slot waited for: by measurement, else by samples of the program counter. `selected` is no wait.
@@ -104,7 +78,7 @@ _SECTOR_BYTES = 32
 
 def numbers(launch: Launch) -> dict[str, float]:
     """The launch's numbers by column: ns, bytes, Hz, shares of 1, counts. NaN for what was not measured."""
-    found = {column: _first(launch, kind, names) for column, (kind, names) in _WANTED.items()}
+    found = {column: _first(launch, row["unit"], row["names"]) for column, row in _known()["column"].items()}
     _, stall_share = top_stall(launch)
     requested, needed = _sectors(launch)
     return {
@@ -119,7 +93,7 @@ def numbers(launch: Launch) -> dict[str, float]:
 
 def occupancy_limiter(launch: Launch) -> str:
     """What allows the fewest blocks on a processor: registers, shared memory, warps, blocks or barriers; "" unknown."""
-    limits = {what: _first(launch, COUNT, names) for what, names in _BLOCK_LIMITS.items()}
+    limits = {what: _first(launch, COUNT, names) for what, names in _known()["block_limit"].items()}
     known = {what: limit for what, limit in limits.items() if not isnan(limit)}
     return min(known, key=lambda what: known[what]) if known else ""
 
@@ -190,8 +164,8 @@ def wanted_names() -> tuple[str, ...]:
     flop = [f"{unit}__sass_thread_inst_executed_op_{op}_pred_on.sum{per}" for op in _FLOP
             for unit in ("smsp", "sm") for per in ("", ".per_cycle_elapsed")]  # fmt: skip
     return (
-        *(name for _, names in _WANTED.values() for name in names),
-        *(names[0] for names in _BLOCK_LIMITS.values()),
+        *(name for row in _known()["column"].values() for name in row["names"]),
+        *(names[0] for names in _known()["block_limit"].values()),
         "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes.sum.per_second",
         "smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg", _SECTORS, f"{_SECTORS}_ideal", *flop,
     )  # fmt: skip
@@ -202,7 +176,7 @@ def base_unit(name: str) -> str:
     """The unit of a metric's number where nothing is scaled and the file has no units."""
     if "pct" in name:
         return "%"
-    kind = next((kind for kind, names in _WANTED.values() if name in names), COUNT)
+    kind = next((row["unit"] for row in _known()["column"].values() if name in row["names"]), COUNT)
     if name.startswith("dram__bytes"):
         kind = BYTES_PER_SECOND if name.endswith("per_second") else BYTES
     return "" if kind == COUNT else "%" if kind == SHARE else kind

@@ -26,6 +26,7 @@ from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import report_file as ncu_file
 from perfdoctor.readers.ncu import tool as ncu_tool
 from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limiter, top_stall
+from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names.base_names import base_name
 
 _GZIP = b"\x1f\x8b"
@@ -69,7 +70,7 @@ def read(path: Path) -> Timeline:
 
 def read_report(report: Path) -> tuple[Launch, ...]:
     """The launches of a .ncu-rep: by NVIDIA's package, else from the file, else by ncu. PerfdoctorError if all fail."""
-    module, tool = ncu_package.package(), ncu_tool.find_ncu()
+    module, tool = ncu_package.package(), tool_process.find("ncu")
     ways: list[Callable[[], tuple[Launch, ...]]] = [lambda: ncu_file.read_launches(report)]
     if module is not None:
         ways.insert(0, lambda: ncu_package.read_launches(module, report))

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
+from perfdoctor.system.protobuf import Value, fields
 
 MAGIC = b"NVR\0"
 VERSION = 7
-_LENGTH, _FLOAT, _DOUBLE = struct.Struct("<I"), struct.Struct("<f"), struct.Struct("<d")
+_LENGTH = struct.Struct("<I")
 
 #: Field numbers, by message.
 _FILE_VERSION = 1
@@ -34,13 +35,7 @@ _GLOBAL = 2
 
 _GPU, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
 _DEVICE = "launch__device_id"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT = 10
 _OTHERWISE = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
-
-#: What a field holds: a whole number, a float, or bytes (a text or a message).
-_Value = int | float | bytes
-_Field = tuple[int, _Value]
 
 
 def read_launches(report: Path) -> tuple[Launch, ...]:
@@ -97,7 +92,7 @@ def _sized(data: bytes, at: int) -> tuple[bytes, int]:
 def _launch(result: bytes, names: list[str]) -> Launch:
     wanted = {*wanted_names(), _GPU, _DEVICE, f"{_CAPABILITY}major", f"{_CAPABILITY}minor"}
     launch, about, function = Launch(""), dict[str, int | float | str](), ""
-    for number, value in _fields(result):
+    for number, value in fields(result):
         if number == _METRIC and isinstance(value, bytes):
             name = names[_number(value, _METRIC_NAME)]
             if name in wanted or is_stall(name):
@@ -137,86 +132,45 @@ def _small(value: float | str | None) -> int:
 def _values(metric: bytes) -> Iterator[int | float | str]:
     """A text (1), a float (2), a double (3) or a whole number (4, 5)."""
     for message in _messages(metric, _METRIC_VALUE):
-        for _, value in _fields(message):
+        for _, value in fields(message):
             yield _text(value) if isinstance(value, bytes) else value
 
 
-def _sizes(value: _Value) -> tuple[int, ...]:
+def _sizes(value: Value) -> tuple[int, ...]:
     """x, y and z; protobuf may leave zeros out, and no launch has one."""
-    sizes = tuple(int(each) for number, each in _fields(value) if number in (1, 2, 3) and isinstance(each, int))
+    sizes = tuple(int(each) for number, each in fields(value) if number in (1, 2, 3) and isinstance(each, int))
     return sizes if len(sizes) == 3 and all(sizes) else ()
 
 
 def _advice(rule: bytes) -> Iterator[RuleAdvice]:
     """The results of one rule; none where it only computes values for other rules."""
-    name = next((_text(value) for number, value in _fields(rule) if number == _RULE_ID), "")
+    name = next((_text(value) for number, value in fields(rule) if number == _RULE_ID), "")
     for body in _messages(rule, _RULE_BODY):
         for result in _messages(body, 1):
             share, is_global = nan, False
             for speedup in _messages(result, _SPEEDUP):
-                estimate = dict(_fields(speedup))
+                estimate = dict(fields(speedup))
                 percent = estimate.get(_SPEEDUP_PERCENT, nan)
                 share = speedup_share(percent) if isinstance(percent, (int, float)) else nan
                 is_global = estimate.get(_SPEEDUP_TYPE) == _GLOBAL
-            words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in _fields(text)
+            words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in fields(text)
                      if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
             yield RuleAdvice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
 
 
-# --- protobuf ---
-
-
-def _fields(message: _Value) -> Iterator[_Field]:
-    """The fields of a message: number, and value as a number or bytes. ValueError where it is no message."""
-    if not isinstance(message, bytes):
-        raise ValueError("a number where a message belongs")  # noqa: TRY004 the file's fault, not the caller's
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == _VARINT:
-            number, at = _varint(message, at)
-            yield key >> 3, number
-        elif kind == _FIXED64:
-            yield key >> 3, _DOUBLE.unpack_from(message, at)[0]
-            at += 8
-        elif kind == _FIXED32:
-            yield key >> 3, _FLOAT.unpack_from(message, at)[0]
-            at += 4
-        elif kind == _BYTES:
-            length, at = _varint(message, at)
-            if at + length > len(message):
-                raise ValueError("a field breaks off")
-            yield key >> 3, message[at : at + length]
-            at += length
-        else:
-            raise ValueError(f"a field of unknown kind {kind}")
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends: seven bits a byte, the lowest first; the highest is set if more follow."""
-    value = message[at]
-    if value < 0x80:  # by far the most
-        return value, at + 1
-    value = 0
-    for place in range(_LONGEST_VARINT):
-        byte = message[at + place]
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    raise ValueError("a number that does not end")
+# --- fields ---
 
 
 def _messages(message: bytes, number: int) -> Iterator[bytes]:
-    return (value for field, value in _fields(message) if field == number and isinstance(value, bytes))
+    return (value for field, value in fields(message) if field == number and isinstance(value, bytes))
 
 
 def _number(message: bytes, number: int) -> int:
     """A field's number; 0 where it is left out, as in protobuf."""
-    return next((value for field, value in _fields(message) if field == number and isinstance(value, int)), 0)
+    return next((value for field, value in fields(message) if field == number and isinstance(value, int)), 0)
 
 
-def _text(value: _Value) -> str:
+def _text(value: Value) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else ""
 
 

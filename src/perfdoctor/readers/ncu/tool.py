@@ -21,11 +21,6 @@ _PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
 _LOCALE = {"LC_ALL": "C"}
 
 
-def find_ncu() -> str | None:
-    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
-    return tool_process.find("ncu", "PERFDOCTOR_NCU")
-
-
 def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
     """All launches of a report, in its order. PerfdoctorError where ncu cannot read it."""
     measured = ncu_csv.parse(_page(ncu, report, "raw", "--print-units", "base"), report.name).launches

@@ -22,6 +22,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
@@ -100,7 +101,7 @@ class CrossCheck(Struct, frozen=True):
 
 def needed_nsys() -> str:
     """The nsys to use. Raises PerfdoctorError where there is none."""
-    tool = nsys_export.find_nsys()
+    tool = tool_process.find("nsys")
     found = shutil.which(tool) if tool else None
     if found is None:
         raise PerfdoctorError(

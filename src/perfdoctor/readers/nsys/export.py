@@ -78,11 +78,6 @@ def _short(version: str) -> str:
     return ".".join(version.split(".")[:3])
 
 
-def find_nsys() -> str | None:
-    """The nsys to use: PERFDOCTOR_NSYS, else the first on PATH."""
-    return tool_process.find("nsys", "PERFDOCTOR_NSYS")
-
-
 def export(
     report: Path,
     cache: Path | None = None,
@@ -96,7 +91,7 @@ def export(
     Raises PerfdoctorError where the report cannot be read, is newer than nsys, or cannot be exported, and where there
     is no nsys. `progress` gets one line if nsys has to run.
     """
-    folder, tool = cache or cache_folder(), nsys or find_nsys()
+    folder, tool = cache or cache_folder(), nsys or tool_process.find("nsys")
     try:
         content = f"{os.fsencode(report.stem)[:_LONGEST_STEM].decode(errors='replace')}-{_digest(report)}"
         made_by = f"{content}-{_build(tool)}"
@@ -137,7 +132,7 @@ def export_beside(report: Path, nsys: str | None = None) -> Path:
     target = report.absolute().with_suffix(".sqlite")
     if target.exists():
         return target
-    tool = nsys or find_nsys()
+    tool = nsys or tool_process.find("nsys")
     if tool is None:
         raise _no_nsys(report)
     return _exported(report, target, tool, whole=True)

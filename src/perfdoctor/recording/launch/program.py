@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system import tool_process
 
 _PYTHON = regex(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
 _ENV = regex(r"^(?:\S*/)?env$")
@@ -132,10 +133,7 @@ def _letters(words: Sequence[str]) -> str:
 def _probe(interpreter: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Version and torch of an interpreter, in the program's own environment. Empty if it does not start."""
     try:
-        done = subprocess.run(
-            [interpreter, "-c", _PROBE], capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False,
-            env=dict(environment), stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = tool_process.asked([interpreter, "-c", _PROBE], _PROBE_TIMEOUT_S, environment)
         found = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return {}

@@ -32,6 +32,7 @@ from perfdoctor.recording.sampling.sampler import INDEX
 from perfdoctor.recording.tools import py_spy
 from perfdoctor.recording.tools.py_spy import ThreadSample
 from perfdoctor.system.masking import masked
+from perfdoctor.system.paths import draft
 from perfdoctor.vocabulary.names.python_code import IN_PACKAGES, is_user_function
 
 FORMAT = 1
@@ -253,7 +254,7 @@ def _statements(tree: ast.Module) -> list[tuple[int, int]]:
 def write(folder: Path, name: str, content: Mapping[str, object]) -> Path:
     """Store one process's stacks as the file `name`, whole or not at all. Raises OSError."""
     folder.mkdir(exist_ok=True)
-    target, draft = folder / f"{name}.json.gz", folder / f".{name}.tmp"
-    with gzip.open(draft, "wt", encoding="utf-8", compresslevel=6) as stream:
+    target = folder / f"{name}.json.gz"
+    with draft(target) as made, gzip.open(made, "wt", encoding="utf-8", compresslevel=6) as stream:
         json.dump(content, stream, separators=(",", ":"))
-    return draft.replace(target)
+    return target

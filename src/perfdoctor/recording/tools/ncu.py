@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -28,7 +27,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
-from perfdoctor.system.paths import text_of
+from perfdoctor.system.paths import text_of, write_whole
+from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
@@ -47,11 +47,6 @@ _OPTION = regex(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
 #: ncu prints messages between the rows of its table.
 _NOTICE = regex(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
 _VERSION = regex(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
-
-
-def find_ncu() -> str | None:
-    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
-    return tool_process.find("ncu", "PERFDOCTOR_NCU")
 
 
 def version(ncu: str) -> str:
@@ -174,14 +169,7 @@ def export_csv(ncu: str, report: Path, target: Path) -> None:
     Raises PerfdoctorError where ncu cannot read the report or takes longer than EXPORT_TIMEOUT_S.
     """
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
-            unfinished = Path(file.name)
-            try:
-                file.write(_raw_page(ncu, report))
-                file.close()
-                unfinished.replace(target)
-            finally:
-                unfinished.unlink(missing_ok=True)
+        write_whole(target, _raw_page(ncu, report))
     except OSError as error:
         raise PerfdoctorError(
             f"{target.name} cannot be written: {error.strerror or error}",
@@ -232,26 +220,6 @@ def permission_trouble(
     return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
 
 
-#: ncu's messages, and what they mean with what to do. The first one that occurs is the cause of the others.
-_KNOWN_TROUBLE = (
-    (r"ERR_NVGPUCTRPERM", f"not permitted to read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"),
-    (
-        r"driver resource was unavailable",
-        "another tool holds the GPU's performance counters: stop it (DCGM: dcgmi profile --pause) and record again",
-    ),
-    (
-        r"(?i)driver is not compatible|driver version is insufficient|LibraryNotLoaded|driver is too old",
-        "the NVIDIA driver does not fit this ncu: update it, or set PERFDOCTOR_NCU to an ncu of its CUDA version",
-    ),
-    (
-        r"nsight-compute-lock|InterprocessLockFailed",
-        "another user's ncu left its lock file: set TMPDIR to a folder of your own and record again",
-    ),
-    (
-        r"(?i)==ERROR==.*out of memory",
-        "the GPU had no memory left to replay kernels: record with a smaller batch",
-    ),
-)  # fmt: skip
 _ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
 _UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
@@ -263,9 +231,9 @@ _ENDED_BY_NCU = "Trying to shutdown target application"
 
 def explain(log_text: str) -> str | None:
     """What went wrong according to ncu's messages, with what to do, in one line; None if nothing did."""
-    for pattern, meaning in _KNOWN_TROUBLE:
-        if re.search(pattern, log_text):
-            return meaning
+    for known in shipped_table(Path(__file__).with_name("ncu_trouble.toml"))["trouble"]:
+        if re.search(known["message"], log_text):
+            return str(known["meaning"]).replace("{permit}", _PERMIT)
     errors = _ERROR.findall(log_text)
     specific = next((error for error in errors if not _UNSPECIFIC.search(error)), "")
     if specific:

@@ -7,7 +7,6 @@ default nsys ends the program when the capture range closes (`stop-shutdown` and
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
-from perfdoctor.system import nsys_importer
+from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import text_of
 
 _OPTION = regex(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
@@ -50,7 +49,7 @@ class Nsys(Struct, frozen=True):
 
 def find() -> Nsys | None:
     """PERFDOCTOR_NSYS, else the first on PATH; None without any."""
-    path = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys")
+    path = tool_process.find("nsys")
     return _probed(path) if path else None
 
 
@@ -79,10 +78,7 @@ def _importer_trouble(path: str) -> str:
 
 
 def _output_of(path: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = tool_process.asked([path, *arguments], _PROBE_TIMEOUT_S)
     return done.stdout + done.stderr
 
 

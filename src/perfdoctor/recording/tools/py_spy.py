@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.system import tool_process
 from perfdoctor.system.paths import text_of
 
 INSTALL = "pip install py-spy"
@@ -48,10 +49,8 @@ def find() -> PySpy:
     if not path:
         return PySpy(trouble="py-spy is not installed", do=f"Run: {INSTALL}")
     try:
-        done = subprocess.run(
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_PROBE_TIMEOUT_S, check=True,
-        )  # fmt: skip
+        done = tool_process.asked([path, "--version"], _PROBE_TIMEOUT_S)
+        done.check_returncode()
     except (OSError, subprocess.SubprocessError) as error:
         return PySpy(path, trouble=f"{path} does not start: {error}", do=f"Run: {INSTALL}")
     trouble, do = _ptrace_trouble()

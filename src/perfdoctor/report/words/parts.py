@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.records.time_split import TimeSplit, parts_ns
 from perfdoctor.report.words.wording import counted, share
 from perfdoctor.vocabulary import places as names
 from perfdoctor.vocabulary.kinds import OP_PHASES
@@ -36,12 +36,7 @@ class PartShare(Struct, frozen=True):
 
 def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[PartShare, ...]:
     """The non-empty parts of one or several ranks together, which sum to the whole; `base_ns`: length of a step."""
-    sizes = {
-        "compute": sum(split.compute_ns for split in splits),
-        "exposed_communication": sum(split.exposed_communication_ns for split in splits),
-        "exposed_copy": sum(split.exposed_copy_ns for split in splits),
-        **{cause: sum(split.idle_causes_ns.get(cause, 0) for split in splits) for cause in IDLE_CAUSES},
-    }
+    sizes = parts_ns(splits)
     whole = sum(split.window_ns for split in splits)
     small = [key for key in IDLE_CAUSES if 0 < sizes[key] < SMALL_SHARE * whole]
     on_cpu = all(split.device is None for split in splits)

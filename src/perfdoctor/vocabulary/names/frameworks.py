@@ -11,8 +11,11 @@ parallelism sums (`RedistributeBackward`), and the functions of all of them in t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
 from perfdoctor.patterns import regex
+from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: Kernels of PyTorch, of its compiler, and of libraries that only work with its tensors.
@@ -47,25 +50,8 @@ MEGATRON = regex(r"(^|/)megatron/(core|training|legacy|model)/")
 #: FSDP2 keeps its parameters in DTensors, too; only the gradient of a layer's result redistributes them.
 TENSOR_PARALLEL = regex(r"\bRedistributeBackward|torch/distributed/tensor/parallel/")
 
-#: What `when` of a fix may name, and the words for it. `not compiled` is its opposite.
-FACTS = {
-    "torch": "PyTorch",
-    "jax": "JAX (XLA)",
-    "compiled": "code that torch.compile made",
-    "cuda-graphs": "CUDA graphs",
-    "ddp": "DistributedDataParallel",
-    "fsdp": "FSDP",
-    "fsdp1": "FSDP1 (FullyShardedDataParallel)",
-    "deepspeed": "DeepSpeed",
-    "megatron": "Megatron",
-    "tensor-parallel": "tensor parallelism by DTensor",
-    "gloo": "collectives sent by gloo",
-    "sends-16-bit": "collectives of 16-bit types",
-    "gpu": "work on a GPU",
-    "inference": "inference",
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-}
+#: What `when` of a fix may name, and the words for it.
+FACTS: Mapping[str, str] = shipped_table(Path(__file__).with_name("facts.toml"))
 NOT = "not "
 
 
