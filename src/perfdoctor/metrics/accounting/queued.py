@@ -96,13 +96,17 @@ def full_queue_launches(work: DeviceWork, calls: Frame) -> Ints:
     return rows
 
 
-def waits_to_free(work: DeviceWork, calls: Frame, rows: Ints) -> Ints:
-    """Those of these rows of `timeline.calls` that give memory back and wait until the device has done all its work."""
+def waits_to_free(work: DeviceWork, calls: Frame, rows: Ints) -> tuple[Ints, Ints]:
+    """Those of these rows of `timeline.calls` that give memory back when the device has done all its work, and when.
+
+    From that moment on the call itself is at work.
+    """
     rows = rows[calls.name.matches(cuda_names.FREE_WAITS)[rows] & (calls.duration_ns[rows] > LONGEST_LAUNCH_NS)]
     busy = Intervals.of(work.start_ns, work.end_ns)
     begin, end = calls.start_ns[rows], calls.end_ns[rows]
-    waits: Ints = rows[(busy.overlap_ns(begin, begin + 1) > 0) & (busy.overlap_ns(end - 1, end) == 0)]
-    return waits
+    rows = rows[(busy.overlap_ns(begin, begin + 1) > 0) & (busy.overlap_ns(end - 1, end) == 0)]
+    done: Ints = busy.ends[np.searchsorted(busy.ends, calls.end_ns[rows], side="right") - 1]
+    return rows, done
 
 
 def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:

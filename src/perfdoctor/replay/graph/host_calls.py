@@ -75,10 +75,13 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     rows = own[outer == own]
     begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
-    columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
-    waits = np.isin(rows, np.union1d(blocking_rows(place.host, place.work), waits_to_free(place.work, calls, rows)))
+    to_free, free_ns = waits_to_free(place.work, calls, rows)
+    waits = np.isin(rows, np.union1d(blocking_rows(place.host, place.work), to_free))
     for_room: Mask = np.isin(rows, full_queue_launches(place.work, calls)) & ~waits
-    found = HostCalls(rows, *columns, waits | for_room, for_room, end, own, outer)
+    ends = calls.end_ns[rows]
+    ends[np.searchsorted(rows, to_free)] = free_ns
+    thread = calls["thread"][rows]
+    found = HostCalls(rows, calls.start_ns[rows], ends, thread, waits | for_room, for_room, end, own, outer)
     return _closed(found, period) if period.closed and rows.size else found
 
 
