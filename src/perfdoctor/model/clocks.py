@@ -45,6 +45,8 @@ _FEWEST = 3
 #: So many stretches of the recording, of so many pieces each, show a drift; and a drift is corrected where it makes
 #: this much in all.
 _STRETCHES, _LEAST_DRIFT_NS = 8, 15_000
+#: Two estimates of one slope differ by no more than this share of it.
+_AGREEING = 0.3
 
 
 class ClockOffset(Struct, frozen=True):
@@ -112,16 +114,26 @@ def _behind_pause(work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 
 def _drift(at_ns: Ints, latency_ns: Floats) -> float:
-    """By how much the latency grows each ns; 0 where it does not steadily, or too little to matter."""
+    """By how much the latency grows each ns; 0 where it does not steadily, or too little to matter.
+
+    Of a line through the usual latencies of some stretches: one that single odd stretches do not move (Theil-Sen), with
+    which the one of least squares must agree.
+    """
     if at_ns.size < _STRETCHES * _FEWEST:
         return 0.0
     pieces = np.array_split(np.arange(at_ns.size), _STRETCHES)
-    middle = np.array([np.mean(at_ns[piece]) for piece in pieces])
+    middle = np.array([np.mean(at_ns[piece]) for piece in pieces]) - at_ns[0]
     usual = np.array([np.quantile(latency_ns[piece], 0.25) for piece in pieces])
-    slope, level = np.polyfit(middle - middle[0], usual, 1)
+    first, second = np.triu_indices(_STRETCHES, k=1)
+    apart = middle[second] - middle[first]
+    if not apart.all():  # many pieces of one moment
+        return 0.0
+    slope = float(np.median((usual[second] - usual[first]) / apart))
     change = abs(slope) * (middle[-1] - middle[0])
-    scatter = np.abs(usual - level - slope * (middle - middle[0])).max()
-    return float(slope) if change >= _LEAST_DRIFT_NS and change >= 4 * scatter else 0.0
+    rest = usual - slope * middle
+    scatter = float(np.median(np.abs(rest - np.median(rest))))
+    agree = abs(float(np.polyfit(middle, usual, 1)[0]) - slope) <= _AGREEING * abs(slope)
+    return slope if agree and change >= max(_LEAST_DRIFT_NS, 4 * scatter) else 0.0
 
 
 def _by_bounds(timeline: Timeline, rank: int, work: DeviceWork, since: Ints) -> int:

@@ -286,9 +286,17 @@ def test_what_a_driver_call_launched_was_launched_by_the_call_around_it(inner):
 
 def test_a_launch_after_its_work_is_none():
     """Clocks that contradict each other tie nothing."""
-    of = graph(literal([(10, 20, "cudaLaunchKernel", 1), (50, 60, "cudaLaunchKernel", 2)], [(15, 40, 1), (45, 600, 2)]))
+    of = graph(literal([(10, 20, "cudaLaunchKernel", 1), (70, 80, "cudaLaunchKernel", 2)], [(15, 40, 1), (45, 600, 2)]))
     assert depends(of, WORK, 1).count(NOTHING) == of.units
     assert simulated_step([of]) == pytest.approx(simulate([of]).step_ns)
+
+
+def test_work_a_little_before_its_launch_came_with_it():
+    """Single latencies scatter around what clocks differ by."""
+    of = graph(literal([(10, 20, "cudaLaunchKernel", 1), (50, 60, "cudaLaunchKernel", 2)], [(15, 40, 1), (45, 600, 2)]))
+    assert depends(of, WORK, 1).count(NOTHING) == 0
+    assert simulated_step([of]) == pytest.approx(simulate([of]).step_ns)
+    assert abs(error(of)) < 1e-3
 
 
 def test_work_without_a_launch_belongs_to_the_step_of_what_ran_before_it_on_its_stream():

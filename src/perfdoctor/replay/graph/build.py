@@ -13,7 +13,7 @@ from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
 from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
-from perfdoctor.replay.graph.draft import DeviceDraft
+from perfdoctor.replay.graph.draft import CLOCK_SLACK_NS, DeviceDraft
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
 from perfdoctor.replay.graph.period import launched_in, period_of
@@ -21,8 +21,10 @@ from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: What a call that waits takes by itself.
 _OWN_OF_WAIT_NS = 10_000
-#: Clocks of host and device agree to some µs, ends and starts of device work to one.
-_CLOCK_SLACK_NS, _DEVICE_SLACK_NS = 20_000, 1_000
+#: Ends and starts of device work agree to a µs.
+_DEVICE_SLACK_NS = 1_000
+#: A launch that waits for room goes on when some work begins: which one it was is known to the time between two.
+_ROOM_SLACK_NS = 60_000
 #: A start this much later than stream and launch explain has another reason.
 _UNEXPLAINED_NS = 2_000
 #: Shorter waits for a batch, as a share of the step, do not show that the loader is slower than the training.
@@ -173,18 +175,19 @@ def _waits(draft: DeviceDraft) -> None:
     begin, end = host.start_ns[waits], host.end_ns[waits]
     draft.start[nodes], draft.end[nodes] = end, end
     draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
-    work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
+    slack = np.where(host.for_room[waits], _ROOM_SLACK_NS, CLOCK_SLACK_NS)
+    work, earlier, ended = _last_before(draft, end + slack)
     # The last copy that each call launched itself, for which it waits if at all.
     own = np.full(draft.hosts, NOTHING)
     copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
     own[draft.launch[copies]] = copies
     own = own[waits]
-    copied = (own != NOTHING) & (draft.work_end[own] <= end + _CLOCK_SLACK_NS) & (draft.work_end[own] >= begin)
+    copied = (own != NOTHING) & (draft.work_end[own] <= end + CLOCK_SLACK_NS) & (draft.work_end[own] >= begin)
     work, earlier = np.where(copied, own, work), earlier & ~copied
     ended = np.where(copied, draft.work_end[own], ended)
     # What had ended before did not hold the host up, but would if the host came sooner. For an event that had been
     # reached it is unknown which work it followed.
-    held = ended >= begin - _CLOCK_SLACK_NS
+    held = ended >= begin - CLOCK_SLACK_NS
     of_event = host.named(draft.place.timeline.calls, cuda_names.WAITS_FOR_EVENT)[waits]
     known = earlier | ((draft.launch[work] <= waits) & (draft.work_start[work] < end))
     use = (work >= 0) & known & (held | ~of_event)

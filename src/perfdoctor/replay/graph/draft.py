@@ -14,6 +14,8 @@ from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.replay.graph.host_calls import HostCalls
 from perfdoctor.replay.graph.period import Period
 
+#: Clocks of host and device agree to some µs.
+CLOCK_SLACK_NS = 20_000
 _NEVER = np.iinfo(np.int64).min
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -115,10 +117,13 @@ class DeviceDraft(Draft):
         self.over[host.waits] = self.wait_nodes
         #: Which call launched each row of work (NOTHING: not known), and when it ran.
         self.launch = host.of_rows(place.work.launch[rows])
-        if len(host):  # clocks contradict a call that began later
-            begun = host.start_ns[np.maximum(self.launch, 0)] <= place.work.start_ns[rows]
-            self.launch = np.where((self.launch >= 0) & begun, self.launch, NOTHING)
         self.work_start, self.work_end = place.work.start_ns[rows], place.work.end_ns[rows]
+        if len(host):
+            early = host.start_ns[np.maximum(self.launch, 0)] - self.work_start
+            self.launch = np.where((self.launch >= 0) & (early <= CLOCK_SLACK_NS), self.launch, NOTHING)
+            # What stands a little before its launch began with it: single latencies scatter around what clocks differ by.
+            self.work_start = self.work_start + np.where(self.launch >= 0, np.maximum(early, 0), 0)
+            self.work_end = np.maximum(self.work_start, self.work_end)
         self.streams = place.work.stream[rows]
 
     def explained(self, nodes: Ints) -> Ints:
