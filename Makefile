@@ -55,6 +55,9 @@ lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts, docstrings of the 
 truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 	$(BIN)/python benchmarks/truth.py
 
+invariance: $(BIN)/.made  ## the same training recorded otherwise: is the answer the same; INVARIANCE="--only 'wild/*'" tries some
+	$(BIN)/python benchmarks/invariance.py $(INVARIANCE)
+
 accuracy: $(BIN)/.made  ## planted faults, found or not: writes docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy.py
 
@@ -98,5 +101,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-recordings test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
+.PHONY: help demo test test-recordings test-all lint truth invariance accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help

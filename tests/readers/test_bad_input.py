@@ -12,6 +12,7 @@ import pytest
 from folders import FIXTURES
 
 from perfdoctor.cli import main as program
+from perfdoctor.readers.open import read
 
 TRACE = FIXTURES / "cpu-slow-input-fixed" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = FIXTURES / "cpu-slow-input-nsys" / "nsys" / "profile.sqlite"
@@ -131,3 +132,15 @@ def test_a_report_overwrites_nothing_that_perfdoctor_did_not_write(tmp_path, cap
     assert code == 0
     assert precious.read_bytes() == b"<p>my thesis</p>"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_given_twice_is_read_once_and_it_is_said(tmp_path):
+    """A rank that is read twice would wait for itself."""
+    original = FIXTURES / "communication-exposed" / "torch"
+    ranks = sorted(original.iterdir())
+    again = tmp_path / f"again-{ranks[0].name}"
+    again.write_bytes(ranks[0].read_bytes())
+    once, twice = read(ranks), read([*ranks, again])
+    assert twice.ranks == once.ranks
+    assert [len(twice[signal]) for signal in twice] == [len(once[signal]) for signal in once]
+    assert f"{again.name} is left out: it is a copy of {ranks[0].name}." in twice.notes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -35,6 +37,8 @@ from perfdoctor.system.run_folder import RunFolder
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
 _NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 _DIGITS = regex(r"\d+")
+#: Files of one size whose first bytes are equal may be copies.
+_HEAD_BYTES = 4096
 
 
 class RankSource(Struct, frozen=True):
@@ -91,7 +95,7 @@ def read(
     beside = [file for file in files if file not in of_ranks]
     known = _recognised(traces)
     asked_for = [path for path in others if path in of_ranks and path not in known]
-    traces = traces if only is None else list(only.ranks)
+    traces, copies = _without_copies(traces) if only is None else (list(only.ranks), [])
     found, notes = readable(traces, progress, lambda file, done: read_file(file, progress, done), asked_for)
     if only is None:
         timelines = _with_own_ranks(list(found.values()))
@@ -100,7 +104,29 @@ def read(
     whole = merge(timelines) if timelines else Timeline.build({}, ())
     whole = whole if only else _with_doubts(whole, found.values())
     older = (note for _, of_folder in listed for note in of_folder)
-    return on_host_clock(_with_joined(whole.with_notes(*older, *notes), named, beside, progress))
+    return on_host_clock(_with_joined(whole.with_notes(*older, *copies, *notes), named, beside, progress))
+
+
+def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """The files, each content once, and a note on every copy: a rank that is read twice would wait for itself."""
+    alike: dict[tuple[int, bytes], list[Path]] = {}
+    kept, notes = [], []
+    sizes = [file.stat().st_size if file.is_file() else 0 for file in files]
+    several = {size for size, count in Counter(sizes).items() if size and count > 1}
+    for file, size in zip(files, sizes, strict=True):
+        known = alike.setdefault((size, _head(file)), []) if size in several else []
+        original = next((each for each in known if filecmp.cmp(each, file, shallow=False)), None)
+        if original is None:
+            kept.append(file)
+            known.append(file)
+        else:
+            notes.append(f"{file.name} is left out: it is a copy of {original.name}.")
+    return kept, notes
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as content:
+        return content.read(_HEAD_BYTES)
 
 
 def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
