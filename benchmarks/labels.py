@@ -104,6 +104,13 @@ def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[st
             yield f"the late rank is {late}"
     if "window_ms" in case and abs(diagnosis.time[0].window_ns / 1e6 - case["window_ms"]) > 0.1:
         yield f"the window is {diagnosis.time[0].window_ns / 1e6:.1f} ms"
+    if "saves_ms" in case:
+        low, high = case["saves_ms"]
+        saved = diagnosis.findings[0].saving_ns_per_step.likely / 1e6 if diagnosis.findings else 0.0
+        if not low <= saved <= high:
+            yield f"promises {saved:.1f} ms, not {low} to {high}"
+    if "step_ms" in case and not case["step_ms"][0] <= diagnosis.base_ns / 1e6 <= case["step_ms"][1]:
+        yield f"the step is {diagnosis.base_ns / 1e6:.1f} ms"
     if "promised_step_ms" in case:
         measured, within = case["promised_step_ms"]
         yield from _broken_promise(diagnosis, diagnosis.findings[0].rule, measured, within)
