@@ -40,6 +40,9 @@ _USUAL_LATENCY_NS = 8_000
 _USUAL_RETURN_NS = 5_000
 #: A clock that is off by more is no clock that was converted a little wrong. The largest seen is 0.1 ms.
 _MOST_NS = 200_000
+#: More work before its launch than this share shows clocks that cannot be brought together. So many ranks are named.
+_MOST_LEFT, _NAMED = 0.05, 4
+_MANY_US = 10_000
 #: Of fewer pieces of work each may have had another reason.
 _FEWEST = 3
 #: So many stretches of the recording, of so many pieces each, show a drift; and a drift is corrected where it makes
@@ -52,7 +55,8 @@ _AGREEING = 0.3
 class ClockOffset(Struct, frozen=True):
     """How far a device's clock is behind the host's: `at_begin_ns` at `begin_ns`, and so much more each ns from then.
 
-    Less than 0: it is ahead. `early`: of so many pieces of work whose launch is known, which stand before it.
+    Less than 0: it is ahead. `early`: of the `launched` pieces of work whose launch is known, how many stand before it;
+    `left`: how many still do, by more than clocks that agree differ.
     """
 
     rank: int
@@ -62,6 +66,11 @@ class ClockOffset(Struct, frozen=True):
     drift: float = 0.0
     early: int = 0
     launched: int = 0
+    left: int = 0
+
+    def __bool__(self) -> bool:
+        """Is there anything to correct?"""
+        return bool(self.at_begin_ns or self.drift)
 
     def corrected(self, times_ns: Ints) -> Ints:
         """These times of the device by the host's clock."""
@@ -76,33 +85,34 @@ def on_host_clock(timeline: Timeline) -> Timeline:
     """
     if not len(timeline.calls):
         return timeline
-    offsets = [found for rank, device in timeline.places if (found := clock_offset(timeline, rank, device))]
+    found = [clock_offset(timeline, rank, device) for rank, device in timeline.places]
+    offsets = [each for each in found if each]
+    notes = (*timeline.notes, *(_notes(offsets) if offsets else ()), *_contradictions(found))
     if not offsets:
-        return timeline
+        return timeline if notes == timeline.notes else replace(timeline, notes=tuple(dict.fromkeys(notes)))
     frames = {signal: _corrected(timeline[signal], offsets) for signal in _BY_DEVICE}
-    return replace(timeline, frames={**timeline.frames, **frames}, notes=(*timeline.notes, *_notes(offsets)))
+    return replace(timeline, frames={**timeline.frames, **frames}, notes=tuple(dict.fromkeys(notes)))
 
 
-def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset | None:
-    """By how much the clock of one device is off; None where it is not, or where nothing shows it."""
+def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset:
+    """By how much the clock of one device is off; by nothing where it is not, or where nothing shows it."""
     work = device_work(timeline, rank, device)
     known = np.flatnonzero(work.launch != UNKNOWN)
     if not known.size:
-        return None
+        return ClockOffset(rank, device, 0, 0)
     since = work.start_ns[known] - timeline.calls.start_ns[work.launch[known]]
-    begin_ns, early = int(work.start_ns[0]), int((since < 0).sum())
-    prompt = _behind_pause(work)[known] & (np.abs(since) < _MOST_NS)
-    drift = 0.0
-    if prompt.sum() >= _FEWEST:
-        at, latency = work.start_ns[known][prompt], since[prompt].astype(np.float64)
+    begin_ns, drift = int(work.start_ns[0]), 0.0
+    prompt = _behind_pause(work)[known] & (since < _MOST_NS)
+    at, latency = work.start_ns[known][prompt], since[prompt].astype(np.float64)
+    if latency.size >= _FEWEST and np.ptp(np.quantile(latency, (0.25, 0.75))) < _MOST_NS:
         drift = _drift(at, latency)
         usual = float(np.quantile(latency - drift * (at - begin_ns), 0.25))
         off_ns = 0 if _LATENCY_NS[0] <= usual <= _LATENCY_NS[1] else round(_USUAL_LATENCY_NS - usual)
     else:
         off_ns = _by_bounds(timeline, rank, work, since)
-    if not off_ns and not drift:
-        return None
-    return ClockOffset(rank, device, off_ns, begin_ns, -drift, early, int(known.size))
+    found = ClockOffset(rank, device, off_ns, begin_ns, -drift, int((since < 0).sum()), int(known.size))
+    late = found.corrected(work.start_ns[known]) - (work.start_ns[known] - since)
+    return replace(found, left=int((late < -_LATENCY_NS[1]).sum()))
 
 
 def _behind_pause(work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -166,6 +176,21 @@ def _ways_back(timeline: Timeline, rank: int, work: DeviceWork) -> Iterator[int]
     yield from (calls.end_ns[waits] - reach[last])[waited].tolist()
 
 
+def _contradictions(offsets: list[ClockOffset]) -> Iterator[str]:
+    """A note on ranks whose clocks nothing brings together."""
+    of = [each for each in offsets if each.left > _MOST_LEFT * each.launched]
+    if not of:
+        return
+    ranks = sorted({each.rank for each in of})
+    named = ", ".join(map(str, ranks[:_NAMED])) + (f" and {len(ranks) - _NAMED:,} more" if len(ranks) > _NAMED else "")
+    left, launched = sum(each.left for each in of), sum(each.launched for each in of)
+    yield (
+        f"On rank{'s' * (len(ranks) > 1)} {named} {left:,} of {launched:,} pieces of work stand before the calls that "
+        "launched them, and no shift of the GPU's clock explains it: causes of idle time and predicted savings are "
+        "uncertain there."
+    )
+
+
 def _corrected(rows: Frame, offsets: list[ClockOffset]) -> Frame:
     if not len(rows):
         return rows
@@ -177,11 +202,12 @@ def _corrected(rows: Frame, offsets: list[ClockOffset]) -> Frame:
 
 
 def _notes(offsets: list[ClockOffset]) -> Iterator[str]:
-    most = max(offsets, key=lambda each: abs(each.at_begin_ns))
     ranks = sorted({each.rank for each in offsets})
-    whose = f"The GPU's clock of rank {ranks[0]}" if len(ranks) == 1 else f"The GPUs' clocks of {len(ranks):,} ranks"
-    were = "was" if len(ranks) == 1 else "were"
-    how = f"up to {abs(most.at_begin_ns) / 1e3:.0f} µs" if len(offsets) > 1 else f"{abs(most.at_begin_ns) / 1e3:.0f} µs"
+    whose, were = f"The GPUs' clocks of {len(ranks):,} ranks", "were"
+    if len(ranks) == 1:
+        whose, were = f"The GPU's clock of rank {ranks[0]}", "was"
+    off_us = max(abs(each.at_begin_ns) for each in offsets) / 1e3
+    how = "up to " * (len(offsets) > 1) + (f"{off_us:.0f} µs" if off_us < _MANY_US else f"{off_us / 1e3:.0f} ms")
     early, launched = sum(each.early for each in offsets), sum(each.launched for each in offsets)
     which = f" ({early:,} of {launched:,} pieces of work stood before the calls that launched them)" if early else ""
     drifts = [abs(each.drift) for each in offsets if each.drift]
