@@ -11,7 +11,7 @@ from folders import FIXTURES
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.model.clocks import clock_offset, on_host_clock
+from perfdoctor.model.clocks import QUEUE_LENGTH, clock_offset, on_host_clock
 from perfdoctor.model.timeline import Ints, Timeline
 from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -130,6 +130,36 @@ def test_a_full_queue_shows_no_latency_and_is_left_alone():
 def test_work_that_outlasts_the_wait_for_it_is_moved_before_its_return():
     corrected = on_host_clock(full_queue(since_us=300, back_us=-40))
     assert corrected.calls.end_ns[-1] - corrected.kernels.end_ns[-1] == 5 * US
+
+
+def test_no_more_can_have_been_launched_and_not_begun_than_the_queue_holds():
+    """Kernels of 100 µs, of which CUDA's queue is full: each launch returns when there is room."""
+    count, each = QUEUE_LENGTH + 200, 100 * US
+    kernels = [
+        {
+            "name": "gemm",
+            "start_ns": BASE_NS + 50 * US + each * n,
+            "end_ns": BASE_NS + 50 * US + each * (n + 1),
+            "correlation": n,
+        }
+        for n in range(count)
+    ]
+    calls = [
+        {
+            "name": "cudaLaunchKernel",
+            "start_ns": at,
+            "end_ns": max(at + US, BASE_NS + 50 * US + each * (n - QUEUE_LENGTH)),
+            "correlation": n,
+        }
+        for n in range(count)
+        for at in [BASE_NS + max(n, 50 * US + each * (n - QUEUE_LENGTH) - each // 2)]
+    ]
+    recorded = timeline(kernels=kernels, calls=calls)
+    assert on_host_clock(recorded) is recorded
+    for ms in (3, 150):
+        corrected = on_host_clock(later(recorded, 1_000 * ms))
+        assert (corrected.kernels.start_ns == recorded.kernels.start_ns).all()
+        assert "off the host's" in corrected.notes[-1]
 
 
 def test_too_little_work_for_a_usual_latency_is_moved_behind_its_launches():

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.model.columns import UNKNOWN, Floats, Ints
+from perfdoctor.model.columns import UNKNOWN, Floats, Ints, occurring
 from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
@@ -43,6 +43,10 @@ _MOST_NS = 200_000
 #: More work before its launch than this share shows clocks that cannot be brought together. So many ranks are named.
 _MOST_LEFT, _NAMED = 0.05, 4
 _MANY_US = 10_000
+#: More work than this share may not be moved before its launch.
+_MOST_WRONG = 0.001
+#: So many launches on a stream may not have begun: exactly that in recordings of V100, A100, H100 and H200.
+QUEUE_LENGTH = 1_022
 #: Of fewer pieces of work each may have had another reason.
 _FEWEST = 3
 #: So many stretches of the recording, of so many pieces each, show a drift; and a drift is corrected where it makes
@@ -155,10 +159,30 @@ def _by_bounds(timeline: Timeline, rank: int, work: DeviceWork, since: Ints) -> 
     earliest = int(least[-1] if least.size == _FEWEST else least[0])
     if -_MOST_NS < earliest < 0:
         return _USUAL_LATENCY_NS - earliest
+    too_late = _beyond_queue(timeline.calls, work)
+    if too_late < 0 and np.mean(since + too_late < 0) <= _MOST_WRONG:
+        return too_late
     back = np.fromiter(_ways_back(timeline, rank, work), np.int64)
     back = np.sort(back[np.abs(back) < _MOST_NS])
     # Only so far that no work comes before its launch.
     return max(int(back[0]) - _USUAL_RETURN_NS, -max(earliest, 0)) if back.size and back[0] < 0 else 0
+
+
+def _beyond_queue(calls: Frame, work: DeviceWork) -> int:
+    """What moves the device's work until no stream has more of it launched, and not begun, than CUDA's queue holds.
+
+    0 where none has: a launch returns when there is room for it.
+    """
+    plain = calls.name.matches(cuda_names.PLAIN_LAUNCH)
+    known = np.flatnonzero(work.launch != UNKNOWN)
+    known = known[plain[work.launch[known]]]
+    latest = 0
+    for stream in occurring(work.stream[known]):
+        rows = known[work.stream[known] == stream]
+        if rows.size > QUEUE_LENGTH:
+            returned = np.sort(calls.end_ns[work.launch[rows]])[QUEUE_LENGTH:]
+            latest = min(latest, int((returned - np.sort(work.start_ns[rows])[:-QUEUE_LENGTH]).min()))
+    return latest
 
 
 def _ways_back(timeline: Timeline, rank: int, work: DeviceWork) -> Iterator[int]:
@@ -203,13 +227,13 @@ def _corrected(rows: Frame, offsets: list[ClockOffset]) -> Frame:
 
 def _notes(offsets: list[ClockOffset]) -> Iterator[str]:
     ranks = sorted({each.rank for each in offsets})
-    whose, were = f"The GPUs' clocks of {len(ranks):,} ranks", "were"
+    whose, were, whose_work = f"The GPUs' clocks of {len(ranks):,} ranks", "were", "their"
     if len(ranks) == 1:
-        whose, were = f"The GPU's clock of rank {ranks[0]}", "was"
+        whose, were, whose_work = f"The GPU's clock of rank {ranks[0]}", "was", "its"
     off_us = max(abs(each.at_begin_ns) for each in offsets) / 1e3
     how = "up to " * (len(offsets) > 1) + (f"{off_us:.0f} µs" if off_us < _MANY_US else f"{off_us / 1e3:.0f} ms")
     early, launched = sum(each.early for each in offsets), sum(each.launched for each in offsets)
     which = f" ({early:,} of {launched:,} pieces of work stood before the calls that launched them)" if early else ""
     drifts = [abs(each.drift) for each in offsets if each.drift]
     drift = f", and drifted by {max(drifts) * 1e6:.0f} ppm" if drifts else ""
-    yield f"{whose} {were} {how} off the host's{drift}{which}: their work was moved to the host's clock."
+    yield f"{whose} {were} {how} off the host's{drift}{which}: {whose_work} work was moved to the host's clock."

@@ -55,6 +55,8 @@ CAPTURE = tuple(regex(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin",
 STREAM_WAIT = regex(r"^(cuda|hip|cu)StreamWaitEvent")
 #: Work is launched on a GPU, whatever the interface.
 LAUNCH = regex(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
+#: Of a kernel by CUDA, whose queue has a known length.
+PLAIN_LAUNCH = regex(r"^(cu|cuda)(LaunchKernel|LaunchCooperativeKernel)")
 GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
 
 _VERSION = regex(r"(_v\d+)+$")
