@@ -16,6 +16,7 @@ from folders import ROOT
 from real_nsys import nsys, with_its_agent
 from torch_python import torch_python
 from typer.testing import CliRunner
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli.main import app
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
@@ -229,11 +230,12 @@ if len(sys.argv) > 1:
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize("name", ["mine.json", "mine.json.gz", ""])
 def test_what_the_programs_own_profiler_wrote_is_diagnosed(tmp_path: Path, name: str) -> None:
     program = tmp_path / "own.py"
     program.write_text(OWN_PROFILER, "utf-8")
-    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), program, *([name] if name else []))
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", warm_python(tmp_path), program, *([name] if name else []))
     assert ran.code == 0
     if not name:
         assert "nothing to diagnose: the program uses its own torch.profiler" in ran.errors
