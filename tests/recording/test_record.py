@@ -313,7 +313,7 @@ if __name__ == "__main__":
 
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="stacks are sampled on Linux only")
-@pytest.mark.parametrize(("workers", "start"), [(0, "fork"), (2, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(("workers", "start"), [(0, "fork"), (2, "fork"), thorough(2, "spawn")])
 def test_the_line_that_costs_is_named_also_in_a_loaders_worker(tmp_path: Path, workers: int, start: str) -> None:
     file = tmp_path / "train.py"
     file.write_text(LOADED, "utf-8")
