@@ -119,12 +119,13 @@ def _door() -> Path:
 @cache
 def _server() -> socket.socket:
     """The other end of what the process listens to; closed, it ends that."""
+    command = [torch_python(), str(_SERVER)]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
         door.bind(str(_door()))
         door.listen()
         files = [theirs.fileno(), door.fileno()]
-        process = subprocess.Popen([torch_python(), str(_SERVER), *map(str, files)], pass_fds=files)
+        process = subprocess.Popen([*command, *map(str, files)], pass_fds=files)
 
     def end() -> None:
         ours.close()
