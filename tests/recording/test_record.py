@@ -142,7 +142,7 @@ def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str
     torchrun = [torch_python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
     ran = perfdoctor(
         tmp_path / "run", "--passes", passes, "--", *torchrun, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-        EXAMPLES / "exposed_communication.py",
+        EXAMPLES / "exposed_communication.py", "--steps", "18",
     )  # fmt: skip
     assert ran.code == 0, ran.errors
     assert [row["rank"] for row in ran.diagnosis["time"]] == [0, 1]
