@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from folders import FIXTURES, NOT_HERE, public
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # Tests hold millions of rows as plain Python, none of them in a cycle: to look for some takes a third of their time.
 gc.set_threshold(100_000, 50, 100)
@@ -20,6 +21,11 @@ gc.set_threshold(100_000, 50, 100)
 settings.register_profile("perfdoctor", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=400, deadline=None, print_blob=True)
 settings.load_profile("perfdoctor")
+
+# Hypothesis also tries constants that it finds in those of our modules that are imported by then. Which these are depends
+# on what a worker ran before, and with them all examples would change.
+_no_constants, _constants_of_modules = providers._local_constants, providers._get_local_constants
+providers._get_local_constants = lambda: _no_constants if settings.default.derandomize else _constants_of_modules()
 
 
 HERE = Path(__file__).parent

@@ -1,0 +1,34 @@
+"""Are the examples of hypothesis the same in each run, whatever a worker ran before?"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def drawn():
+    examples = []
+
+    @settings(max_examples=300)
+    @given(st.integers(), st.text())
+    def draw(number, text):
+        examples.append((number, text))
+
+    draw()
+    return examples
+
+
+def test_a_module_that_is_imported_meanwhile_changes_no_example(tmp_path, monkeypatch):
+    before = drawn()
+    file = tmp_path / "imported" / "constants.py"
+    file.parent.mkdir()
+    file.write_text(
+        "".join(f"number_{n}, text_{n} = {n}9182736455463728190, 'seldom {n}'\n" for n in range(1, 100)), "utf-8"
+    )
+    spec = importlib.util.spec_from_file_location("constants_of_ours", file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(importlib.sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    assert drawn() == before
