@@ -105,6 +105,15 @@ def test_the_chart_says_what_the_number_of_ranks_alone_would_bring_to_the_end_of
     assert chart.numbers["ideal"][0] == pytest.approx(4 * first.throughput)
 
 
+@pytest.mark.parametrize(
+    ("rungs", "said"),
+    [(2, "the difference over the doublings between."), (3, "a least squares fit over log2 of the 3 numbers of GPUs;")],
+)
+def test_it_is_said_how_the_numbers_of_a_doubling_were_computed(series, rungs, said):
+    found = scaling(series("weak"))
+    assert said in words.fitted(replace(found, rungs=found.rungs[:rungs]))
+
+
 def test_efficiency_is_throughput_over_what_the_number_of_ranks_would_bring(series):
     weak, strong = (scaling(series(kind)).rungs for kind in ("weak", "strong"))
     assert weak[3].efficiency == pytest.approx(weak[0].step_ns / weak[3].step_ns)
