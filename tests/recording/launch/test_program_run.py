@@ -486,6 +486,18 @@ def test_recording_elsewhere_than_on_linux_is_refused_with_what_to_do(monkeypatc
         launch.run(["true"], {})
 
 
+def test_what_is_left_behind_stopped_may_clean_up_as_well(tmp_path: Path) -> None:
+    left = tmp_path / "left.sh"
+    left.write_text(
+        f"trap 'echo cleaned >{tmp_path}/said; exit' TERM\ntouch {tmp_path}/begun\nkill -STOP $$\nsleep 9\n"
+    )
+    begun = f"{SH} {left} & while [ ! -e {tmp_path}/begun ]; do sleep 0.02; done; sleep 0.2"
+    with Run(tmp_path / "run", sh(begun), constants=QUICK) as run:
+        assert run.finish()[0] == 0
+        assert lines_of(tmp_path / "said") == ["cleaned"]
+        assert not run.alive()
+
+
 def test_a_run_leaves_no_descriptor_open() -> None:
     program = """
         import os
