@@ -1,9 +1,10 @@
-"""Are the examples of hypothesis the same in each run, whatever a worker ran before?"""
+"""What holds for all tests: are examples the same in each run, and are files that are begun early there?"""
 
 from __future__ import annotations
 
 import importlib.util
 
+from folders import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,3 +33,9 @@ def test_a_module_that_is_imported_meanwhile_changes_no_example(tmp_path, monkey
     monkeypatch.setitem(importlib.sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     assert drawn() == before
+
+
+def test_every_file_that_is_begun_early_exists(pytestconfig):
+    conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+    assert conftest.LONGEST
+    assert [file for file in conftest.LONGEST if not file.is_file()] == []
