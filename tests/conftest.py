@@ -24,8 +24,9 @@ settings.load_profile("perfdoctor")
 
 # Hypothesis also tries constants that it finds in those of our modules that are imported by then. Which these are depends
 # on what a worker ran before, and with them all examples would change.
-_no_constants, _constants_of_modules = providers._local_constants, providers._get_local_constants
-providers._get_local_constants = lambda: _no_constants if settings.default.derandomize else _constants_of_modules()
+if hasattr(providers, "_get_local_constants"):  # not in older versions, which try none
+    _no_constants, _constants_of_modules = providers._local_constants, providers._get_local_constants
+    providers._get_local_constants = lambda: _no_constants if settings.default.derandomize else _constants_of_modules()
 
 
 HERE = Path(__file__).parent
