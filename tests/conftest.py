@@ -7,10 +7,12 @@ import hashlib
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from folders import FIXTURES, NOT_HERE, public
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # Tests hold millions of rows as plain Python, none of them in a cycle: to look for some takes a third of their time.
 gc.set_threshold(100_000, 50, 100)
@@ -20,6 +22,24 @@ settings.register_profile("perfdoctor", max_examples=30, deadline=None, derandom
 settings.register_profile("thorough", max_examples=400, deadline=None, print_blob=True)
 settings.load_profile("perfdoctor")
 
+# Hypothesis also tries constants that it finds in those of our modules that are imported by then. Which these are depends
+# on what a worker ran before, and with them all examples would change.
+if hasattr(providers, "_get_local_constants"):  # not in older versions, which try none
+    _no_constants, _constants_of_modules = providers._local_constants, providers._get_local_constants
+    providers._get_local_constants = lambda: _no_constants if settings.default.derandomize else _constants_of_modules()
+
+
+HERE = Path(__file__).parent
+#: Of the files whose tests wait for nothing those that take longest: begun before the others, so that at the end no
+#: worker is left with one of them.
+LONGEST = [
+    HERE / name
+    for name in (
+        "scale/test_damaged_ranks.py", "vocabulary/test_additions.py", "own_rules/test_contract.py", "cli/test_check.py",
+        "system/test_remote.py", "test_contract.py", "readers/kineto/test_processes.py", "scale/test_cluster.py",
+        "assistant/test_own_rules.py", "cli/test_own_rules.py", "scale/test_run_folders.py", "test_docs.py",
+    )
+]  # fmt: skip
 
 # Runs of tests are no history of this project.
 os.environ["PERFDOCTOR_HISTORY"] = "off"
@@ -38,14 +58,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file run in one worker, or those of one recording; what waits for other programs is begun first."""
+    """Tests of one file run in one worker, or those of one recording.
+
+    What waits for other programs is begun first, and then what takes longest.
+    """
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
     first: dict[str, int] = {}
     for number, item in enumerate(items):
         first.setdefault(_group(item), number)
-    items.sort(key=lambda item: (not _waits(item), first[_group(item)]))
+    items.sort(key=lambda item: (not _waits(item), item.path not in LONGEST, first[_group(item)]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -21,7 +21,7 @@ import junitparser
 import pytest
 import yaml
 from folders import ROOT
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, warm_python
 
 PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
 WORKFLOWS = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
@@ -80,9 +80,9 @@ def tools(tmp_path: Path) -> Path:
     """`perfdoctor` as it is installed; `python` is one with torch."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, words in (("perfdoctor", [sys.executable, "-m", "perfdoctor.cli.main"]), ("python", [torch_python()])):
-        (folder / name).write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
-        (folder / name).chmod(0o755)
+    (folder / "perfdoctor").write_text(f'#!/bin/sh\nexec {sys.executable} -m perfdoctor.cli.main "$@"\n')
+    (folder / "perfdoctor").chmod(0o755)
+    warm_python(folder)
     return folder
 
 
@@ -106,6 +106,7 @@ def run_all(job: Job, folder: Path, tools: Path, **environment: str) -> Iterator
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize("of", [of_github, pytest.param(of_gitlab, marks=pytest.mark.thorough)])
 def test_a_baseline_made_on_main_is_what_a_pull_request_is_checked_against(
     tmp_path: Path, tools: Path, of: Callable[[str], Job]

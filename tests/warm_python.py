@@ -7,12 +7,15 @@ output, its `sitecustomize`, and a torch that it has yet to import, whatever hoo
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import importlib.abc
 import importlib.machinery
 import json
 import os
 import runpy
+import select
+import signal
 import site
 import socket
 import sys
@@ -62,29 +65,58 @@ class _AsIfNew(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__spec__ = self.spec
 
 
-def serve(asked: socket.socket) -> dict[str, Any]:
-    """Forks for each program that is asked for, and reports how it ended. Returns what to run, in the fork."""
+def serve(asked: socket.socket, door: socket.socket) -> dict[str, Any]:
+    """Forks for each program that is asked for, and reports how it ended. Returns what to run, in the fork.
+
+    Who started this process asks by one socket for all its programs; a command that stands in for Python connects to
+    the door, asks for its own, and hears how that ended; if it is killed, so is its program.
+    """
+    commands: dict[int, socket.socket] = {}
     while True:
-        message, files, _, _ = socket.recv_fds(asked, 1 << 20, 2)
-        if not message:
+        waiting = select.select([asked, door, *commands.values()], [], [], 0.02 if commands else None)[0]
+        for pid, connection in list(commands.items()):
+            if connection in waiting:
+                os.kill(pid, signal.SIGKILL)
+            ended, status = os.waitpid(pid, 0 if connection in waiting else os.WNOHANG)
+            if ended:
+                with commands.pop(pid) as answered, contextlib.suppress(OSError):  # who asked is gone
+                    answered.send(json.dumps(status).encode())
+        if door in waiting:
+            connection, _ = door.accept()
+            given, files = _received(connection)
+            if pid := _forked(files):
+                commands[pid] = connection
+                continue
+            return given
+        if asked not in waiting:
+            continue
+        given, files = _received(asked)
+        if not given:
             sys.exit(0)
-        given = json.loads(message)
         if "wait" in given:
             asked.send(json.dumps(os.waitpid(given["wait"], 0)[1]).encode())
-            continue
-        pid = os.fork()
-        if pid == 0:
-            for number, file in enumerate(files, 1):
-                os.dup2(file, number)
-                os.close(file)
-            asked.close()
+        elif pid := _forked(files):
+            asked.send(json.dumps(pid).encode())
+        else:
             return given
-        for file in files:
-            os.close(file)
-        asked.send(json.dumps(pid).encode())
 
 
-given = serve(socket.socket(fileno=int(sys.argv[1])))
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    message, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)
+    return (json.loads(message) if message else {}), files
+
+
+def _forked(files: list[int]) -> int:
+    """As `os.fork`; the files are output and errors of the child, and closed here."""
+    pid = os.fork()
+    for number, file in enumerate(files, 1):
+        if pid == 0:
+            os.dup2(file, number)
+        os.close(file)
+    return pid
+
+
+given = serve(socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])))
 faulthandler.enable()
 os.chdir(given["folder"])
 os.environ.clear()

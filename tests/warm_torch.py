@@ -9,9 +9,11 @@ import atexit
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -76,12 +78,54 @@ class Program:
             return bool(selector.select(max(limit_s, 0)))
 
 
+#: Stands in for Python: a script runs in a fork of the warm one, whatever else is asked for in a real one.
+_COMMAND = """#!{python} -IS
+import json, os, signal, socket, sys
+words = sys.argv[1:]
+if not words or not words[0].endswith(".py"):
+    os.execv({torch!r}, [{torch!r}, *words])
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect({door!r})
+    given = {{"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}}
+    socket.send_fds(server, [json.dumps(given).encode()], [1, 2])
+    code = os.waitstatus_to_exitcode(json.loads(server.recv(100)))
+if code < 0:
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
+def warm_python(folder: Path) -> str:
+    """Path of a new command `python` in this folder: for tests of what perfdoctor makes of a program that it starts.
+
+    Its program is no descendant of who runs it, and no signal but SIGKILL reaches it: how a program is started, watched
+    and ended is tested with a real Python.
+    """
+    _server()
+    command = folder / "python"
+    command.write_text(_COMMAND.format(python=sys.executable, torch=torch_python(), door=str(_door())), "utf-8")
+    command.chmod(0o755)
+    return str(command)
+
+
+@cache
+def _door() -> Path:
+    """Where commands ask for programs. In a short path: one of a socket has a hundred characters at most."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder / "door"
+
+
 @cache
 def _server() -> socket.socket:
     """The other end of what the process listens to; closed, it ends that."""
+    command = [torch_python(), str(_SERVER)]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen([torch_python(), str(_SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()])
+    with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(str(_door()))
+        door.listen()
+        files = [theirs.fileno(), door.fileno()]
+        process = subprocess.Popen([*command, *map(str, files)], pass_fds=files)
 
     def end() -> None:
         ours.close()

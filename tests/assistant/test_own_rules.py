@@ -14,7 +14,7 @@ from folders import FIXTURES
 TORCH = "unfused-optimizer/torch"
 #: Its detector leaves a file beside it when it is loaded, so that it is seen whether it was.
 TRACED = own_rule_files.DETECTOR + "\nopen(__file__ + '.was-run', 'w').close()\n"
-FOREVER = '"""It never returns."""\n\n\ndef detect(run, at):\n    while True:\n        pass\n    yield\n'
+FOREVER = '"""It never returns."""\n\nimport time\n\n\ndef detect(run, at):\n    while True:\n        time.sleep(0.001)\n    yield\n'
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="timers as on Linux and macOS")
 

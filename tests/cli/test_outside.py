@@ -13,8 +13,8 @@ import pytest
 from cli.test_run import TRAINING
 from folders import FIXTURES, ROOT
 from prometheus_client.parser import text_string_to_metric_families
-from torch_python import torch_python
 from typer.testing import CliRunner
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli import outside
 from perfdoctor.cli.main import app
@@ -109,13 +109,15 @@ def test_there_are_three_trackers(name):
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize("ending", ["raise SystemExit(5)", pytest.param("", marks=pytest.mark.thorough)])
 def test_a_run_writes_metrics_and_keeps_its_exit_code_whatever_a_tracker_does(ending, fake, tmp_path):
     fake(FAKES["exits"][0])
-    target = tmp_path / "own.prom"
+    target, program = tmp_path / "own.prom", tmp_path / "t.py"
+    program.write_text(TRAINING + ending)
     command = [sys.executable, "-m", "perfdoctor.cli.main", "run", "-o", tmp_path / "run", "--no-html", "--no-save"]
     done = subprocess.run(
-        [*command, "--log", "mlflow", "--metrics", target, "--", torch_python(), "-c", TRAINING + ending],
+        [*command, "--log", "mlflow", "--metrics", target, "--", warm_python(tmp_path), program],
         capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == (5 if ending else 0), done.stderr

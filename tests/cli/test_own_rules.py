@@ -21,6 +21,8 @@ from perfdoctor.model import run as runs
 from perfdoctor.vocabulary.rulebook import load_rules
 
 TRACES = ROOT / "fixtures" / "straggler" / "torch"
+#: Of one rank: diagnosed in a third of the time.
+SMALL = ROOT / "fixtures" / "input-bound-single-process" / "torch"
 NSYS = ROOT / "fixtures" / "cpu-slow-input-nsys" / "nsys"
 
 
@@ -30,8 +32,8 @@ def run(*arguments, code=0, **environment):
     return done
 
 
-def diagnosis(*arguments, **environment):
-    return json.loads(run("analyze", TRACES, "--json", "-", "--no-html", *arguments, **environment).stdout)
+def diagnosis(*arguments, of=TRACES, **environment):
+    return json.loads(run("analyze", of, "--json", "-", "--no-html", *arguments, **environment).stdout)
 
 
 def outcomes(document):
@@ -54,6 +56,12 @@ def plain(tmp_path_factory):
     """The diagnosis without any rule but ours."""
     os.chdir(tmp_path_factory.mktemp("plain"))
     return diagnosis()
+
+
+@pytest.fixture(scope="module")
+def plain_small(tmp_path_factory):
+    os.chdir(tmp_path_factory.mktemp("plain"))
+    return diagnosis(of=SMALL)
 
 
 def same_but_own(document, plain):
@@ -269,19 +277,19 @@ BROKEN_DETECTORS = {
 
 
 @of_each("document,said", BROKEN_DOCUMENTS)
-def test_a_broken_document_costs_that_rule_and_one_line(tmp_path, plain, document, said):
+def test_a_broken_document_costs_that_rule_and_one_line(tmp_path, plain_small, document, said):
     folder = write(tmp_path / "rules", name="fine-add")
     (folder / "slow-add.toml").write_text(document, "utf-8")
     (folder / "slow_add.py").write_text(DETECTOR, "utf-8")
-    _costs_one_line(diagnosis("--rules", "rules"), plain, said)
+    _costs_one_line(diagnosis("--rules", "rules", of=SMALL), plain_small, said)
     assert "slow-add.toml" in run("rules", "--rules", "rules").stdout
 
 
 @of_each("detector,said", BROKEN_DETECTORS)
-def test_a_broken_detector_costs_that_rule_and_one_line(tmp_path, plain, detector, said):
+def test_a_broken_detector_costs_that_rule_and_one_line(tmp_path, plain_small, detector, said):
     folder = write(tmp_path / "rules", name="fine-add")
     write(folder, detector=detector)
-    _costs_one_line(diagnosis("--rules", "rules"), plain, said)
+    _costs_one_line(diagnosis("--rules", "rules", of=SMALL), plain_small, said)
 
 
 def _costs_one_line(document, plain, said):

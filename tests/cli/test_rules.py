@@ -112,6 +112,16 @@ def test_on_a_terminal_rules_are_listed_by_category(width):
         assert (f"{rule.title} {rule.status}" in shown) == (rule.status != "stable")
 
 
+def test_a_title_stands_beside_its_id_or_four_further_in_under_it_where_that_leaves_little_room():
+    rules = [INPUT_WAIT]
+    for width, expected in (
+        (len("input-wait") + 4 + 32, ["  input-wait  The GPU waits for the next batch"]),
+        (len("input-wait") + 4 + 31, ["  input-wait", "    The GPU waits for the next batch"]),
+    ):
+        screen = on_screen(lambda console: command._grouped(rules, console, verbose=False), width)
+        assert screen.splitlines()[1 : 1 + len(expected)] == expected
+
+
 def test_quiet_rules_are_ids():
     assert run("rules", "--quiet").stdout == "input-wait\nworker-restarts\n"
 

@@ -12,6 +12,7 @@ import pytest
 from folders import ROOT
 from measured_builders import matmuls, rates
 from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.hardware.measured import load
 from perfdoctor.recording.launch.program import inspect
@@ -123,10 +124,11 @@ def test_a_profiler_in_the_command_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(TRAINING)
     options = ["--steps", "3", "--skip-steps", "2", "--json", "-"]
-    done = perfdoctor(tmp_path, "run", *options, "--", torch_python(), "t.py")
+    done = perfdoctor(tmp_path, "run", *options, "--", warm_python(tmp_path), "t.py")
     own, _, diagnosis = done.stdout.partition("\n")
     assert own == "done"
     assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
@@ -137,6 +139,7 @@ def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_p
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize(
     ("ending", "code"), [("raise SystemExit(4)", 4), pytest.param("", 3, marks=pytest.mark.thorough)]
 )
@@ -160,7 +163,7 @@ def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Pat
         "--fail-on",
         "input-wait",
         "--",
-        torch_python(),
+        warm_python(tmp_path),
     ]
     assert perfdoctor(tmp_path, *words, "t.py").returncode == code
 
@@ -198,6 +201,7 @@ def test_env_finds_torch_in_the_python_that_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 def test_what_was_measured_here_is_shown_and_laid_into_the_folder_of_a_run(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}-cache")
     torch = inspect([torch_python()], dict(os.environ)).torch
@@ -207,18 +211,19 @@ def test_what_was_measured_here_is_shown_and_laid_into_the_folder_of_a_run(tmp_p
     assert "rates       fp32 125 GFLOP/s (2026-11-22)" in shown
     (tmp_path / "t.py").write_text(TRAINING)
     options = ["-q", "--no-html", "-o", "run", "--steps", "3", "--skip-steps", "2"]
-    assert perfdoctor(tmp_path, "run", *options, "--", torch_python(), "t.py").returncode == 0
+    assert perfdoctor(tmp_path, "run", *options, "--", warm_python(tmp_path), "t.py").returncode == 0
     assert load(tmp_path / "run" / "device" / "measured.json") == here
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 def test_each_run_is_stored_and_a_history_that_cannot_be_written_changes_no_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "here" / "history.db"))
     (tmp_path / "t.py").write_text(f"{TRAINING}\nraise SystemExit(4)\n")
     words = ["run", "-q", "--no-html", "--steps", "3", "--skip-steps", "2"]
-    command = ["--", torch_python(), "t.py", "--token", "hunter2"]
+    command = ["--", warm_python(tmp_path), "t.py", "--token", "hunter2"]
     assert perfdoctor(tmp_path, *words, *command).returncode == 4
     shown = perfdoctor(tmp_path, "history", "show", "--json").stdout
     row = json.loads(shown)["run"]

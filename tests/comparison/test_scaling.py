@@ -21,6 +21,7 @@ from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report import json_report
 from perfdoctor.report.scaling import html, markdown, words
+from perfdoctor.views.series import throughput_chart
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RANKS = (4, 1, 8, 2)
@@ -90,6 +91,27 @@ def test_where_ranks_share_the_work_the_replay_divides_the_batch_as_well(series)
     replayed = scaling(series("strong_ring")).checked[0]
     assert (replayed.by, replayed.ranks) == ("replay", 8)
     assert abs(replayed.error) < 0.1
+
+
+def test_the_chart_says_what_the_number_of_ranks_alone_would_bring_to_the_end_of_what_is_predicted(series):
+    found = scaling(series("ring"))
+    found = replace(found, rungs=found.rungs[1:])
+    chart = throughput_chart(found)
+    by_name = {each.name: each for each in chart.series}
+    first = found.rungs[0]
+    assert (first.ranks, by_name["ideal"].x.tolist()) == (2, [2, 16])
+    assert by_name["ideal"].y.tolist() == pytest.approx([first.throughput, 8 * first.throughput])
+    assert by_name["measured"].y.tolist() == [each.throughput for each in found.rungs]
+    assert chart.numbers["ideal"][0] == pytest.approx(4 * first.throughput)
+
+
+@pytest.mark.parametrize(
+    ("rungs", "said"),
+    [(2, "the difference over the doublings between."), (3, "a least squares fit over log2 of the 3 numbers of GPUs;")],
+)
+def test_it_is_said_how_the_numbers_of_a_doubling_were_computed(series, rungs, said):
+    found = scaling(series("weak"))
+    assert said in words.fitted(replace(found, rungs=found.rungs[:rungs]))
 
 
 def test_efficiency_is_throughput_over_what_the_number_of_ranks_would_bring(series):

@@ -9,6 +9,7 @@ from builders import draw, findings
 from graphs import EVERYTHING, MS, faulty
 from msgspec.structs import replace
 
+from perfdoctor.diagnosis import prediction as prediction_of_fixes
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
 from perfdoctor.diagnosis.prediction import MOST_FIXES, notes, predicted
@@ -16,7 +17,8 @@ from perfdoctor.diagnosis.questions import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware.worker_batch import TYPICAL
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.records.predictions import PredictedStep
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import Range
 from perfdoctor.replay.what_if.run_replay import replay_of, why_not_replayable
 from perfdoctor.report.words.parts import SHOWN_FINDINGS
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -311,3 +313,15 @@ def test_a_share_of_kernels_is_that_of_those_the_finding_is_about():
     if not found.work:
         pytest.skip("the finding does not name its kernels")
     assert asked(Question("fp32-matmuls", "50%", 0.5), drawn=drawn).step_ns[1] == pytest.approx(70 * MS, rel=0.01)
+
+
+def test_of_a_step_that_is_shorter_without_a_recorder_best_and_worst_lie_around_the_likely_in_proportion(monkeypatch):
+    monkeypatch.setattr(prediction_of_fixes, "real_step_ns", lambda run: 800)
+    recorded = Prediction(
+        fixed=("a",), step_ns=Range(500, 600, 900), speedup=Range(1.1, 1.7, 2.0), recorded_ns=1_000,
+        steps=(PredictedStep("a", 600),),
+    )  # fmt: skip
+    real = prediction_of_fixes.in_real_time(recorded, [], prepare(faulty()))
+    assert (tuple(real.step_ns), real.unrecorded_ns) == ((400, 480, 720), 800)
+    assert [step.step_ns for step in real.steps] == [480]
+    assert tuple(real.speedup) == pytest.approx((800 / 720, 800 / 480, 2.0))

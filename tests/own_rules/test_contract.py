@@ -75,10 +75,21 @@ SHOWN_BY_TEST = (
 FEW = [each for each in recordings.recordings() if each[0] in ("kernels alone", "four ranks", "no names")]
 
 
-def problems_with(folder, said, monkeypatch):
+@pytest.fixture
+def few(monkeypatch):
+    """The rule is tried in few recordings."""
     monkeypatch.setattr(recordings, "recordings", lambda: iter(FEW))
+
+
+@pytest.fixture
+def untested(few, monkeypatch):
+    """And its own test, which takes a second to start, is not run."""
+    monkeypatch.setattr(contract, "_tested", lambda *_, **__: ([], iter(()), []))
+
+
+def problems_with(folder, said, monkeypatch):
     if not any(words in said for words in SHOWN_BY_TEST):
-        monkeypatch.setattr(contract, "_tested", lambda test, document: ([], iter(()), []))
+        monkeypatch.setattr(contract, "_tested", lambda *_: ([], iter(()), []))
     else:
         monkeypatch.setattr(contract, "_tested", TESTED)
     return "\n".join(problems(folder))
@@ -222,17 +233,17 @@ BROKEN_TESTS = {
 
 
 @of_each("document,said", BROKEN_DOCUMENTS)
-def test_a_broken_document_is_named(tmp_path, monkeypatch, document, said):
+def test_a_broken_document_is_named(few, tmp_path, monkeypatch, document, said):
     assert said in problems_with(folder_with(tmp_path, document), said, monkeypatch)
 
 
 @of_each("detector,said", BROKEN_DETECTORS)
-def test_a_broken_detector_is_named(tmp_path, monkeypatch, detector, said):
+def test_a_broken_detector_is_named(few, tmp_path, monkeypatch, detector, said):
     assert said in problems_with(folder_with(tmp_path, detector=detector), said, monkeypatch)
 
 
 @of_each("test,said", BROKEN_TESTS)
-def test_a_test_that_shows_nothing_is_named(tmp_path, test, said):
+def test_a_test_that_shows_nothing_is_named(few, tmp_path, test, said):
     (tmp_path / "rules" / "test_slow_add.py").unlink(missing_ok=True)
     assert said in "\n".join(problems(folder_with(tmp_path, test=test)))
 
@@ -243,7 +254,7 @@ def test_a_recording_that_lacks_what_the_rule_needs_is_said_to_its_author(tmp_pa
         findings(folder / "slow-add.toml", draw(kernels="ee"))
 
 
-def test_a_signal_that_is_read_and_not_needed_is_noted(tmp_path):
+def test_a_signal_that_is_read_and_not_needed_is_noted(untested, tmp_path):
     reading = DETECTOR.replace(BEGIN, "    if len(run.timeline.ops) or run.timeline['calls']:\n        pass\n" + BEGIN)
     folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', '["calls", "places"]'), reading)
     known = all_rules([str(folder)])
@@ -251,7 +262,7 @@ def test_a_signal_that_is_read_and_not_needed_is_noted(tmp_path):
     assert noted.startswith("slow_add.py: line 16: it reads ops, which needs has not")
 
 
-def test_a_signal_that_is_read_by_another_name_or_by_a_helper_is_noted(tmp_path):
+def test_a_signal_that_is_read_by_another_name_or_by_a_helper_is_noted(untested, tmp_path):
     helper = "def rows(recording):\n    return recording['functions']\n"
     begin = "    all_of_it = run.timeline\n    for signal in ('os_', 'stack_'):\n        all_of_it[{'os_': 'os_calls'}.get(signal, 'ops')]\n"
     reading = DETECTOR.replace("import re", "import re\n\nfrom . import helper").replace(
@@ -276,8 +287,7 @@ def test_a_signal_that_is_read_by_another_name_or_by_a_helper_is_noted(tmp_path)
         ('["kernels", "copies|collectives", "calls"]', ["copies|collectives", "calls"]),
     ],
 )
-def test_a_signal_that_is_needed_and_read_nowhere_is_noted(tmp_path, monkeypatch, needs, unread):
-    monkeypatch.setattr(contract, "_tested", lambda *_, **__: ([], iter(()), []))
+def test_a_signal_that_is_needed_and_read_nowhere_is_noted(untested, tmp_path, needs, unread):
     folder = folder_with(tmp_path, DOCUMENT.replace('["kernels", "places"]', needs))
     known = all_rules([str(folder)])
     notes = contract.check(known["acme/slow-add"], known).notes
@@ -287,7 +297,7 @@ def test_a_signal_that_is_needed_and_read_nowhere_is_noted(tmp_path, monkeypatch
     )
 
 
-def test_a_test_that_fails_is_one_line_where_lines_are_asked_for(tmp_path):
+def test_a_test_that_fails_is_one_line_where_lines_are_asked_for(few, tmp_path):
     folder_with(tmp_path, test=TEST.replace("49 < ", "51 < "))
     (line,) = run("check", "rules", "--quiet", code=3).stdout.splitlines()
     assert line == "rules/test_slow_add.py: it fails: test_it_finds_adds - assert 51 < 50.0"
@@ -319,13 +329,13 @@ def test_a_saving_ends_at_what_its_author_states(tmp_path):
     assert advice.saving_ns_per_step.high == found.findings[0].saving_ns_per_step.high == 4_000_000
 
 
-def test_a_slow_rule_is_named(tmp_path, monkeypatch):
+def test_a_slow_rule_is_named(untested, tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "_speed", lambda rule: contract.Speed(200_000, 2.0, 1.0))
     (said,) = problems(folder_with(tmp_path))
     assert said.startswith("slow_add.py: it takes 2 s for 200,000 kernels, all rules of perfdoctor 1 s")
 
 
-def test_what_is_wrong_is_printed_one_a_line_and_ends_with_3(tmp_path):
+def test_what_is_wrong_is_printed_one_a_line_and_ends_with_3(untested, tmp_path):
     folder_with(tmp_path, DOCUMENT.replace("too long", "too long."))
     assert (
         run("check", "rules", "--quiet", code=3).stdout

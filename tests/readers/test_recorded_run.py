@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -255,10 +256,10 @@ def test_a_process_that_is_not_there_is_refused(tmp_path: Path, process: int, wh
         read([folder if process == 3 else folder / "torch"], process=process)
 
 
-def report_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:
+def report_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0, pid: int = 5) -> None:
     samples = [[start_ns + 1000 * number, 500 + number, 900] for number in range(count)]
     report = {
-        "pass": name, "pid": 5, "rank": rank, "steps_seen": 9, "trace": "rank0.pt.trace.json",
+        "pass": name, "pid": pid, "rank": rank, "steps_seen": 9, "trace": "rank0.pt.trace.json",
         "memory": {"kind": "heap", "device": -1, "samples": samples},
     }  # fmt: skip
     (folder.path / "agents" / f"{name}-5.json").write_text(json.dumps(report))
@@ -278,14 +279,21 @@ def test_the_memory_at_the_ends_of_steps_is_on_the_clock_of_the_trace(tmp_path: 
 
 def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", nsys=NSYS)
-    alone = read([NSYS])
-    epoch_ns, rank = alone.epoch_ns, alone.ranks[0]
-    report_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
+    with closing(sqlite3.connect(folder.path / "nsys" / NSYS.name)) as database, database:
+        database.execute("DROP TABLE IF EXISTS TARGET_INFO_SESSION_START_TIME")
+        database.execute("CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER)")
+        database.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?)", (EPOCH_NS,))
+    report_memory(folder, "nsys", EPOCH_NS + 7, pid=int(read([NSYS]).ranges["process"][0]))
     found = read([folder.path])
-    if epoch_ns is None:  # unknown without it
-        assert "memory" not in found.recorded
-    else:
-        assert found["memory"].start_ns.tolist()[0] == 7
+    assert (found.epoch_ns, found["memory"].start_ns.tolist()[0]) == (EPOCH_NS, 7)
+
+
+def test_where_nsys_has_not_said_when_its_session_began_memory_has_no_place(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", nsys=NSYS)
+    report_memory(folder, "nsys", 7, pid=int(read([NSYS]).ranges["process"][0]))
+    found = read([folder.path])
+    assert found.epoch_ns is None
+    assert "memory" not in found.recorded
 
 
 def test_too_few_moments_or_those_of_another_rank_are_no_recording_of_memory(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from folders import ROOT
 from real_nsys import nsys, with_its_agent
 from torch_python import torch_python
 from typer.testing import CliRunner
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli.main import app
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
@@ -141,7 +142,7 @@ def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str
     torchrun = [torch_python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
     ran = perfdoctor(
         tmp_path / "run", "--passes", passes, "--", *torchrun, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-        EXAMPLES / "exposed_communication.py",
+        EXAMPLES / "exposed_communication.py", "--steps", "18",
     )  # fmt: skip
     assert ran.code == 0, ran.errors
     assert [row["rank"] for row in ran.diagnosis["time"]] == [0, 1]
@@ -229,11 +230,12 @@ if len(sys.argv) > 1:
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize("name", ["mine.json", "mine.json.gz", ""])
 def test_what_the_programs_own_profiler_wrote_is_diagnosed(tmp_path: Path, name: str) -> None:
     program = tmp_path / "own.py"
     program.write_text(OWN_PROFILER, "utf-8")
-    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), program, *([name] if name else []))
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", warm_python(tmp_path), program, *([name] if name else []))
     assert ran.code == 0
     if not name:
         assert "nothing to diagnose: the program uses its own torch.profiler" in ran.errors
@@ -311,7 +313,7 @@ if __name__ == "__main__":
 
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="stacks are sampled on Linux only")
-@pytest.mark.parametrize(("workers", "start"), [(0, "fork"), (2, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(("workers", "start"), [(0, "fork"), (2, "fork"), thorough(2, "spawn")])
 def test_the_line_that_costs_is_named_also_in_a_loaders_worker(tmp_path: Path, workers: int, start: str) -> None:
     file = tmp_path / "train.py"
     file.write_text(LOADED, "utf-8")

@@ -386,6 +386,16 @@ def test_maps_without_a_difference_can_be_drawn(values, unit):
     drawn_levels(parsed(a_map(values, unit)), np.shape(values))
 
 
+@pytest.mark.parametrize(
+    ("values", "unit", "ends"),
+    [
+        ([[0, 0]], "ns", (0, 1)), ([[0, 0]], "share", (0, 1)), ([[np.nan, np.nan]], "ns", (0, 1)), ([[1, 9]], "ns", (1, 9)),
+    ],
+)  # fmt: skip
+def test_the_palest_and_the_darkest_colour_are_never_of_one_number(values, unit, ends):
+    assert span(a_map(values, unit)) == ends
+
+
 def test_the_scale_says_what_palest_and_fullest_mean():
     low, high = span(a_map([[0.2, 0.6]]))
     assert (low, high) == (0, 0.6)

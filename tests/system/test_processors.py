@@ -20,6 +20,7 @@ from perfdoctor.system.processors import JOBS, worker_count
         ({"cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"}, "3:cpu:/a", 3.0),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "3:cpu:/\n2:memory:/x", float("inf")),
         ({}, "0::/", float("inf")),
+        ({"kubepods:cri:1/cpu.max": "150000 100000"}, "0::/kubepods:cri:1", 1.5),  # as containers are named
     ],
 )
 def test_the_quota_is_that_of_the_tightest_control_group(

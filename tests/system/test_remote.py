@@ -153,9 +153,9 @@ def bytes_of_all(folder: Path) -> list[bytes]:
 def test_the_cache_lets_go_what_was_used_longest_ago(
     bucket: object, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(remote.CACHE_GB, "0.000002")  # 2,000 bytes
+    monkeypatch.setenv(remote.CACHE_GB, "0.000002")  # 2,000 bytes: two of them
     for name in "abc":
-        bucket.pipe_file(f"job/{name}", name.encode() * 900)
+        bucket.pipe_file(f"job/{name}", name.encode() * 1000)
     for number, name in enumerate("abac"):
         with remote.at_hand([f"s3://job/{name}"]) as (path,):
             os.utime(path.parent, (number, number))

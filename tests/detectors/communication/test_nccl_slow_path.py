@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import draw, findings, only_finding, summary
 from machine_builders import beside, fact, links, way
 
@@ -57,9 +58,12 @@ def test_it_fires_where_peer_access_was_switched_off():
     assert "2 connections inside a machine go through shared host memory (NCCL_P2P_DISABLE=1 is set" in summary(finding)
 
 
-def test_it_fires_where_shared_memory_is_taken_past_nvlink():
+@pytest.mark.parametrize("others", [[], [(0, 2, "PHB")]], ids=["all", "some"])
+def test_it_fires_where_shared_memory_is_taken_past_nvlink(others):
     given = beside(
-        nccl_facts=[fact("members", "", 2.0)], transports=[way("SHM/direct/direct", 0, 1)], links=links((0, 1, "NV4"))
+        nccl_facts=[fact("members", "", 2.0)],
+        transports=[way("SHM/direct/direct", 0, 1)],
+        links=links((0, 1, "NV4"), *others),
     )
     assert only_finding("nccl-slow-path", given).situation == "past-nvlink"
 

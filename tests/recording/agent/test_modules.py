@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from torch_python import torch_python
-from warm_torch import ALL_AT_ONE
+from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.kineto import trace as kineto
@@ -51,9 +51,9 @@ def step(model=model):
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Frame]:
-    """`recorded(script)`: the modules in its trace; it must have printed `said` and no more."""
+    """`recorded(script)`: the modules in its trace; it must have printed `said` and no more. In a warm Python or a real."""
 
-    def run(script: str, said: str = "", *, modules: bool = True) -> Frame:
+    def run(script: str, said: str = "", *, modules: bool = True, real: bool = False) -> Frame:
         program = tmp_path / "program.py"
         program.write_text(MODEL + textwrap.dedent(script), "utf-8")
         for name in ("agents", "torch", "nccl"):
@@ -62,11 +62,15 @@ def recorded(tmp_path: Path) -> Callable[..., Frame]:
             os.environ, PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(STEPS, 3, modules=modules),
             reports=tmp_path / "agents", nccl=tmp_path / "nccl",
         )  # fmt: skip
-        done = subprocess.run(
-            [torch_python(), program], env=environment, cwd=tmp_path, text=True, capture_output=True, timeout=120,
-            check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr, done.stdout) == (0, "", said)
+        if real:
+            command = [torch_python(), program]
+            done = subprocess.run(
+                command, env=environment, cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False
+            )
+            ended = done.returncode, done.stdout, done.stderr
+        else:
+            ended = Program([program], tmp_path, environment).finish()
+        assert ended == (0, said, "")
         (report,) = [json.loads(file.read_text()) for file in (tmp_path / "agents").glob("*.json")]
         assert (report["state"], report["steps_recorded"], report["notes"]) == ("written", STEPS, [])
         return trace()["modules"]
@@ -204,7 +208,7 @@ def test_a_compiled_model_is_one_module_and_is_compiled_once(recorded) -> None:
     import torch._dynamo.utils as u
     print(u.counters["stats"]["unique_graphs"], dict(u.counters["graph_break"]))
     """
-    found = forwards(recorded(script.replace("Net()", "model"), said="1 {}\n"))
+    found = forwards(recorded(script.replace("Net()", "model"), said="1 {}\n", real=True))
     assert set(found) <= {"OptimizedModule", "MSELoss"}
 
 

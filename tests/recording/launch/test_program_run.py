@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -483,3 +484,33 @@ def test_recording_elsewhere_than_on_linux_is_refused_with_what_to_do(monkeypatc
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(PerfdoctorError, match="needs Linux"):
         launch.run(["true"], {})
+
+
+def test_what_is_left_behind_stopped_may_clean_up_as_well(tmp_path: Path) -> None:
+    left = tmp_path / "left.sh"
+    left.write_text(
+        f"trap 'echo cleaned >{tmp_path}/said; exit' TERM\ntouch {tmp_path}/begun\nkill -STOP $$\nsleep 9\n"
+    )
+    begun = f"{SH} {left} & while [ ! -e {tmp_path}/begun ]; do sleep 0.02; done; sleep 0.2"
+    with Run(tmp_path / "run", sh(begun), constants=QUICK) as run:
+        assert run.finish()[0] == 0
+        assert lines_of(tmp_path / "said") == ["cleaned"]
+        assert not run.alive()
+
+
+def test_a_run_leaves_no_descriptor_open() -> None:
+    program = """
+        import os
+        from perfdoctor.recording.launch import program_run
+        def opened():
+            return len(os.listdir("/proc/self/fd"))
+        counts = []
+        for _ in range(3):
+            assert program_run.run(["true"], dict(os.environ)).code == 0
+            counts.append(opened())
+        print(counts[2] - counts[0])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
@@ -53,6 +52,7 @@ elif {watches_at_import}:
 
 
 @pytest.mark.torch
+@ALL_AT_ONE
 @pytest.mark.parametrize(
     ("start", "early"),
     [("fork", ""), ("spawn", "import torch"), pytest.param("forkserver", "import torch", marks=pytest.mark.thorough)],
@@ -72,10 +72,7 @@ def test_training_and_workers_permit_it_from_the_first_recorded_step_to_the_last
         os.environ, PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(steps=10, skip=5),
         reports=tmp_path / "agents", nccl=None, sampling=settings,
     )  # fmt: skip
-    done = subprocess.run(
-        [torch_python(), program, start], env=environment, cwd=tmp_path, timeout=120, capture_output=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert Program([program, start], tmp_path, environment).finish() == (0, "", "")
     words = os.read(listening, 1 << 16).decode().split()
     os.close(listening)
     _, training, _, *workers = words[: words.index("end")]

@@ -123,7 +123,7 @@ def test_functions_have_their_share_of_the_window_and_what_was_before_it_is_left
 
 
 def test_the_text_of_own_lines_is_kept_with_its_whole_statement_or_not_at_all(tool, tmp_path):
-    assert started(tmp_path, tool).wait(60) == 0
+    assert started(tmp_path, tool, rounds=20).wait(60) == 0
     (document,) = kept(tool, tmp_path)
     assert "while time.perf_counter() < end:" in {text for lines in document["source"].values() for text in lines}
     shutil.rmtree(tmp_path / "stacks")
@@ -165,7 +165,7 @@ def test_when_perfdoctor_is_killed_sampler_and_py_spy_end_and_the_program_goes_o
         def __init__(self) -> None:
             self.settings = settings
 
-    program = started(tmp_path, Started(), rounds=100)  # type: ignore[arg-type]
+    program = started(tmp_path, Started(), rounds=60)  # type: ignore[arg-type]
     try:
         spies = wait_for(lambda: children_of(settings["sampler"]))
         parent.kill()
@@ -208,7 +208,7 @@ def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):
         target = os.open(tool.requests, os.O_WRONLY | os.O_NONBLOCK)
         os.write(target, line)
         os.close(target)
-    assert started(tmp_path, tool).wait(60) == 0
+    assert started(tmp_path, tool, rounds=10).wait(60) == 0
     tool.end()
     (note,) = tool.keep(tmp_path / "stacks", "torch", tmp_path)
     assert "process 999999999" in note

@@ -148,6 +148,25 @@ def test_confidence_is_explained_in_one_sentence():
     assert wording.certainty(replace(advice, confidence_because="")) == ""
 
 
+@of_each(
+    "amount,said",
+    [
+        (0.0001234, "0.000123 USD"), (0.999, "0.999 USD"), (2.5, "2.50 USD"), (99.949, "99.95 USD"), (99.95, "100 USD"),
+        (999.49, "999 USD"), (999.5, "1,000 USD"), (23_344, "23,300 USD"), (-23_344, "-23,300 USD"), (0, "0.00 USD"),
+    ],
+)  # fmt: skip
+def test_money_has_three_digits(amount, said):
+    assert wording.money(amount, "USD") == said
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(160, False), (161, True)])
+def test_of_a_rule_that_raised_the_error_is_said_in_160_characters(length, is_cut):
+    said = ("words " * 40)[:length]
+    outcomes = (Outcome("input-wait", "failed", error=said), Outcome("a/b", "failed", error=said, origin="theirs"))
+    ((rule, error),) = skipped_rules.failed(replace(HEALTHY, outcomes=outcomes))
+    assert (rule, len(error), error != said) == ("input-wait", 160, is_cut)
+
+
 def test_skipped_rules_say_what_to_record():
     assert skipped_rules.to_record(("calls|ops", "ranks")) == f"{NEEDS['calls'].hint}; {NEEDS['ranks'].hint}"
     assert skipped_rules.to_record(("unknown-signal",)) == ""
