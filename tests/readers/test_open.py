@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, recorded_again
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
@@ -48,7 +48,7 @@ def test_files_given_one_by_one_are_the_same_job_as_their_folder():
 
 def test_two_recordings_of_the_same_rank_are_renumbered_with_a_note(tmp_path):
     for name in ("first.json.gz", "second.json.gz"):
-        shutil.copy(HEALTHY, tmp_path / name)
+        recorded_again(HEALTHY, tmp_path / name)
     timeline = read([tmp_path])
     assert timeline.ranks == (0, 1)
     assert timeline.places == ((0, 0), (1, 0))

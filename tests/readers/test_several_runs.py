@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, recorded_again
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
@@ -22,7 +20,7 @@ def run_folder(path, begins_s, rank=0, seconds=10.0):
     made = RunFolder.create(
         path, Manifest(perfdoctor="1", started_unix_ns=at, passes=passes, ranks=[{"pass": "torch", "rank": rank}])
     )
-    shutil.copy(TORCH, made.make("torch") / f"rank{rank}.pt.trace.json.gz")
+    recorded_again(TORCH, made.make("torch") / f"rank{rank}.pt.trace.json.gz")
     return path
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from folders import recorded_again
 from planet import Job, write
 from typer.testing import CliRunner
 
@@ -84,8 +85,14 @@ def test_a_trace_cut_in_the_middle_is_read_as_far_as_it_goes_and_named(job):
     assert names_the_slow_rank(diagnosis)
 
 
-def test_a_rank_that_is_there_twice_gets_a_number_of_its_own(job):
+def test_a_copy_of_a_rank_is_left_out(job):
     shutil.copy(file(job, 8), job / "rank00008-again.json.gz")
+    run, _ = diagnosed([job])
+    assert run.ranks == tuple(range(RANKS))
+
+
+def test_a_rank_that_is_there_twice_gets_a_number_of_its_own(job):
+    recorded_again(file(job, 8), job / "rank00008-again.json.gz")
     run, diagnosis = diagnosed([job])
     assert run.ranks == tuple(range(RANKS + 1))
     assert Counter(place.rank for place in run.job.places).most_common(1)[0][1] == 1

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, recorded_again
 from planet import Job, write, write_runs
 
 from perfdoctor.diagnosis.engine import examine
@@ -87,7 +87,7 @@ def test_each_process_counts_for_the_processor_whoever_is_read_in_full(tmp_path)
     """A rule that counts processes must not count those that are read in full alone."""
     folder = shutil.copytree(FIXTURES / "pairs" / "ddp-late-rank", tmp_path / "run")
     for rank in range(2, 5):
-        shutil.copy(folder / "torch" / "rank0.pt.trace.json.gz", folder / "torch" / f"rank{rank}.pt.trace.json.gz")
+        recorded_again(folder / "torch" / "rank0.pt.trace.json.gz", folder / "torch" / f"rank{rank}.pt.trace.json.gz")
         reports = [json.loads(file.read_text()) for file in folder.glob("agents/*.json")]
         report = next(each for each in reports if each["rank"] == 0 and each["trace"])
         report |= {"rank": rank, "pid": 100 + rank, "trace": f"rank{rank}.pt.trace.json"}
@@ -102,7 +102,7 @@ def test_each_process_counts_for_the_processor_whoever_is_read_in_full(tmp_path)
 def of_nsys(folder, number):
     """A machine's run folder with a report of nsys, of four ranks."""
     (folder / "nsys").mkdir(parents=True)
-    shutil.copy(STRAGGLER, folder / "nsys" / "profile.sqlite")
+    recorded_again(STRAGGLER, folder / "nsys" / "profile.sqlite")
     manifest = {"format": 1, "perfdoctor": "0.1.0", "passes": [{"name": "nsys", "state": "done", "exit_code": 0}]}
     (folder / "run.json").write_text(json.dumps(manifest))
     return folder
@@ -122,7 +122,7 @@ def test_reports_of_nsys_are_summarised_by_machine(tmp_path):
 
 def test_exports_of_several_gpus_beside_each_other_are_one_job(tmp_path):
     for number in range(3):
-        shutil.copy(STRAGGLER, tmp_path / f"node{number}.sqlite")
+        recorded_again(STRAGGLER, tmp_path / f"node{number}.sqlite")
     (_, in_full), (run, reduced) = found([tmp_path], None), found([tmp_path], 0)
     assert 0 < len(run.places) < len(run.job.places) == 12
     assert reduced.time == in_full.time

@@ -149,7 +149,8 @@ def recordings(paths: Sequence[Path], progress: Progress, process: int | None = 
     if runs := _runs(others):
         parts = (part for run in runs for part in recorded_run.parts(run, progress, process))
         return [RankSource(part.file, part) for part in parts]
-    return [RankSource(file) for path in others for file in _files_and_notes(path)[0] if not _is_joined(file)]
+    files = [file for path in others for file in _files_and_notes(path)[0] if not _is_joined(file)]
+    return [RankSource(file) for file in _without_copies(files)[0]]
 
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:

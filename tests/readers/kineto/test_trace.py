@@ -225,6 +225,13 @@ def test_arrows_link_kernels_where_none_carries_a_correlation():
     assert timeline.kernels["correlation"].tolist() == [18]
 
 
+def test_launches_without_a_time_leave_device_work_to_the_process_with_most_ops():
+    ops = [event("aten::mm", "cpu_op", ts, 1, pid=pid) for pid, ts in ((10, 1), (12, 2), (12, 3))]
+    timeline = read(trace(*ops, {**launch(), "ts": None}, kernel()))
+    assert rows(timeline, "kernels", "process") == [(12,)]
+    assert len(timeline["calls"]) == 0
+
+
 def test_python_functions_and_overheads_belong_to_the_traces_process():
     timeline = read(
         trace(

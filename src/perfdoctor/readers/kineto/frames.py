@@ -53,7 +53,8 @@ class Hosts(Struct, frozen=True):
         numbers, counts = np.unique(listed[0], return_counts=True)
         main = int(numbers[counts.argmax()]) if numbers.size else min(labelled, default=UNKNOWN)
         known = frozenset(np.unique(np.concatenate(listed)).tolist()) | {main}
-        return cls(known, main, tables["calls"] if numbers.size > 1 and "calls" in tables else None)
+        calls = tables.get("calls")  # of which none may have a time
+        return cls(known, main, calls if numbers.size > 1 and calls and calls.length else None)
 
     def launching(self, correlation: Ints) -> Ints:
         """The process that launched each piece of device work."""
