@@ -390,6 +390,7 @@ def test_maps_without_a_difference_can_be_drawn(values, unit):
     ("values", "unit", "ends"),
     [
         ([[0, 0]], "ns", (0, 1)), ([[0, 0]], "share", (0, 1)), ([[np.nan, np.nan]], "ns", (0, 1)), ([[1, 9]], "ns", (1, 9)),
+        ([[-9, 0]], "ns", (-9, 0)), ([[-9, -1]], "ns", (-9, -1)),
     ],
 )  # fmt: skip
 def test_the_palest_and_the_darkest_colour_are_never_of_one_number(values, unit, ends):

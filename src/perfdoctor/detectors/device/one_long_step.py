@@ -9,6 +9,9 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
+#: What comes once, in words.
+_CAUSES = {"allocator": "memory allocation", "compilation": "compilation or loading of code"}
+
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find the step that `prepare` left out."""
@@ -28,7 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "longest_ms": ms(odd.duration_ns),
             "median_ms": ms(odd.usual_ns),
             "excess_ms": ms(excess_ns),
-            "cause": odd.part.replace("_", " "),
+            "cause": _CAUSES[odd.part],
             "cause_percent": percent(min(odd.part_excess_ns / excess_ns, 1.0)),
         },
         evidence=(
@@ -36,4 +39,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("the median of the other steps", odd.usual_ns, "ns"),
             Measure("what grew most in it, on the rank where it grew most", odd.part_excess_ns, "ns"),
         ),
+        situation=odd.part,
     )

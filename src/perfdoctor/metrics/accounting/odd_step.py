@@ -1,7 +1,7 @@
 """Is one step far longer than all others by something that comes once? Then the others are what training costs.
 
-The mean of 143, 400 and 140 ms is no step that the training has. An allocator that grows, a kernel that is compiled, a
-profiler that flushes: such a step is left out of the numbers, and reported by itself (rule step-outliers).
+The mean of 143, 400 and 140 ms is no step that the training has. Memory that grows, code that is compiled or loaded: such a
+step is left out of the numbers, and reported by itself (rule one-long-step).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FEWEST = 3
 #: The odd step is longer than the median by this factor, as warm-up is (`model.steps`), and all others are shorter.
 _FACTOR = 1.5
 #: What comes once, as far as anybody knows: a wait for a batch or a garbage collection comes again every few steps.
-_ONCE = ("allocator", "compilation", "profiler")
+_ONCE = ("allocator", "compilation")
 #: The share of what the odd step takes beyond the others that comes once, at least.
 _LEAST_EXPLAINED = 0.5
 

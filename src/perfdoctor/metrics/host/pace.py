@@ -55,7 +55,8 @@ def sooner_ns(place: Place) -> int | None:
     if not _has_pace(place):
         return None
     ahead_ns = max(int(place.window.starts[0] - launching(place).starts[0]), 0)
-    return max(place.window_ns - busy_ns(place) + ahead_ns, 0)
+    # As recorded: what recording cost a rank's host held up the others, too.
+    return max(place.window_ns - (_busy(place) & launching(place)).total_ns + ahead_ns, 0)
 
 
 def _has_pace(place: Place) -> bool:

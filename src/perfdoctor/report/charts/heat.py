@@ -90,7 +90,9 @@ def span(picture: Heat) -> tuple[float, float]:
     if picture.unit == "share":
         return min(low, 0.0), max(high, 0.0) or (1.0 if low >= 0 else 0.0)
     least = _LEAST_SPAN * max(abs(low), abs(high))
-    return (min(low, high - least), high) if high > 0 else (low, max(high, low + least) or low + 1.0)
+    if not least:  # all of them are 0
+        return 0.0, 1.0
+    return (min(low, high - least), high) if high > 0 else (low, max(high, low + least))
 
 
 def level_of(values: Floats, low: float, high: float) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
