@@ -1,7 +1,7 @@
 """Is one step far longer than all others by something that comes once? Then the others are what training costs.
 
-The mean of 143, 400 and 140 ms is no step that the training has. Memory that grows, code that is compiled or loaded: such
-a step is left out of the numbers, and reported by itself (rule one-long-step).
+The mean of 143, 400 and 140 ms is no step that the training has. Memory that grows, code that is compiled or loaded:
+such a step is left out of the numbers, and reported by itself (rule one-long-step).
 """
 
 from __future__ import annotations
