@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.communication.collectives import transfer_share
@@ -33,6 +34,7 @@ from perfdoctor.replay.edits.chosen_work import chosen_of, spread, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import with_fewer_collectives
+from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Actions that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
 WORK_SIGNALS = {
@@ -60,7 +62,9 @@ def edit_of(action: str, finding: Finding, run: Run) -> Edit:
 
         def without_waits(graph: Graph, share: float) -> Graph:
             waits = _idle_waits(graph.place) if finding.waits is None else finding.waits
-            return edits.without_waits(graph, waits) if share else graph
+            if not share:
+                return graph
+            return edits.without_host_time(edits.without_waits(graph, waits), _reads(graph.place, waits), 1.0)
 
         return without_waits
     if action == "lateness":
@@ -237,6 +241,15 @@ def _idle_waits(place: Place) -> Mask:
     rows = np.zeros(len(calls), dtype=bool)
     rows[waits] = idle.overlap_ns(calls.start_ns[waits], calls.end_ns[waits] + _REFILL_NS) > 0
     return rows
+
+
+def _reads(place: Place, waits: Mask) -> Intervals:
+    """When the host was in ops that only read the values which these calls wait for: without them none is called."""
+    ops = host_rows(place, ("ops",))
+    ops = ops.take(ops.name.matches(torch_names.ONLY_READS_VALUE))
+    waited = np.sort(place.timeline.calls.start_ns[waits])
+    first, behind = (np.searchsorted(waited, edge) for edge in (ops.start_ns, ops.end_ns))
+    return ops.take(behind > first).intervals
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:

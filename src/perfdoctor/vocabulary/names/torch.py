@@ -123,6 +123,8 @@ PLAIN_ARITHMETIC = regex(
 READS_VALUE = regex(
     r"^aten::(_local_scalar_dense|item|is_nonzero|nonzero|nonzero_numpy|equal|masked_select|_?unique\w*|argwhere|allclose)$"
 )
+#: Those of them that do nothing else: where no value is read they are not called.
+ONLY_READS_VALUE = regex(r"^aten::(_local_scalar_dense|item|is_nonzero)$")
 #: Ops that cut a tensor into the pieces over which a loop in Python goes: `for row in tensor`.
 CUTS_TENSOR = regex(r"^aten::(unbind|(unsafe_)?split(_with_sizes)?|(unsafe_)?chunk|tensor_split)$")
 #: Ops whose sizes are those of a matmul or a convolution.
