@@ -116,8 +116,8 @@ def test_a_healthy_training_plays_as_it_was():
         assert abs(error(planted("", 0.0, ranks)[1])) < 0.01
 
 
-#: Its ranks wait for some that were not recorded.
-INCOMPLETE = {"kineto/dlrm-8rank": 0.30}
+#: Its ranks wait for some that were not recorded; or a single step is left, and its device is half a step behind its host.
+INCOMPLETE = {"kineto/dlrm-8rank": 0.30, "wild/k-tr-qcomm2": 0.30}
 PATHS = [
     parameter(RECORDINGS / case["path"], RECORDINGS / case["path"], INCOMPLETE.get(case["path"], 0.01))
     for case in cases()
