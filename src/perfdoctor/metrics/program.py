@@ -190,12 +190,24 @@ def facts(run: Run) -> frozenset[str]:
         "tensor-parallel": is_named(names.TENSOR_PARALLEL),
         "gloo": _has(timeline, nccl_names.GLOO, "ranges"),
         "sends-16-bit": _sends_16_bit(run),
+        "exchanges": _exchanges(run),
         "gpu": any(place.device is not None for place in run.places),
         "inference": work.kind == "inference",
         "vllm": work.server == "vLLM",
         "sglang": work.server == "SGLang",
     }
     return frozenset(fact for fact, is_true in found.items() if is_true)
+
+
+def _exchanges(run: Run) -> bool:
+    """Is most of the exposed communication sent from rank to rank: experts' tokens, embeddings, pipelines?"""
+    of_all = of_these = 0
+    for place in run.places:
+        rows = place.collectives
+        exposed_ns = place.exposed_communication.overlap_ns(rows.start_ns, rows.end_ns)
+        of_all += int(exposed_ns.sum())
+        of_these += int(exposed_ns[rows.text("kind").equals("all_to_all", "send_recv")].sum())
+    return of_these > of_all - of_these
 
 
 def _sends_16_bit(run: Run) -> bool:

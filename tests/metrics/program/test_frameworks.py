@@ -95,3 +95,15 @@ def test_who_has_a_gpu_and_who_serves_is_known():
     legend = {"v": ("ops", "vllm::unified_attention"), "s": ("ranges", "step[DECODE bs=32]")}
     served = {name: facts(prepare(draw(kernels="#", host=["l" + name], legend=legend))) for name in "vs"}
     assert served == {"v": {"gpu", "inference", "torch", "vllm"}, "s": {"gpu", "inference", "sglang", "torch"}}
+
+
+@pytest.mark.parametrize(("exchanged_ns", "exchanges"), [(600, True), (400, False)])
+def test_communication_is_an_exchange_where_most_of_what_is_exposed_is_sent_from_rank_to_rank(exchanged_ns, exchanges):
+    """What runs beside compute counts for nothing."""
+    rows = [
+        {"start_ns": 0, "end_ns": 3000, "name": "ncclKernel", "kind": "all_reduce"},
+        {"start_ns": 4000, "end_ns": 4000 + exchanged_ns, "name": "ncclKernel", "kind": "send_recv"},
+        {"start_ns": 5000, "end_ns": 5500, "name": "ncclKernel", "kind": "all_reduce"},
+    ]
+    kernels = [{"start_ns": 0, "end_ns": 3000, "name": "k"}, {"start_ns": 7000, "end_ns": 8000, "name": "k"}]
+    assert ("exchanges" in facts(prepare(timeline(kernels=kernels, collectives=rows)))) is exchanges
