@@ -121,7 +121,7 @@ class DeviceDraft(Draft):
         if len(host):
             early = host.start_ns[np.maximum(self.launch, 0)] - self.work_start
             self.launch = np.where((self.launch >= 0) & (early <= CLOCK_SLACK_NS), self.launch, NOTHING)
-            # What stands a little before its launch began with it: single latencies scatter around what clocks differ by.
+            # What stands a little before its launch began with it: latencies scatter around what clocks differ by.
             self.work_start = self.work_start + np.where(self.launch >= 0, np.maximum(early, 0), 0)
             self.work_end = np.maximum(self.work_start, self.work_end)
         self.streams = place.work.stream[rows]
