@@ -28,6 +28,12 @@ def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask |
     return np.concatenate(tuple(both))
 
 
+def saved_alone_ns(place: Place, rows: Mask, saved_ns: float) -> float:
+    """What of `saved_ns` in these rows of `place.kernels` shortens the window: beside other kernels they gain less."""
+    summed = float(place.kernel_ns[rows].sum())
+    return saved_ns * place.alone_ns(rows) / summed if summed else 0.0
+
+
 def thread_time(place: Place, finding: Finding) -> Intervals:
     """When this place's training thread did what the finding is about."""
     starts, ends = finding.thread_time.get(place.rank, ((), ()))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.detectors.saved_shares import saving_in_cases
+from perfdoctor.metrics.finding_rows import largest, saved_alone_ns
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
@@ -20,7 +20,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many sizes the table names.
@@ -93,12 +92,8 @@ def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     """Ns of the window that padded sizes save."""
     rows = _misaligned(place).rows
-    ns = place.kernel_ns[rows]
-    summed = int(ns.sum())
-    if not summed:
-        return 0.0
-    saved = float(np.maximum(ns - _left_ns(place, at, level)[rows], 0).sum())
-    return saved * place.alone_ns(rows) / summed
+    saved = float(np.maximum(place.kernel_ns - _left_ns(place, at, level), 0)[rows].sum())
+    return saved_alone_ns(place, rows, saved)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -106,11 +101,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_kernels(run, lambda place: _misaligned(place).rows, at["min_share_of_step"])
     if found is None:
         return
-    low, likely, high = (run.mean(partial(_saved_ns, at=at, level=case)) for case in CASES)
     table, odd = _by_size(found.worst, _misaligned(found.worst), at["min_named_share"])
     yield found.finding(
         rule="misaligned-matmuls",
-        saving=Saving(min(low, likely), likely, max(likely, high)),
+        saving=saving_in_cases(run, lambda place, case: _saved_ns(place, at, case)),
         confidence="high" if odd else "medium",
         values={
             **found.time_values("misaligned"),
