@@ -155,7 +155,7 @@ def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: Ints) -> It
             yield cause, cause.replace("_", " "), float(part.total_ns), float(len(part))
         rest = rest - part
     ops = host_rows(place, ("ops",))
-    between = rest - Intervals.of(ops.start_ns, ops.end_ns)  # a range around the backward pass waits for its thread
+    between = rest - ops.intervals  # a range around the backward pass waits for its thread
     in_ops, outside = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
     for each in in_ops:  # without a GPU, the thread's ops do not launch work: they are the work
         yield "host" if place.device is not None else "compute", each.name, float(each.idle_ns), float(each.count)
