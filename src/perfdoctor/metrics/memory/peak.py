@@ -116,9 +116,8 @@ def _of_known(
 
 def _summed(category: Text, size: Ints, rows: Mask) -> dict[str, int]:
     """Bytes by category, the most first; what is empty is left out."""
-    sums = np.bincount(category.codes[rows], weights=size[rows], minlength=len(category.values))
     totals: dict[str, int] = {}
-    for name, total in zip(category.values, sums.tolist(), strict=True):
+    for name, _, total in category.take(rows).sums(size[rows]):
         if total:
             totals[name] = totals.get(name, 0) + int(total)
     return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))

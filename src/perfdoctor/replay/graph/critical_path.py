@@ -132,11 +132,8 @@ def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]
-        codes = name.codes[row[graph.work_row[own]]]
-        ns = np.bincount(codes, weights=graph.duration_ns[own], minlength=len(name.values))
-        times = np.bincount(codes, minlength=len(name.values))
-        for code in np.flatnonzero(times).tolist():
-            yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
+        for each, times, ns in name.take(row[graph.work_row[own]]).sums(graph.duration_ns[own]):
+            yield _OF_SIGNAL[signal], each, ns, float(times)
 
 
 def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: Ints) -> Iterator[tuple[str, str, float, float]]:
