@@ -24,8 +24,8 @@ from labels import all_findings
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
-from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.savings import Derivation
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 LEVELS = (0.01, 0.03, 0.05, 0.10, 0.40)

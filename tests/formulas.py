@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.findings import Advice
+from perfdoctor.records.savings import Derivation
 
 _SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-"})
 _FUNCTIONS = {"min": min, "max": max}

@@ -95,6 +95,12 @@ def test_classes_and_numbers_are_kept_as_well():
     assert text.mapped(first_letter).values is text.take(np.array([1])).mapped(first_letter).values
 
 
+def test_amounts_are_summed_over_the_rows_of_each_text_that_occurs():
+    text = Text.of(["a", "b", "a", "c"]).take(np.array([0, 2, 3]))
+    assert text.sums(np.array([1, 2, 4]), np.array([0.5, 0.5, 0.0])) == [("a", 2, 3, 1.0), ("c", 1, 4, 0.0)]
+    assert text.take(np.zeros(3, dtype=bool)).sums(np.empty(0)) == []
+
+
 def test_one_function_may_answer_several_kinds_of_question():
     text = Text.of(["ab", ""])
     assert text.where(length).tolist() == [True, False]

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from perfdoctor.hardware.prices import Price
 from perfdoctor.records.cost import Cost, FindingCost
-from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
     Advice,
@@ -18,10 +17,10 @@ from perfdoctor.records.findings import (
     Rows,
     Span,
 )
-from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
-from perfdoctor.records.savings import Range, Saving
+from perfdoctor.records.savings import Bound, Derivation, DerivedInput, Range, Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.records.work_done import ModuleCost
 from perfdoctor.vocabulary.basis import RECORDING
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.vocabulary.parts import IDLE_CAUSES

@@ -43,11 +43,10 @@ from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.recording.inside.marks import step
 from perfdoctor.recording.inside.recording import Recording, record
-from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
 from perfdoctor.records.predictions import PredictedStep, Scaling
-from perfdoctor.records.savings import Range, Saving
+from perfdoctor.records.savings import Bound, Derivation, DerivedInput, Range, Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ class Idle(Affected, frozen=True, dict=True):
         }
 
     def occurrence_evidence(self, idle: str, times: str, meanwhile: Sequence[Culprit]) -> tuple[Evidence, ...]:
-        """These values as evidence, labelled `idle` and `times`, and what ran on the host `meanwhile`."""
+        """The evidence for these values, labelled `idle` and `times`, and what ran on the host `meanwhile`."""
         return (
             Measure(idle, self.ns, "ns"),
             Measure(times, self.times_per_step, "count"),

@@ -8,7 +8,7 @@ from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.program import basis_of
 from perfdoctor.metrics.work.device_peaks import RateOrigin, origin
 from perfdoctor.model.run import Run
-from perfdoctor.records.derivations import Derivation, DerivedInput
+from perfdoctor.records.savings import Derivation, DerivedInput
 from perfdoctor.vocabulary.derivations import FormulaInput, plain, unit_of
 from perfdoctor.vocabulary.rulebook import SET_BY_CALLER, SET_BY_USER
 

@@ -71,7 +71,7 @@ def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
         return thread_time(place, finding)
     if finding.waits is not None:
         calls = place.timeline.calls.take(finding.waits).of(rank=place.rank)
-        return Intervals.of(calls.start_ns, calls.end_ns)
+        return calls.intervals
     if rule.action == "collectives" and place.device is None:  # its training thread waits for them itself
         return place.exposed_communication
     cause = _cause(rule, finding, place)

@@ -18,6 +18,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
 from perfdoctor.vocabulary.parts import PARTS
+from perfdoctor.vocabulary.sentences import milliseconds
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
@@ -122,21 +123,15 @@ def _of_phases(run: Run) -> Iterator[str]:
         yield f"Of the GPU's busy time in the server's iterations {' and '.join(said)}."
 
 
-def _ms(ns: float) -> str:
-    """Milliseconds with three significant digits, or with all digits before the point."""
-    ms = ns / 1e6
-    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
-
-
 def _of_stretch(run: Run) -> Iterator[str]:
     """Say by how much recording made the step longer, which parts, and which numbers are without that."""
     real = real_time(run)
     if real is None or not real.is_notable:
         return
     yield (
-        f"Recording made the step {real.stretch:.1f} times as long: {_ms(real.recorded_ns)} instead of "
-        f"{_ms(real.unrecorded_ns)}. Unrecorded steps of the same run were timed, "
-        f"{_ms(real.measured_ns)} in the middle. Savings and predicted steps are for the unrecorded step; "
+        f"Recording made the step {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
+        f"{milliseconds(real.unrecorded_ns)}. Unrecorded steps of the same run were timed, "
+        f"{milliseconds(real.measured_ns)} in the middle. Savings and predicted steps are for the unrecorded step; "
         "everything else is as recorded."
     )
     if real.event_ns:

@@ -28,9 +28,8 @@ from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Bound, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule

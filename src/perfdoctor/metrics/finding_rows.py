@@ -28,6 +28,12 @@ def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask |
     return np.concatenate(tuple(both))
 
 
+def saved_alone_ns(place: Place, rows: Mask, saved_ns: float) -> float:
+    """What of `saved_ns` in these rows of `place.kernels` shortens the window: beside other kernels they gain less."""
+    summed = float(place.kernel_ns[rows].sum())
+    return saved_ns * place.alone_ns(rows) / summed if summed else 0.0
+
+
 def thread_time(place: Place, finding: Finding) -> Intervals:
     """When this place's training thread did what the finding is about."""
     starts, ends = finding.thread_time.get(place.rank, ((), ()))
@@ -36,9 +42,7 @@ def thread_time(place: Place, finding: Finding) -> Intervals:
 
 def largest(place: Place, rows: Mask, label: str) -> Rows:
     """The names among these rows of `place.kernels` that took most time, with count and time a step."""
-    names, ns = place.kernels.name, place.kernel_ns
-    total = np.bincount(names.codes[rows], weights=ns[rows], minlength=len(names.values))
-    count = np.bincount(names.codes[rows], minlength=len(names.values))
-    top = [code for code in np.argsort(-total, kind="stable").tolist()[:_TABLE_ROWS] if total[code]]
-    table = tuple((names.values[c], count[c] / place.units, int(total[c] / place.units)) for c in top)
+    found = place.kernels.name.take(rows).sums(place.kernel_ns[rows])
+    top = [each for each in sorted(found, key=lambda each: -each[2])[:_TABLE_ROWS] if each[2]]
+    table = tuple((name, count / place.units, int(total / place.units)) for name, count, total in top)
     return Rows(label, ("kernel", "count", "time"), ("text", "count", "ns"), table)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from perfdoctor.model.columns import Whole, firsts, numbered
-from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints
 
 #: 2.4 hours in ns: no single kernel, call or op is longer, and 20 bits are left for the groups.
 _VALUE_BITS = 43
@@ -102,6 +102,16 @@ def prevailing(group: Ints, values: Ints, weight: npt.NDArray[np.generic], group
     order = np.argsort(sums(pair.ravel(), weight, pairs.size), kind="stable")
     found[pairs[order] // shift] = pairs[order] % shift - 1  # the heaviest is written last
     return found
+
+
+def counterparts(rows: Frame, bounds: Ints) -> tuple[Ints, int]:
+    """The group of each row, which is the so many-th of its name in each step, and how many groups there are.
+
+    `bounds`: where the steps begin and end, in ns.
+    """
+    step, name = np.searchsorted(bounds, rows.start_ns, side="right"), rows.name.codes.astype(np.int64)
+    group, first = combined(name, number_in_step(name, step, rows.start_ns))
+    return group, first.size
 
 
 def number_in_step(name: Ints, step: Ints, start_ns: Ints) -> Ints:

@@ -208,6 +208,13 @@ class Text:
         """One number a row: what `count` returns for its value."""
         return np.array(self.classified(count), dtype=np.int64).take(self.codes)
 
+    def sums(self, *amounts: npt.NDArray[np.generic]) -> list[tuple[Any, ...]]:
+        """Each value that occurs, in how many rows, and the sums of `amounts` (each a number a row) over these rows."""
+        count, *summed = (
+            np.bincount(self.codes, weights=each, minlength=len(self.values)).tolist() for each in (None, *amounts)
+        )
+        return [(value, *sums) for value, *sums in zip(self.values, count, *summed, strict=True) if sums[0]]
+
     def mapped(self, change: Callable[[str], str]) -> Text:
         """Each value changed; values that become equal share a code. Columns that share their values go on sharing."""
         changed: Text = self._kept(change, "values", lambda: Text.of(self.classified(change)))

@@ -21,8 +21,8 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.program import facts
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.findings import Advice, Finding
+from perfdoctor.records.savings import Derivation
 from perfdoctor.replay.edits.actions import WORK_SIGNALS, affected_ns
 from perfdoctor.vocabulary.own_rules import read
 from perfdoctor.vocabulary.rulebook import Rule, known

@@ -32,7 +32,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
     if calls is None or "ranges" not in frames or not len(calls):
         return kinds
     ranges = frames["ranges"]
-    ranges = ranges.take(ranges.name.matches(LIBRARY_RANGE)).sorted()
+    ranges = ranges.named(LIBRARY_RANGE).sorted()
     open_range = range_at_launch(rows, calls, ranges)
     kind_of_range = ranges.name.trimmed().mapped(collective_kind)
     known = open_range != UNKNOWN

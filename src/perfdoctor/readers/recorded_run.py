@@ -29,6 +29,7 @@ from perfdoctor.system.progress import Progress, silent, unheard
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.sentences import milliseconds
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
 _TOOLS = ("nsys", "torch")
@@ -510,16 +511,10 @@ def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
     if share >= _NOTABLE_SHARE:
         yield (
             f"{long['long']} of {long['steps']} steps that were only timed, after the recorded ones, took "
-            f"{_ms(long['long_ns'] / long['long'])} each ({100 * share:.0f} % of the time; usual: "
-            f"{_ms(report.unwatched_step_ns)}). An evaluation or a checkpoint may be in none of the recorded steps: "
-            f"--steps {long['apart'] + 1} records one."
+            f"{milliseconds(long['long_ns'] / long['long'])} each ({100 * share:.0f} % of the time; usual: "
+            f"{milliseconds(report.unwatched_step_ns)}). An evaluation or a checkpoint may be in none of the recorded "
+            f"steps: --steps {long['apart'] + 1} records one."
         )
-
-
-def _ms(ns: float) -> str:
-    """The time in ms, with three digits or all that stand before the point."""
-    ms = ns / 1e6
-    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:

@@ -14,11 +14,9 @@ from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
-from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import CriticalPath, Prediction
-from perfdoctor.records.real_time import RealTime
-from perfdoctor.records.time_split import JobTime, KernelRow, StepStats, TimeSplit
-from perfdoctor.records.work_done import Efficiency
+from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
+from perfdoctor.records.work_done import Efficiency, ModuleCost
 from perfdoctor.vocabulary.basis import STEP, Basis
 
 #: Three steps have no typical one among them if they differ by a quarter: what was slow in one may be chance.

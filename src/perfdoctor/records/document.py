@@ -14,11 +14,9 @@ from perfdoctor.records.cost import Cost
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
-from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import CriticalPath, Prediction
-from perfdoctor.records.real_time import RealTime
-from perfdoctor.records.time_split import JobTime, KernelRow, StepStats, TimeSplit
-from perfdoctor.records.work_done import Efficiency, Roofline
+from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
+from perfdoctor.records.work_done import Efficiency, ModuleCost, Roofline
 from perfdoctor.vocabulary.basis import Basis
 
 #: Keys are added, never renamed or removed: else this number rises.

@@ -9,8 +9,7 @@ from msgspec import Struct, field
 
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Floats, Ints, Mask
-from perfdoctor.records.derivations import Derivation
-from perfdoctor.records.savings import Range, Saving
+from perfdoctor.records.savings import Derivation, Range, Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str

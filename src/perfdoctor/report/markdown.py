@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from perfdoctor.patterns import regex
-from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Rows, Span
+from perfdoctor.records.savings import Derivation
 from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name

@@ -25,7 +25,7 @@ from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.metrics.memory.peak import memory_uses
-from perfdoctor.model.columns import Column, Ints, Text
+from perfdoctor.model.columns import Column, Ints, Text, constant
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Selection
@@ -69,7 +69,7 @@ class Numbers(Struct, frozen=True):
 
     def values(self) -> Ints:
         if not self.differences.strip(b"\0"):
-            return _all(self.first, self.count)
+            return constant(self.first, self.count)
         result = np.empty(self.count, np.int64)
         result[0] = self.first
         result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
@@ -315,11 +315,6 @@ def intervals(packed: Numbers) -> Intervals:
     return Intervals(starts, ends)
 
 
-def _all(value: int, count: int) -> Ints:
-    """A column of `count` times `value`, which takes no memory a row."""
-    return np.broadcast_to(np.int64(value), count)
-
-
 def collectives(summary: PlaceSummary, rank: int, columns: UnpackedColumns) -> Frame:
     """The frame of the place's collectives, of the whole recording; what a summary does not hold is unknown."""
     start, took = summary.numbers["start_ns"].values(), summary.numbers["took_ns"].values()
@@ -329,9 +324,9 @@ def collectives(summary: PlaceSummary, rank: int, columns: UnpackedColumns) -> F
         **{name: columns.values(summary.numbers[name]) for name in _NUMBERS},
         "start_ns": start,
         "end_ns": start + took,
-        "rank": _all(rank, count),
-        "device": _all(-1 if summary.device is None else summary.device, count),
+        "rank": constant(rank, count),
+        "device": constant(-1 if summary.device is None else summary.device, count),
     }
-    unknown, no_text = _all(-1, count), Text(columns.codes(Numbers(0, 0, bytes(max(count - 1, 0)), count)), [""])
+    unknown, no_text = constant(-1, count), Text(columns.codes(Numbers(0, 0, bytes(max(count - 1, 0)), count)), [""])
     declared: Sequence[tuple[str, type]] = tuple(SIGNALS["collectives"].columns.items())
     return Frame({name: known.get(name, no_text if kind is str else unknown) for name, kind in declared})

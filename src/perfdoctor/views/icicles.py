@@ -11,8 +11,8 @@ from itertools import groupby
 
 from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.model.run import Run
-from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.views import Icicle, Node, Table, TableColumn, Unit
+from perfdoctor.records.work_done import ModuleCost
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 from perfdoctor.vocabulary.names import python_code
 

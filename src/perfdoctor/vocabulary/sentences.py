@@ -1,4 +1,4 @@
-"""How does a rule's sentence become one with numbers? Parts of it stand only where what they name is known.
+"""How does a rule's sentence, or a note, become one with numbers? Parts stand only where what they name is known.
 
 A rule's `[clauses]` has such parts, each under the name of a value. `{line_clause}` in its summary, or in another
 clause, is the part named `line` where the value `line` is known (not empty, not 0), and nothing where it is not.
@@ -32,3 +32,9 @@ class _Words(Mapping[str, object]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def milliseconds(ns: float) -> str:
+    """The time in ms, for a note, with three significant digits or all that stand before the point."""
+    ms = ns / 1e6
+    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:,.0f} ms"

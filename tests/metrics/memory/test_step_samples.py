@@ -103,7 +103,7 @@ def test_the_reserve_of_a_step_is_the_most_in_it(tmp_path):
         made.release(made_segment(made, address))
         made.mark()
     (reserve,) = reserves(read(made, tmp_path))
-    assert (reserve.first_bytes, reserve.last_bytes) == (60 * MIB, 120 * MIB)
+    assert (reserve.first_bytes, reserve.peak_bytes) == (60 * MIB, 120 * MIB)
 
 
 def made_segment(made: Recording, address: int) -> int:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from report.samples import DERIVATION, INPUT_BOUND
 from rich.console import Console
 
-from perfdoctor.records.derivations import Bound, DerivedInput
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import Bound, DerivedInput, Saving
 from perfdoctor.report import html, markdown, terminal
 from perfdoctor.report.words import derivations
 from perfdoctor.vocabulary.derivations import BOUNDS

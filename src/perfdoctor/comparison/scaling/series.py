@@ -17,7 +17,7 @@ from perfdoctor.comparison.scaling.laws import growth, karp_flatt, serial, share
 from perfdoctor.comparison.scaling.recorded import items, kind_of
 from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung, ScalingResult, SettingOver
 from perfdoctor.comparison.settings import SETTINGS, same_clock
-from perfdoctor.records.real_time import MOSTLY_RECORDING
+from perfdoctor.records.time_split import MOSTLY_RECORDING
 
 #: They differ in every series.
 _EXPECTED = ("ranks", "number of GPUs", "steps analysed", "program", "recorded")

@@ -156,10 +156,7 @@ def _kinds(place: Place) -> Rows:
     """The place's collectives by kind, those that take longest first."""
     kind = place.collectives.text("kind")
     ns = place.window.overlap_ns(place.collectives.start_ns, place.collectives.end_ns)
-    total = np.bincount(kind.codes, weights=ns, minlength=len(kind.values))
-    count = np.bincount(kind.codes, minlength=len(kind.values))
-    seen, units = np.flatnonzero(count).tolist(), place.units
-    rows = [(kind.values[code], count[code] / units, int(total[code] / units)) for code in seen]
+    rows = [(name, count / place.units, int(total / place.units)) for name, count, total in kind.sums(ns)]
     rows.sort(key=lambda row: -row[2])
     label = f"Collectives of rank {place.rank}, a step"
     return Rows(label, ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6]))

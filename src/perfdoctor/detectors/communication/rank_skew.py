@@ -11,13 +11,7 @@ from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
-from perfdoctor.metrics.communication.lateness import (
-    beyond_chance_ns,
-    excess_ns,
-    explained_share,
-    own_lateness_ns,
-    pushed_back_ns,
-)
+from perfdoctor.metrics.communication import lateness
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
@@ -56,7 +50,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     late, others = seen.late, seen.others
     in_full = {place.rank: place for place in run.places if len(place.collectives)}
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
-    instead = {name: ns for name, ns in excess_ns(seen.places, matched)[late.rank].items() if ns}
+    instead = {name: ns for name, ns in lateness.excess_ns(seen.places, matched)[late.rank].items() if ns}
     main = max(instead, key=lambda name: instead[name], default="")
     share = instead.get(main, 0) / max(sum(instead.values()), 1)
     known = [in_full[other.rank] for other in others if other.rank in in_full]
@@ -138,7 +132,7 @@ class _Skew(Struct, frozen=True):
 def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
     # Of a process with several devices the one that its collectives run on.
     places = [place for place in run.job.places if len(place.collectives)]
-    own = own_lateness_ns(places, matched)
+    own = lateness.own_lateness_ns(places, matched)
     late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
     others = [place for place in places if place is not late]
     late_share, node = _who(places, matched, own, clear_share)
@@ -149,7 +143,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
     if matched.has_several_groups:
-        waiting_ns = int(waiting_ns * explained_share(own, matched))
+        waiting_ns = int(waiting_ns * lateness.explained_share(own, matched))
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
     if matched.has_several_groups and (is_clear or node):
         # Who waits for a rank in one group is waited for in the next: all that is waited for goes back to it.
@@ -179,7 +173,9 @@ def _exposed_waits_ns(
         if not pushed:
             return (waits & place.exposed_communication).total_ns
         rows = place.collectives
-        return pushed_back_ns(rows.start_ns, rows.end_ns, waits, place.exposed_communication, LONGEST_LATENCY_NS)
+        return lateness.pushed_back_ns(
+            rows.start_ns, rows.end_ns, waits, place.exposed_communication, LONGEST_LATENCY_NS
+        )
 
     # As shares of their own steps, which may be longer than the mean of all ranks.
     own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
@@ -246,7 +242,7 @@ def _who(
         late, node_share = members, _share(own_late_ns, members)
         is_node = share < clear_share <= node_share and np.unique(of_node).size > 1
     else:
-        apart = beyond_chance_ns(own_late_ns)
+        apart = lateness.beyond_chance_ns(own_late_ns)
         of_nodes = np.zeros(int(of_node.max()) + 1)
         np.maximum.at(of_nodes, of_node, apart)
         share = node_share = float(apart[latest] / max(of_nodes.sum(), 1))

@@ -26,8 +26,8 @@ def _rows(place: Place) -> Mask:
 
 def _exposed(place: Place) -> Intervals:
     copies, pageable = place.copies.take(_rows(place)), place.copies.take(host_memory(place, "pageable"))
-    theirs = Intervals.of(pageable.start_ns, pageable.end_ns)  # while both run, the slower kind is to blame
-    return (Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies) - theirs
+    theirs = pageable.intervals  # while both run, the slower kind is to blame
+    return (copies.intervals & place.exposed_copies) - theirs
 
 
 def _exposed_ns(place: Place) -> int:

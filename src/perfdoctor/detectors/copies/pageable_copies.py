@@ -13,7 +13,6 @@ from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.costs import PinnedRate, pinned_rate
 from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory
 from perfdoctor.metrics.units import ms
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Frame
@@ -36,7 +35,7 @@ def _pageable(place: Place) -> Frame:
 
 def _exposed_ns(place: Place) -> int:
     rows = _pageable(place)
-    return (Intervals.of(rows.start_ns, rows.end_ns) & place.exposed_copies).total_ns
+    return (rows.intervals & place.exposed_copies).total_ns
 
 
 class _Pinned(Struct, frozen=True):

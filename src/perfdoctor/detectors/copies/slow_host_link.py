@@ -7,16 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
-from perfdoctor.metrics.copies.transfers import (
-    copies_of,
-    exposed_ns,
-    host_memory,
-    measured_pinned,
-    pinned_evidence,
-    rates,
-    sharing_ns,
-    sizes,
-)
+from perfdoctor.metrics.copies import transfers
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.place import Place
@@ -39,24 +30,24 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Compare the median rate with the link's; copies that share the link with another of the GPU do not count."""
 
     def large(place: Place) -> Mask:
-        pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")
-        alone = sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
-        return pinned & (sizes(place) >= at["min_bytes"]) & alone
+        pinned = transfers.copies_of(place, "h2d", "d2h") & transfers.host_memory(place, "pinned")
+        alone = transfers.sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
+        return pinned & (transfers.sizes(place) >= at["min_bytes"]) & alone
 
     def large_ns(place: Place) -> int:
-        return exposed_ns(place, large(place)) if _peak(place) else 0
+        return transfers.exposed_ns(place, large(place)) if _peak(place) else 0
 
     found = affected(run, large_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst
     rows, peak = large(worst), _peak(worst)
-    rate = float(np.median(rates(worst.copies)[rows]))
+    rate = float(np.median(transfers.rates(worst.copies)[rows]))
     if int(rows.sum()) < at["min_copies"] or rate >= at["slow_share_of_peak"] * peak:
         return
     reachable = at["reachable_share_of_peak"] * peak
     older = reachable * OLDER_SLOT_SHARE
-    tested = measured_pinned(worst)
+    tested = transfers.measured_pinned(worst)
     best, most = tested or older, max(reachable, tested)
     likely, high = (round(found.ns * max(1 - rate / each, 0.0)) for each in (best, most))
     yield Finding(
@@ -75,7 +66,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("usual rate of a large copy", rate, "bytes_per_second"),
             Measure("the GPU's host link, one way", peak, "bytes_per_second"),
-            *pinned_evidence(worst),
+            *transfers.pinned_evidence(worst),
             Measure("large pinned copies with nothing beside them", found.ns, "ns"),
         ),
         situation="older-slot" if rate >= older else "",

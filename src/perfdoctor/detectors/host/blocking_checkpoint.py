@@ -11,7 +11,6 @@ from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.behind_idle import each_step_ns, host_rows
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -71,10 +70,9 @@ def _only_reads_once(place: Place) -> bool:
     """Is most of it reading, in a recording without steps, as at a program's start?"""
     if place.steps.used:
         return False
-    files = host_rows(place, ("os_calls",))
-    reads = files.take(files.name.matches(system_names.READ_CALL))
+    reads = host_rows(place, ("os_calls",)).named(system_names.READ_CALL)
     storage = place.idle_causes["storage"]
-    return 2 * (storage & Intervals.of(reads.start_ns, reads.end_ns)).total_ns > storage.total_ns
+    return 2 * (storage & reads.intervals).total_ns > storage.total_ns
 
 
 def _work(place: Place) -> Rows:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host.sync_sources import syncs
@@ -50,10 +48,7 @@ def _calls(place: Place) -> Rows:
     inside = blocking.take((blocking.end_ns > place.window.starts[0]) & (blocking.start_ns < place.window.ends[-1]))
     if place.asked is not None:
         inside = blocking.take(place.asked.overlap_ns(blocking.start_ns, blocking.end_ns) > 0)
-    codes, values = inside.name.codes, inside.name.values
-    count = np.bincount(codes, minlength=len(values))
-    total = np.bincount(codes, weights=inside.duration_ns, minlength=len(values))
-    found = [(values[code], int(count[code]), int(total[code])) for code in np.flatnonzero(count).tolist()]
+    found = [(name, count, int(total)) for name, count, total in inside.name.sums(inside.duration_ns)]
     rows = sorted(found, key=lambda row: -row[2])
     columns = ("call", "count", "host waited")
     return Rows("Blocking calls in the window", columns, ("text", "count", "ns"), tuple(rows[:5]))

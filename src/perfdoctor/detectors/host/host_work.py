@@ -62,7 +62,7 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
     """Ops, on any thread, and beside them ranges and functions: one around the backward pass waits for its thread."""
     ops = host_rows(place, ("ops",))
     others = host_rows(place, ("ranges", "functions"))
-    rest = pieces - Intervals.of(ops.start_ns, ops.end_ns)
+    rest = pieces - ops.intervals
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
 
 

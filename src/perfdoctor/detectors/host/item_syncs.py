@@ -33,14 +33,13 @@ def _reading(place: Place) -> Syncs:
 @once_per_place
 def _reads(place: Place) -> Frame:
     """The ops that read a value."""
-    ops = host_rows(place, ("ops",))
-    return ops.take(ops.name.matches(torch_names.READS_VALUE))
+    return host_rows(place, ("ops",)).named(torch_names.READS_VALUE)
 
 
 @once_per_place
 def _reading_time(place: Place) -> Intervals:
     """When the host was in an op that reads a value, outside the optimizer's update."""
-    return Intervals.of(_reads(place).start_ns, _reads(place).end_ns) - around_update(place)
+    return _reads(place).intervals - around_update(place)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -21,10 +21,9 @@ from perfdoctor.vocabulary.names import loaders as loader_names
 def _restarts(place: Place) -> Frame:
     """The calls inside the window that made an iterator and started a process in it."""
     functions = host_rows(place, ("functions",))
-    begins = functions.take(functions.name.matches(loader_names.LOADER_BEGINS))
+    begins = functions.named(loader_names.LOADER_BEGINS)
     begins = begins.take(place.window.overlap_ns(begins.start_ns, begins.end_ns) > 0)
-    starts = functions.take(functions.name.matches(loader_names.PROCESS_STARTS))
-    started = Intervals.of(starts.start_ns, starts.end_ns)
+    started = functions.named(loader_names.PROCESS_STARTS).intervals
     return begins.take(started.overlap_ns(begins.start_ns, begins.end_ns) > 0)
 
 
@@ -44,12 +43,9 @@ def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
 def _waits(place: Place) -> Intervals:
     """The waits for a batch of a loader that exists."""
     ranges, functions = host_rows(place, ("ranges", "ops")), host_rows(place, ("functions",))
-    ranges = ranges.take(ranges.name.matches(loader_names.INPUT_WAIT))
-    functions = functions.take(functions.name.matches(loader_names.INPUT_WAIT_FUNCTION))
-    begins = functions.name.matches(loader_names.LOADER_BEGINS)
-    made = Intervals.of(functions.start_ns[begins], functions.end_ns[begins])
-    found = Intervals.of(ranges.start_ns, ranges.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
-    return (found & place.window) - made
+    ranges, functions = ranges.named(loader_names.INPUT_WAIT), functions.named(loader_names.INPUT_WAIT_FUNCTION)
+    made = functions.named(loader_names.LOADER_BEGINS).intervals
+    return ((ranges.intervals | functions.intervals) & place.window) - made
 
 
 def _lost_ns(place: Place) -> int:
@@ -58,8 +54,7 @@ def _lost_ns(place: Place) -> int:
     if not len(rows):
         return 0
     idle, functions = place.idle_causes["input_wait"], host_rows(place, ("functions",))
-    ending = functions.take(functions.name.matches(loader_names.WORKERS_END))  # with the last batch
-    changing = Intervals.of(rows.start_ns, rows.end_ns) | Intervals.of(ending.start_ns, ending.end_ns)
+    changing = rows.intervals | functions.named(loader_names.WORKERS_END).intervals  # these end with the last batch
     return (idle & changing).total_ns + _first_batches_ns(place, rows, idle - changing)
 
 

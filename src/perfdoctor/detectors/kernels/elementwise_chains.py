@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
-from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.metrics.finding_rows import largest, saved_alone_ns
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, saved_shares
 from perfdoctor.model.cache import once_per_place
@@ -27,12 +27,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     def saved_ns(place: Place, case: str) -> float:
         """Ns of the window in passes over memory that one kernel a chain would not make."""
-        rows = chains(place).links > 0
-        summed = int(place.kernel_ns[rows].sum())
-        if not summed:
-            return 0.0
         saved = float((place.kernel_ns * saved_shares(place, chains(place), case)).sum())
-        return saved * place.alone_ns(rows) / summed  # beside other kernels they gain less
+        return saved_alone_ns(place, chains(place).links > 0, saved)
 
     saving = saving_in_cases(run, saved_ns)
     if not saving.likely or saving.likely < at["min_share_of_step"] * run.step_ns:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.detectors.saved_shares import saving_in_cases
+from perfdoctor.metrics.finding_rows import largest, saved_alone_ns
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
@@ -20,7 +20,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many sizes the table names.
@@ -31,26 +30,12 @@ _HOPPER = (9, 0)
 
 
 @once_per_place
-def _misaligned(place: Place) -> Misaligned:
-    return misaligned_matmuls(place)
-
-
-@once_per_place
-def _floor_ns(place: Place, level: str) -> Floats:
-    """What each kernel takes at least, by its FLOP and bytes on this GPU; 0 where they are not known.
-
-    The most that may be saved goes by the data sheet, the rest by what was measured on this machine, if it was.
-    """
-    return least_ns(place, at_best=level == "high")
-
-
-@once_per_place
 def _as_aligned_ns(place: Place) -> Floats:
     """What each misaligned kernel takes if it comes as near to its roof as aligned ones of its size here; NaN: unknown.
 
     Both by their FLOP and bytes, which count a product of `_ALIKE` times as many FLOP, or as few, as one of its size.
     """
-    found, floor, ns = _misaligned(place), _floor_ns(place, "likely"), place.kernel_ns.astype(float)
+    found, floor, ns = misaligned_matmuls(place), least_ns(place, at_best=False), place.kernel_ns.astype(float)
     expected = np.full(ns.size, np.nan)
     others = ~found.rows & (floor > 0) & (floor < ns) & place.kernel_rows("gemm")
     order = np.flatnonzero(others)[np.argsort(floor[others], kind="stable")]
@@ -69,20 +54,21 @@ def _gains(place: Place, at: Mapping[str, float], level: str) -> Floats:
     Aligned kernels of a Hopper GPU use matrix instructions that have no misaligned form.
     """
     alignment = place.kernels.name.numbers(kernel_names.alignment)
-    paired = (alignment > 1) & ~_misaligned(place).without
+    paired = (alignment > 1) & ~misaligned_matmuls(place).without
     gains = np.where(paired, at[f"paired_speedup_{level}"], at[f"aligned_speedup_{level}"])
     if place.info.compute_capability == _HOPPER and level == "likely":
         gains = gains / at["plain_instructions_share"]
-    return np.where(_misaligned(place).without, at[f"tensor_core_speedup_{level}"], gains)
+    return np.where(misaligned_matmuls(place).without, at[f"tensor_core_speedup_{level}"], gains)
 
 
 def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
     """What each kernel takes with its sizes padded. The recording's own aligned kernels say more than other machines'.
 
     None gets faster than its FLOP and bytes allow on this GPU, unless it is already: then these are not its own.
+    For the most that may be saved these go by the data sheet, else by what was measured on this machine, if it was.
     """
-    ns, floor = place.kernel_ns.astype(float), _floor_ns(place, level)
-    published = ns * _misaligned(place).padding / _gains(place, at, level)
+    ns, floor = place.kernel_ns.astype(float), least_ns(place, at_best=level == "high")
+    published = ns * misaligned_matmuls(place).padding / _gains(place, at, level)
     here = _as_aligned_ns(place)
     both = {"low": np.fmax(published, here), "high": np.fmin(published, here)}
     left = both.get(level, np.where(np.isnan(here), published, here))
@@ -92,25 +78,20 @@ def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
 
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     """Ns of the window that padded sizes save."""
-    rows = _misaligned(place).rows
-    ns = place.kernel_ns[rows]
-    summed = int(ns.sum())
-    if not summed:
-        return 0.0
-    saved = float(np.maximum(ns - _left_ns(place, at, level)[rows], 0).sum())
-    return saved * place.alone_ns(rows) / summed
+    rows = misaligned_matmuls(place).rows
+    saved = float(np.maximum(place.kernel_ns - _left_ns(place, at, level), 0)[rows].sum())
+    return saved_alone_ns(place, rows, saved)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find these products by their kernels' names; the op's shapes say which size it is."""
-    found = of_kernels(run, lambda place: _misaligned(place).rows, at["min_share_of_step"])
+    found = of_kernels(run, lambda place: misaligned_matmuls(place).rows, at["min_share_of_step"])
     if found is None:
         return
-    low, likely, high = (run.mean(partial(_saved_ns, at=at, level=case)) for case in CASES)
-    table, odd = _by_size(found.worst, _misaligned(found.worst), at["min_named_share"])
+    table, odd = _by_size(found.worst, misaligned_matmuls(found.worst), at["min_named_share"])
     yield found.finding(
         rule="misaligned-matmuls",
-        saving=Saving(min(low, likely), likely, max(likely, high)),
+        saving=saving_in_cases(run, lambda place, case: _saved_ns(place, at, case)),
         confidence="high" if odd else "medium",
         values={
             **found.time_values("misaligned"),
@@ -130,7 +111,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _share_of_attention(place: Place, at: Mapping[str, float]) -> float:
     """Of their time, that of an attention's own products: fused, no scores are in memory that could be misaligned."""
-    rows = _misaligned(place).rows
+    rows = misaligned_matmuls(place).rows
     inside = rows & (attentions(place, at["max_kernels_between_products"]).number != UNKNOWN)
     return float(place.kernel_ns[inside].sum() / max(place.kernel_ns[rows].sum(), 1))
 

@@ -12,6 +12,7 @@ from perfdoctor.detectors.of_host import TimeOfOps, of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.finding_rows import saved_alone_ns
 from perfdoctor.metrics.host.op_loops import beyond_dispatch_ns, op_loops
 from perfdoctor.metrics.host.short_ops import short_ops
 from perfdoctor.metrics.kernels.chains import merged_runs_ns
@@ -74,9 +75,8 @@ def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
 
     def saved(place: Place, *, apart: bool) -> float:
         rows = _small(place, at)
-        summed = float(place.kernel_ns[rows].sum())
         breaks = rows & ~place.kernel_rows("elementwise") & apart
-        return merged_runs_ns(place, rows, breaks) * place.alone_ns(rows) / summed if summed else 0.0
+        return saved_alone_ns(place, rows, merged_runs_ns(place, rows, breaks))
 
     low, likely = (run.mean(partial(saved, apart=apart)) for apart in (True, False))
     return Saving(min(low, likely, affected_ns), min(likely, affected_ns), affected_ns)

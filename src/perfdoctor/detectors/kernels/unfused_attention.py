@@ -11,7 +11,7 @@ from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
-from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.metrics.finding_rows import largest, saved_alone_ns
 from perfdoctor.metrics.kernels.attention import AttentionPieces, attentions, sizes
 from perfdoctor.metrics.units import ms
 from perfdoctor.metrics.work.device_peaks import peaks
@@ -121,14 +121,11 @@ def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: b
 
 def _saved_ns(place: Place, cost: _AttentionCost, at: Mapping[str, float], case: str) -> float:
     """Ns saved in the window: of what these kernels take alone, all that the fused ones do not need."""
-    summed = float(cost.own_ns.sum())
-    if not summed:
-        return 0.0
     by_products = cost.whole_products_ns * at[f"fused_to_products_{case}"]
     fused = np.where(np.isnan(cost.fused_ns[case]), by_products, cost.fused_ns[case])
     elsewhere = cost.whole_products_ns - cost.products_ns
     saved = float(np.clip(cost.own_ns + elsewhere - fused, 0, cost.own_ns).sum())
-    return saved * place.alone_ns(cost.rows) / summed
+    return saved_alone_ns(place, cost.rows, saved)
 
 
 def _by_size(place: Place, cost: _AttentionCost) -> tuple[Rows, ...]:

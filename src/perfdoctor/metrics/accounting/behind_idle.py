@@ -62,12 +62,10 @@ def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
 
 def _by_name(names: Text, rows: Ints, idle_ns: Ints, total_ns: Ints) -> list[Culprit]:
     """The culprits among these rows, largest idle first; `idle_ns` and `total_ns` have one number a row."""
-    codes, values = names.codes[rows], names.values
-    count = np.bincount(codes, minlength=len(values))
-    idle, total = (np.bincount(codes, weights=ns, minlength=len(values)) for ns in (idle_ns, total_ns))
     found = [
-        Culprit(values[code], int(count[code]), round(idle[code]), round(total[code]))
-        for code in np.flatnonzero(idle).tolist()
+        Culprit(name, count, round(idle), round(total))
+        for name, count, idle, total in names.take(rows).sums(idle_ns, total_ns)
+        if idle
     ]
     return sorted(found, key=lambda each: (-each.idle_ns, each.name))
 

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.first_use import (
-    awaited_children,
-    captures,
-    compilations,
-    first_ops,
-    first_uses,
-    initialisation,
-)
+from perfdoctor.metrics.accounting import first_use
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.intervals import Intervals
@@ -48,14 +41,14 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
         profiler=overheads.take(profiler).intervals,
         launching=launching,
-        once=first_uses(timeline, rank)
-        | initialisation(calls)
-        | captures(calls)
-        | compilations(rows["os_calls"], calls)
+        once=first_use.first_uses(timeline, rank)
+        | first_use.initialisation(calls)
+        | first_use.captures(calls)
+        | first_use.compilations(rows["os_calls"], calls)
         | overheads.take(loading).intervals,
-        first_ops=first_ops(ops) - launching,
+        first_ops=first_use.first_ops(ops) - launching,
         # What is read between the start of another process and its end comes from that process.
-        files=files - awaited_children(rows["os_calls"], calls),
+        files=files - first_use.awaited_children(rows["os_calls"], calls),
         visible=ops.intervals | below_step(ranges, marks).intervals | below_step(functions, marks).intervals,
         between_steps=_between(marks),
         blocking=np.flatnonzero(own_calls & timeline.calls.name.matches(cuda_names.BLOCKING_CALL)),

@@ -11,7 +11,7 @@ from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
 from perfdoctor.metrics.accounting.inferred_waits import with_inferred_waits
-from perfdoctor.metrics.accounting.odd_step import without_odd_step
+from perfdoctor.metrics.accounting.outliers import without_odd_step
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.device_work import DeviceWork, device_work

@@ -32,7 +32,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Ints
 from perfdoctor.records.findings import Finding
-from perfdoctor.records.real_time import RealTime
+from perfdoctor.records.time_split import RealTime
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 

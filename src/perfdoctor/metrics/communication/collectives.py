@@ -148,9 +148,7 @@ class Bandwidth(Struct, frozen=True):
 
     kind: str
     ranks: int
-    count: int
     message_bytes: int
-    algorithm_bytes_per_second: float
     bus_bytes_per_second: float
     exposed_ns: int
     one_node: bool
@@ -226,9 +224,7 @@ def _bandwidth(kind: str, places: Sequence[JobPlace], rows: Matrix, sizes: Ints,
     return Bandwidth(
         kind=kind,
         ranks=len(places),
-        count=int(sizes.size),
         message_bytes=int(np.median(sizes)),
-        algorithm_bytes_per_second=algorithm,
         bus_bytes_per_second=algorithm * bus_factor(kind, len(places)),
         exposed_ns=round(float(np.mean(exposed))),
         one_node=in_one_node(places),

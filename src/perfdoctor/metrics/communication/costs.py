@@ -42,7 +42,6 @@ class CollectiveCosts(Struct, frozen=True):
     ranks: Ints
     sizes: Ints
     took: GroupSpread
-    ns: Floats
     count_per_step: Floats
     ns_per_step: Floats
     exposed_ns: Floats
@@ -106,7 +105,6 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         ranks=ranks[of],
         sizes=sizes[of],
         took=took,
-        ns=groups.sums(inside),
         count_per_step=groups.per_step(groups.runs()),
         ns_per_step=groups.per_step(inside),
         exposed_ns=groups.per_step(exposed),

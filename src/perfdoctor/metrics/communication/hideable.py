@@ -201,7 +201,7 @@ _USUAL = 1 - 1 / 1.189
 
 
 class Taken(Struct, frozen=True):
-    """Of the time in which communication runs beside compute, the likely share in which compute gets nothing done.
+    """`likely` is the share of the time with communication beside compute in which compute gets nothing done.
 
     At the least nothing, where compute leaves SMs free. `source`: the recording, or a table of published trainings.
     """

@@ -23,7 +23,6 @@ class Baseline(Struct, frozen=True):
 
     bus_bytes_per_second: float
     source: str
-    count: int
 
 
 def baseline(
@@ -50,7 +49,7 @@ def baseline(
         speeds = rows.floats("bus_bytes_per_second")[near]
         if speeds.size:
             speed = float(speeds.max() if source == "flight recorder" else np.median(speeds))
-            return Baseline(speed, source, int(speeds.size))
+            return Baseline(speed, source)
     return None
 
 

@@ -244,11 +244,6 @@ class Skew(Struct, frozen=True, eq=False, dict=True):
         """How much of all ranks' time in collectives is waiting."""
         return float(self.waiting_ns.sum() / max(self.spent_ns.sum(), 1))
 
-    @property
-    def others(self) -> Mask:
-        """One bool a rank: all but the late one, which does not wait."""
-        return np.array([rank != self.late_rank for rank in self.ranks])
-
 
 def _not_twice(begun: Ints, ended: Ints) -> Ints:
     """How long each of these pieces lasts beyond all that began before it."""

@@ -75,7 +75,7 @@ def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
 
 
 def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
-    """As many GPUs with a ring of NVLinks where the chosen ones have none, keeping as many of these as possible.
+    """Choose as many GPUs with a ring of NVLinks where the chosen ones have none, with as many of these as possible.
 
     () where the chosen ones have a ring, or no others do.
     """

@@ -42,7 +42,6 @@ class CopyCosts(Struct, frozen=True):
     ops: tuple[str, ...]
     sizes: GroupSpread
     took: GroupSpread
-    ns: Floats
     count_per_step: Floats
     bytes_per_step: Floats
     ns_per_step: Floats
@@ -77,7 +76,6 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
         ops=tuple(copies.op.take(of)),
         sizes=groups.spread(size, sized),
         took=groups.spread(took),
-        ns=groups.sums(copies.inside_ns),
         count_per_step=groups.per_step(groups.runs()),
         bytes_per_step=groups.per_step(known),
         ns_per_step=groups.per_step(copies.inside_ns),

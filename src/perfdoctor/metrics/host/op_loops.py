@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.grouping import number_in_step
+from perfdoctor.metrics.grouping import counterparts, spread
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.host_rows import outermost, own_ns
@@ -83,27 +83,12 @@ def turns_of(name: Ints, group: Ints) -> Ints:
     return turns
 
 
-def counterparts(place: HostPlace, rows: Frame) -> Ints:
-    """For each op a number that only the so many-th of its name in each step has."""
-    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
-    name = rows.name.codes.astype(np.int64)
-    number = number_in_step(name, step, rows.start_ns)
-    key: Ints = name * (number.max(initial=0) + 1) + number
-    return key
-
-
 def usual_ns(place: HostPlace, rows: Frame, values: Ints) -> Floats:
     """For each op the median of its counterparts' `values` over the steps; without steps its own."""
     if not place.steps.used:
         return values.astype(np.float64)
-    key = counterparts(place, rows)
-    order = np.lexsort((values, key))
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    size = np.diff(np.append(first, order.size))
-    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
-    found = np.empty(order.size)
-    found[order] = np.repeat(np.mean((low, high), axis=0), size)
-    return found
+    alike, count = counterparts(rows, place.steps.bounds)
+    return spread(alike, values, count).median[alike]
 
 
 @once_per_place

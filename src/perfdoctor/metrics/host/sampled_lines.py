@@ -154,11 +154,8 @@ def of_profile(timeline: Timeline, *, is_worker: bool) -> list[SampledLine]:
     """Lines of samples whose times are not known: of the main threads of trainings, or of their loaders' workers."""
     rows = timeline["stack_samples"]
     rows = rows.take(~rows["is_on_clock"] & rows["is_main"] & (rows["is_worker"] == is_worker))
-    samples = np.bincount(rows.name.codes, weights=rows["samples"], minlength=len(rows.name.values))
-    return _costliest(
-        Counter({name: int(n) for name, n in zip(rows.name.values, samples.tolist(), strict=True) if n}),
-        is_worker=is_worker,
-    )
+    samples = rows.name.sums(rows["samples"])
+    return _costliest(Counter({name: int(n) for name, _, n in samples if n}), is_worker=is_worker)
 
 
 def stacks_of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:

@@ -10,11 +10,11 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.grouping import spread
-from perfdoctor.metrics.host.op_loops import counterparts, op_loops, own_time, usual_ns
+from perfdoctor.metrics.grouping import counterparts, spread
+from perfdoctor.metrics.host.op_loops import op_loops, own_time, usual_ns
 from perfdoctor.metrics.kernels.optimizer import HostOps, host_updates
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Floats
+from perfdoctor.model.columns import Floats, numbered
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -58,10 +58,10 @@ def between_ops(place: HostPlace) -> Between:
         return Between(pieces, np.zeros(len(pieces)))
     # For each piece a number, equal where the op behind it is the so many-th of its name in its step.
     own_ops = outermost(place.rows("ops"))
-    key = np.append(counterparts(place, own_ops), -1)  # the last: no op follows
+    key = np.append(counterparts(own_ops, place.steps.bounds)[0], -1)  # the last: no op follows
     following = np.searchsorted(own_ops.start_ns, pieces.ends, side="left")
-    _, before = np.unique(key[following], return_inverse=True)
-    known = spread(before, pieces.durations_ns, int(before.max()) + 1)
+    different, before = numbered(key[following])
+    known = spread(before, pieces.durations_ns, different.size)
     often = known.count >= _OFTEN * place.steps.used
     return Between(pieces, np.where(often, np.nan_to_num(known.median), 0.0)[before])
 

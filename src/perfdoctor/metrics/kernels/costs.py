@@ -211,12 +211,9 @@ def kernel_rows(places: Sequence[Place], most: int | None = None) -> tuple[Kerne
     for place in places:
         for frame in (place.kernels, place.collectives):
             ns = place.window.overlap_ns(frame.start_ns, frame.end_ns)
-            codes, values = frame.name.codes, frame.name.values
-            per_code = np.bincount(codes, minlength=len(values)), np.bincount(codes, weights=ns, minlength=len(values))
-            for name, count, total in zip(values, *per_code, strict=True):
-                if count:
-                    counts[name] = counts.get(name, 0) + int(count)
-                    totals[name] = totals.get(name, 0) + int(total)
+            for name, count, total in frame.name.sums(ns):
+                counts[name] = counts.get(name, 0) + count
+                totals[name] = totals.get(name, 0) + int(total)
     top = sorted(totals, key=lambda name: (-totals[name], name))[:most]
     return tuple(
         KernelRow(

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.grouping import weighted_mean
+from perfdoctor.metrics.grouping import combined, weighted_mean
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
@@ -206,15 +206,13 @@ def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]
 def _largest(found: Claim) -> Rows:
     """The kernels that take most time, with what was measured of them."""
     kernels = found.kernels
-    keys = np.stack((kernels.rows.name.codes.astype(np.int64), kernels.stands_in), axis=1)[found.rows]
-    different, which = np.unique(keys, axis=0, return_inverse=True)
     own = np.flatnonzero(found.rows)
-    time_ns = np.bincount(which.ravel(), weights=kernels.time_ns[own], minlength=len(different))
-    count = np.bincount(which.ravel(), minlength=len(different))
+    group, first = combined(kernels.rows.name.codes[own], kernels.stands_in[own])
+    time_ns, count = np.bincount(group, weights=kernels.time_ns[own]), np.bincount(group)
     numbers = {title: kernels.number(column) for title, column in _SHOWN.items()}
     rows: list[tuple[Value, ...]] = []
     for at in np.argsort(-time_ns, kind="stable").tolist()[:_TABLE_ROWS]:
-        row = int(own[np.flatnonzero(which.ravel() == at)[0]])
+        row = int(own[first[at]])
         shares = (float(values[row]) for values in numbers.values())
         shown = (_NOT_MEASURED if np.isnan(share) else share for share in shares)
         waits = kernels.word("stall", row) or _NOT_MEASURED

@@ -75,9 +75,7 @@ class Reserve(Struct, frozen=True):
     """
 
     rank: int
-    device: int
     first_bytes: int
-    last_bytes: int
     peak_bytes: int
     rises: int
     held_first_bytes: int
@@ -92,9 +90,7 @@ def reserves(timeline: Timeline) -> Iterator[Reserve]:
         reserved, held = rows["reserved_bytes"], rows["allocated_bytes"]
         yield Reserve(
             rank,
-            device,
             int(reserved[0]),
-            int(reserved[-1]),
             int(reserved.max()),
             int((np.diff(np.maximum.accumulate(reserved)) > 0).sum()),
             int(held[0]),

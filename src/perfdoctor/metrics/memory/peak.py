@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.records.memory import Holder, MemoryUse
@@ -115,9 +116,8 @@ def _of_known(
 
 def _summed(category: Text, size: Ints, rows: Mask) -> dict[str, int]:
     """Bytes by category, the most first; what is empty is left out."""
-    sums = np.bincount(category.codes[rows], weights=size[rows], minlength=len(category.values))
     totals: dict[str, int] = {}
-    for name, total in zip(category.values, sums.tolist(), strict=True):
+    for name, _, total in category.take(rows).sums(size[rows]):
         if total:
             totals[name] = totals.get(name, 0) + int(total)
     return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
@@ -127,11 +127,8 @@ def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
     """Allocations made from the same lines for the same purpose, the most bytes first."""
     taken = allocations.take(alive)
     stack, category, size = taken.text("stack"), taken.text("category"), taken["bytes"]
-    keys = np.stack((stack.codes, category.codes), axis=1)
-    different, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    which = which.ravel()
-    totals = np.bincount(which, weights=size, minlength=len(different))
-    counts = np.bincount(which, minlength=len(different))
+    group, first = combined(stack.codes, category.codes)
+    totals, counts = np.bincount(group, weights=size), np.bincount(group)
     order = np.argsort(-totals, kind="stable")
     return tuple(
         Holder(taken.name[first[n]], stack[first[n]], category[first[n]], int(totals[n]), int(counts[n]))

@@ -24,7 +24,7 @@ from perfdoctor.model.launches import launches, launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
-from perfdoctor.records.modules import ModuleCost
+from perfdoctor.records.work_done import ModuleCost
 
 _QUANTITIES = ("calls", "forward_ns", "backward_ns", "model_flop", "exposed_communication_ns", "idle_ns")
 

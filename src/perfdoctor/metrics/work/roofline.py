@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
+from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import attained
@@ -88,11 +89,9 @@ def _ops(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRo
     counted = np.flatnonzero(work.known & (work.ns > 0))
     shapes = work.ops.text("input_shapes")
     _, type_codes = np.unique(work.data_types, return_inverse=True)
-    keys = np.stack((work.ops.name.codes[counted], shapes.codes[counted], type_codes[counted]), axis=1)
-    different, row = np.unique(keys, axis=0, return_inverse=True)
-    total = np.bincount(row.ravel(), weights=work.ns[counted], minlength=len(different))
-    for each in np.argsort(-total, kind="stable")[:_MOST_ROWS].tolist():
-        members = counted[row.ravel() == each]
+    group, _ = combined(work.ops.name.codes[counted], shapes.codes[counted], type_codes[counted])
+    for each in np.argsort(-np.bincount(group, weights=work.ns[counted]), kind="stable")[:_MOST_ROWS].tolist():
+        members = counted[group == each]
         first = int(members[0])
         yield _row(place, work, peaks, members, "op", work.ops.name[first], _sizes(shapes[first]))
 

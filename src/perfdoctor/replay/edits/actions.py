@@ -259,7 +259,7 @@ def _work_ns(place: Place, action: str, finding: Finding) -> int:
         return place.alone_ns(rows[: len(place.kernels)])
     frame = (place.copies if action == "copies" else place.collectives).take(rows)
     exposed = place.exposed_copies if action == "copies" else place.exposed_communication
-    return (exposed & Intervals.of(frame.start_ns, frame.end_ns)).total_ns
+    return (exposed & frame.intervals).total_ns
 
 
 def shares(saving: Saving, affected: int) -> tuple[float, float, float]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfdoctor.metrics.grouping import number_in_step
+from perfdoctor.metrics.grouping import counterparts
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
@@ -76,13 +76,7 @@ def same_piece(place: Place) -> Ints:
     """For each row of DeviceWork a number that the same piece of every step has: the n-th of its name there."""
     pieces, so_far = np.full(len(place.work), UNKNOWN), 0
     for signal, rows in place.work.rows.items():
-        frame = place.recorded(signal)
-        if not rows.size:
-            continue
-        step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
-        name = frame.name.codes.astype(np.int64)
-        number = number_in_step(name, step, frame.start_ns)
-        _, piece = np.unique(name * len(frame) + number, return_inverse=True)
+        piece, count = counterparts(place.recorded(signal), place.steps.even_bounds)
         pieces[rows] = so_far + piece
-        so_far += int(piece.max()) + 1
+        so_far += count
     return pieces

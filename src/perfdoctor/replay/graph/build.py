@@ -1,7 +1,6 @@
 """What waits for what? Finds, for each node of a device's steps, the nodes that it came after.
 
-Which event a wait waits for is not recorded. It is taken to be the work that ended last before the wait did; `inferred`
-counts such, and threads that are taken to have been woken by another.
+Which event a wait waits for is not recorded. It is taken to be the work that ended last before the wait did.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _calls(draft: DeviceDraft) -> None:
     host, nodes = draft.host, draft.host_nodes
     draft.start[nodes], draft.end[nodes] = host.start_ns, np.where(host.waits, host.start_ns, host.end_ns)
     draft.duration[nodes] = draft.end[nodes] - draft.start[nodes]
-    source, woken = predecessors(host)
+    source = predecessors(host)
     first = source < 0
     # The first call comes again when the next period's first one was made, behind what had ended by then.
     again = np.where(first, host.start_ns - host.start_ns[0] + host.again_ns, host.start_ns)
@@ -82,7 +81,6 @@ def _calls(draft: DeviceDraft) -> None:
         draft.duration[nodes] = np.maximum(draft.duration[nodes] - inside, 0)
         draft.free[nodes] = True
     draft.tie(0, nodes, draft.over[behind], lag_ns=lag, before=first)
-    draft.inferred += woken
 
 
 def _loader(draft: DeviceDraft) -> None:
@@ -121,7 +119,6 @@ def _other_streams(draft: DeviceDraft) -> None:
     last = _last_of_others(draft, start + _DEVICE_SLACK_NS, draft.streams, start)
     use = asked & (last >= 0)
     draft.tie(2, nodes[use], nodes[last[use]], lag_ns=np.minimum(start[use] - end[last[use]], 0))
-    draft.inferred += int(use.sum())
     _behind_the_period_before(draft, asked & (last < 0) & (draft.launch < 0))
 
 
@@ -137,7 +134,6 @@ def _behind_the_period_before(draft: DeviceDraft, asked: Mask) -> None:
     use = asked & (last >= 0)
     lag = np.minimum(again[use] - draft.work_end[last[use]], 0)
     draft.tie(2, draft.work_nodes[use], draft.work_nodes[last[use]], lag_ns=lag, before=True)
-    draft.inferred += int(use.sum())
 
 
 def _last_of_others(draft: DeviceDraft, moments: Ints, not_on: Ints, begun_before: Ints) -> Ints:
@@ -193,7 +189,6 @@ def _waits(draft: DeviceDraft) -> None:
     use = (work >= 0) & known & (held | ~of_event)
     lag = np.where(held, end - ended, 0)
     draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
-    draft.inferred += int(use.sum())
     _all_streams(draft, waits, np.where(use & ~earlier, work, NOTHING))
     # A queue may be longer than the period: a launch that waits for work from before it starts when others let it.
     draft.free[nodes[host.for_room[waits] & ~use]] = True

@@ -132,11 +132,8 @@ def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]
-        codes = name.codes[row[graph.work_row[own]]]
-        ns = np.bincount(codes, weights=graph.duration_ns[own], minlength=len(name.values))
-        times = np.bincount(codes, minlength=len(name.values))
-        for code in np.flatnonzero(times).tolist():
-            yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
+        for each, times, ns in name.take(row[graph.work_row[own]]).sums(graph.duration_ns[own]):
+            yield _OF_SIGNAL[signal], each, ns, float(times)
 
 
 def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: Ints) -> Iterator[tuple[str, str, float, float]]:
@@ -155,7 +152,7 @@ def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: Ints) -> It
             yield cause, cause.replace("_", " "), float(part.total_ns), float(len(part))
         rest = rest - part
     ops = host_rows(place, ("ops",))
-    between = rest - Intervals.of(ops.start_ns, ops.end_ns)  # a range around the backward pass waits for its thread
+    between = rest - ops.intervals  # a range around the backward pass waits for its thread
     in_ops, outside = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
     for each in in_ops:  # without a GPU, the thread's ops do not launch work: they are the work
         yield "host" if place.device is not None else "compute", each.name, float(each.idle_ns), float(each.count)

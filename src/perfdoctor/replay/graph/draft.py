@@ -35,7 +35,6 @@ class Draft:
         self.gap_start, self.gap_end, self.loader_wait = (np.zeros(self.size, np.int64) for _ in range(3))
         self.position = np.arange(self.size)
         self.awaited = Intervals.empty()
-        self.inferred = 0
 
     def tie(self, which: int, nodes: Ints, to: Ints, *, lag_ns: Ints | int = 0, before: Mask | bool = False) -> None:
         """Make the `nodes` depend on the nodes `to` (of the repetition before if `before` says so)."""
@@ -92,7 +91,7 @@ class Draft:
             lag_ns=(self.lag_ns[0], self.lag_ns[1], self.lag_ns[2]), work_row=work_row[order], call_row=call_row[order],
             gap_start_ns=self.gap_start, gap_end_ns=self.gap_end,
             loader_wait_ns=_all_alike(self.loader_wait), awaited=self.awaited,
-            period_ns=self.period_ns, units=self.units, inferred=self.inferred,
+            period_ns=self.period_ns, units=self.units,
         )  # fmt: skip
 
 

@@ -56,7 +56,6 @@ class Graph(Struct, frozen=True):
     loader_wait_ns: Ints
     period_ns: int
     units: int
-    inferred: int = 0
     #: When the host waited for such a loader.
     awaited: Intervals = field(default_factory=Intervals.empty)
     #: Host time that edits have taken out, and which share of it.

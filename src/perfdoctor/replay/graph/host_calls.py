@@ -111,8 +111,8 @@ def _call_begun(calls: Frame, rows: Ints, outer: Ints, moment: int) -> int:
     return int(calls.start_ns[outer[calls.start_ns[rows] == moment]].min(initial=moment))
 
 
-def predecessors(host: HostCalls) -> tuple[Ints, int]:
-    """For each call the one it follows, NOTHING for the first of all; and how many are taken to have been woken.
+def predecessors(host: HostCalls) -> Ints:
+    """For each call the one it follows, NOTHING for the first of all.
 
     It follows the last one of its thread, or, after a pause, the last call of the other thread that woke it.
     """
@@ -125,7 +125,7 @@ def predecessors(host: HostCalls) -> tuple[Ints, int]:
     )
     paused = (previous < 0) | (host.start_ns - previous_end > _WOKEN_NS)
     woken = (latest >= 0) & (latest_end > previous_end) & paused
-    return np.where(woken, latest, previous), int(woken.sum())
+    return np.where(woken, latest, previous)
 
 
 def last_ended(host: HostCalls, moments: Ints) -> Ints:

@@ -63,7 +63,7 @@ def host_graph(place: HostPlace, *, paced: bool = True, most_units: int = ALL_UN
     period = Intervals.single(int(edges[0]), int(edges[-1]))
     frame = place.recorded_collectives
     sent = np.flatnonzero((frame.start_ns >= edges[0]) & (frame.start_ns < edges[-1]))
-    sending = Intervals.of(frame.start_ns, frame.end_ns) | place.handed_over
+    sending = frame.intervals | place.handed_over
     waits = (waited_for(place) & sending) - place.own_communication  # asking for a collective is the thread's own work
     awaited = place.host.explicit["input_wait"] & period
     late = paced & (awaited.durations_ns > LEAST_LOADER_WAIT * place.window_ns / place.units)

@@ -10,7 +10,7 @@ from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 
 if TYPE_CHECKING:
-    from perfdoctor.records.derivations import Derivation, DerivedInput
+    from perfdoctor.records.savings import Derivation, DerivedInput
 
 HEADING = "How the saving was computed"
 UNLIMITED = "Nothing else limits it."

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.patterns import regex
-from perfdoctor.records.real_time import MOSTLY_RECORDING
+from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
 from perfdoctor.vocabulary.signals import needs_gpu
