@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 
 import pytest
-from folders import FIXTURES
+from folders import FIXTURES, recorded_again
 
 from perfdoctor.readers.open import read, recordings
 
@@ -72,5 +71,5 @@ def test_a_session_that_is_given_is_read_whatever_is_newer(tmp_path):
 def test_other_folders_with_dates_are_ranks_as_before(tmp_path):
     for day in ("2026_05_04_17_30_00", "2026_05_04_18_00_00"):
         (tmp_path / day).mkdir()
-        shutil.copy(TRACE, tmp_path / day / TRACE.name)
+        recorded_again(TRACE, tmp_path / day / TRACE.name)
     assert len(files(tmp_path)) == 2

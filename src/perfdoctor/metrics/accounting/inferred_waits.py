@@ -133,11 +133,17 @@ def _asking(calls: Frame, ops: Frame) -> Mask:
     asking = np.zeros(len(ops), dtype=bool)
     reach = np.maximum.accumulate(calls.end_ns)
     at = np.flatnonzero(calls.start_ns[1:] - reach[:-1] > _LEAST_NS)
-    first = np.searchsorted(ops.start_ns, reach[at])
-    last = np.searchsorted(ops.start_ns, calls.start_ns[at + 1])
-    for begin, end in zip(first.tolist(), last.tolist(), strict=True):
-        kinds, often = np.unique(ops.name.codes[begin:end], return_counts=True)
-        asking[begin:end] = np.isin(ops.name.codes[begin:end], kinds[often >= _AGAIN])
+    begin, end = reach[at], calls.start_ns[at + 1]
+    many = np.searchsorted(ops.start_ns, end) - np.searchsorted(ops.start_ns, begin) >= _AGAIN
+    begin, end = begin[many], end[many]
+    if not begin.size:
+        return asking
+    stretch = np.searchsorted(begin, ops.start_ns, side="right") - 1
+    inside = np.flatnonzero((stretch >= 0) & (ops.start_ns < end[stretch]))
+    # One number for each name in each stretch.
+    kind = stretch[inside] * (int(ops.name.codes.max(initial=0)) + 1) + ops.name.codes[inside]
+    _, of, often = np.unique(kind, return_inverse=True, return_counts=True)
+    asking[inside] = often[of] >= _AGAIN
     return asking
 
 

@@ -56,7 +56,7 @@ def sooner_ns(place: Place) -> int | None:
         return None
     ahead_ns = max(int(place.window.starts[0] - launching(place).starts[0]), 0)
     # As recorded: what recording cost a rank's host held up the others, too.
-    return max(place.window_ns - (_busy(place) & launching(place)).total_ns + ahead_ns, 0)
+    return max(place.window_ns - busy_as_recorded_ns(place) + ahead_ns, 0)
 
 
 def _has_pace(place: Place) -> bool:
@@ -70,6 +70,11 @@ def busy_ns(place: Place) -> int:
     """How long the host worked while it launched the window's work, in ns, without what recording cost it unseen."""
     busy = _busy(place) & launching(place)
     return max(busy.total_ns - int(hidden_cost_ns(place, busy.starts, busy.ends).sum()), 0)
+
+
+def busy_as_recorded_ns(place: Place) -> int:
+    """How long the host worked while it launched the window's work, in ns, with a recorder beside it."""
+    return (_busy(place) & launching(place)).total_ns
 
 
 def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:
