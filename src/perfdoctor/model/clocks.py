@@ -105,15 +105,17 @@ def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset:
     if not known.size:
         return ClockOffset(rank, device, 0, 0)
     since = work.start_ns[known] - timeline.calls.start_ns[work.launch[known]]
-    begin_ns, drift = int(work.start_ns[0]), 0.0
+    begin_ns = int(work.start_ns[0])
     prompt = _behind_pause(work)[known] & (since < _MOST_NS)
     at, latency = work.start_ns[known][prompt], since[prompt].astype(np.float64)
-    if latency.size >= _FEWEST and np.ptp(np.quantile(latency, (0.25, 0.75))) < _MOST_NS:
-        drift = _drift(at, latency)
-        usual = float(np.quantile(latency - drift * (at - begin_ns), 0.25))
+    drift = _drift(at, latency)
+    usual, longer = (
+        np.quantile(latency - drift * (at - begin_ns), (0.25, 0.75)).tolist() if latency.size else (0.0, 0.0)
+    )
+    if latency.size >= _FEWEST and longer - usual < _MOST_NS:
         off_ns = 0 if _LATENCY_NS[0] <= usual <= _LATENCY_NS[1] else round(_USUAL_LATENCY_NS - usual)
     else:
-        off_ns = _by_bounds(timeline, rank, work, since)
+        off_ns, drift = _by_bounds(timeline, rank, work, since), 0.0
     found = ClockOffset(rank, device, off_ns, begin_ns, -drift, int((since < 0).sum()), int(known.size))
     late = found.corrected(work.start_ns[known]) - (work.start_ns[known] - since)
     return replace(found, left=int((late < -_LATENCY_NS[1]).sum()))

@@ -298,6 +298,15 @@ def test_work_a_little_before_its_launch_came_with_it():
     assert abs(error(of)) < 1e-3
 
 
+def test_what_stands_behind_such_work_on_its_stream_stays_behind_it():
+    """The third piece, of which no launch is known, begins between the second one and that one's launch."""
+    calls = [(10, 20, "cudaLaunchKernel", 1), (50, 60, "cudaLaunchKernel", 2)]
+    of = graph(literal(calls, [(15, 40, 1), (45, 46, 2), (47, 600, 9)]))
+    works = np.flatnonzero(of.kind == WORK)
+    assert (of.recorded_start_ns[works[1:]] >= of.recorded_start_ns[works[:-1]]).all()
+    assert simulated_step([of]) == pytest.approx(simulate([of]).step_ns)
+
+
 def test_work_without_a_launch_belongs_to_the_step_of_what_ran_before_it_on_its_stream():
     """The host is a step and more ahead: by its own time such work would be of another step than its neighbours."""
     drawn = draw(kernels="##++e   ", host="ll      ", host_ahead=12, repeat=6)

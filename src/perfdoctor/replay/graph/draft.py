@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.model.columns import occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -122,8 +123,11 @@ class DeviceDraft(Draft):
             self.launch = np.where((self.launch >= 0) & (early <= CLOCK_SLACK_NS), self.launch, NOTHING)
             # What stands a little before its launch began with it: latencies scatter around what clocks differ by.
             self.work_start = self.work_start + np.where(self.launch >= 0, np.maximum(early, 0), 0)
-            self.work_end = np.maximum(self.work_start, self.work_end)
         self.streams = place.work.stream[rows]
+        for stream in occurring(self.streams):  # what comes behind it on its stream stays behind it
+            own = self.streams == stream
+            self.work_start[own] = np.maximum.accumulate(self.work_start[own])
+        self.work_end = np.maximum(self.work_start, self.work_end)
 
     def explained(self, nodes: Ints) -> Ints:
         """The earliest start in ns of these nodes by the dependencies within this repetition that are known so far."""
