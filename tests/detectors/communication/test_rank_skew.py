@@ -216,6 +216,22 @@ def test_a_host_that_is_neither_slower_nor_busier_is_only_late():
     assert only_finding("rank-skew", one_slow_host("oo oo oo")).situation == "late-host"
 
 
+def test_the_code_that_a_late_host_is_in_while_it_launches_nothing_is_named():
+    """Rank 2 makes the calls of the others, each as quickly, and stands in a range before that, as in a sleep."""
+    late = {"kernels": " " * 30 + "#" * 4, "nccl": " " * 34 + "=" * 6, "host": ["r" * 28 + "  ll" + " " * 8]}
+    other = {"kernels": "#" * 4 + " " * 36, "nccl": "    " + "=" * 36, "host": ["ll" + " " * 38]}
+    legend = {"r": ("ranges", "# sparse part")}
+    drawn = merge([
+        draw(**(late if rank == 2 else other), legend=legend, rank=rank, repeat=6, unit_us=1000, launched_us_before=10)
+        for rank in range(3)
+    ])  # fmt: skip
+    finding = only_finding("rank-skew", drawn)
+    assert (finding.values["late_rank"], finding.situation) == (2, "host")
+    assert "most of it in `# sparse part`" in summary(finding)
+    first = next(fix for fix in load_rules()["rank-skew"].fixes if fix.fits("host", frozenset({"gpu", "torch"})))
+    assert first.title == "Remove work that only this rank does"
+
+
 def test_its_host_alone_is_what_launch_bound_finds():
     found = diagnose(one_slow_host(), list(load_rules().values())).findings
     assert found[0].rule == "rank-skew"

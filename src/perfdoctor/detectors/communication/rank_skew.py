@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.saved_shares import half_certain
+from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication import lateness
@@ -19,7 +20,7 @@ from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop
-from perfdoctor.model.place import JobPlace
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -59,7 +60,8 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     is_uneven = bool(
         is_clear and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
     )
-    situation = "uneven-work" if is_uneven else _situation(main, host, at) if is_clear else ""
+    within = _within(whole, at) if whole and main == "host_work" else ""
+    situation = "uneven-work" if is_uneven else _situation(main, host, within, at) if is_clear else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
     won_share = 1 - 1 / len(seen.places) if is_uneven else 1.0
     node, units = seen.late_node, min(place.units for place in seen.places)
@@ -72,6 +74,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "other_rows_per_step": host.other_rows if host else 0.0,
             "slower": host.slower if host else 0.0,
             "more_ms": ms(host.more_ns) if host else 0.0,
+            "within": within,
             "late_rank": late.rank,
             **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
             "waiting_ms": ms(seen.waiting_ns),
@@ -193,13 +196,24 @@ def _sooner_ns(others: Sequence[JobPlace], which: Callable[[list[int]], float], 
 # --- what the late rank does instead ---
 
 
-def _situation(main: str, host: HostComparison | None, at: Mapping[str, float]) -> str:
-    """The situation, by what the late rank mainly spends more time on. `host`: its calls beside the others'."""
+def _within(place: Place, at: Mapping[str, float]) -> str:
+    """The innermost range or function that the host is in for most of the time in which it launches nothing, or ""."""
+    rows = host_rows(place, ("ranges", "functions"))
+    return innermost_with_most(place.idle_causes["host_work"], rows, at["clear_culprit_share"])[0]
+
+
+def _situation(main: str, host: HostComparison | None, within: str, at: Mapping[str, float]) -> str:
+    """The situation, by what the late rank mainly spends more time on.
+
+    `host`: its calls beside the others'; `within`: the code that it is in while it makes none.
+    """
     if main in _UNNAMED and host is not None:
         if host.has_more_work:
             return "more-work"
         if host.is_same_work(at["same_calls_within"]):
-            return "slower-host" if host.slower >= 1 + at["slower_at_least"] else "late-host"
+            if host.slower >= 1 + at["slower_at_least"]:
+                return "slower-host"
+            return "host" if within else "late-host"
     if main in _HOST:
         return "late-host" if main == "launch_bound" else "host"
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
