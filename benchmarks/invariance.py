@@ -118,7 +118,7 @@ def differences(change: Change, before: Answer, after: Answer, rank: int | None)
 
 
 def _coarse(parts: Mapping[str, float]) -> Mapping[str, float]:
-    """The partition with idle as one part: what the host did meanwhile is told by how long it did so."""
+    """The partition with idle as one part: which cause idle has depends on lengths in ns."""
     known = {name: parts.get(name, 0.0) for name in ("compute", "exposed communication", "exposed copies")}
     return {**known, "idle": 1 - sum(known.values())}
 

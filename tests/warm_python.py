@@ -107,7 +107,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _forked(files: list[int]) -> int:
-    """As `os.fork`; the files are output and errors of the child, and closed here."""
+    """Fork, and return what `os.fork` does. The files become output and errors of the child, and are closed here."""
     pid = os.fork()
     for number, file in enumerate(files, 1):
         if pid == 0:

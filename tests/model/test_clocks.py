@@ -81,6 +81,7 @@ def test_a_clock_that_is_off_is_moved_until_the_latency_is_usual_and_it_is_said_
     assert (corrected.kernels.duration_ns == 20 * US).all()
     (note,) = corrected.notes
     assert f"{abs(us - 1)} µs off the host's" in note
+    assert ("seems to be" in note) == (us > 0)
     assert ("stood before the calls" in note) == (us < -7)
     assert on_host_clock(corrected) is corrected
 
@@ -109,6 +110,23 @@ def test_clocks_that_nothing_brings_together_are_said_to_be_uncertain():
     corrected = on_host_clock(replace(recorded, frames={**recorded.frames, "kernels": kernels}))
     assert "no shift of the GPU's clock explains it" in corrected.notes[-1]
     assert on_host_clock(corrected).notes == corrected.notes, "it is said once"
+
+
+@pytest.mark.parametrize(("returns_after_us", "is_moved"), [(3, False), (60, False), (-20, True)])
+def test_a_wait_for_the_device_shows_whether_launches_take_long_or_the_clock_is_late(returns_after_us, is_moved):
+    """Launches of 40 µs, and one wait for the last kernel."""
+    recorded = launch_bound(40)
+    end = int(recorded.kernels.end_ns[-1])
+    wait = {
+        "name": "cudaDeviceSynchronize",
+        "start_ns": end - 15 * US,
+        "end_ns": max(end + returns_after_us * US, end - 15 * US),
+    }
+    calls = timeline(calls=[wait]).calls
+    whole = recorded.with_frame("calls", type(recorded.calls).join([recorded.calls, calls]))
+    corrected = on_host_clock(whole)
+    assert (corrected is not whole) == is_moved
+    assert not is_moved or "was 32 µs off the host's" in corrected.notes[-1]
 
 
 @pytest.mark.parametrize("ppm", [-400, -40, 40])

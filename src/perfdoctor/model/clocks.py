@@ -1,7 +1,7 @@
 """Do the clocks of host and device agree, and by how much is the device's off where they do not?
 
 A tool reads two clocks and converts the one to the other. torch.profiler's kernels stand up to 0.1 ms before the calls
-that launched them on some machines, and where they do, no kernel has a cause any more. What must hold tells how far the
+that launched them on some machines, and where they do, no kernel has a cause any more. What must hold shows how far the
 device's clock is off:
 
 ```
@@ -35,13 +35,17 @@ _PAUSE_NS = 10_000
 #: The latency from the begin of a launching call to its work on an idle device. Of 75 recordings of 20 kinds of GPUs
 #: whose clocks agree it is 3 to 18 µs (lower quartile of each); what lies outside of this range is a clock that is off.
 _LATENCY_NS = (2_000, 20_000)
+#: So far single times of host and device may contradict each other where their clocks agree.
+CLOCK_SLACK_NS = 20_000
 _USUAL_LATENCY_NS = 8_000
 #: From the end of the last work to the return of the call that waits for it: 1.4 to 20 µs there.
 _USUAL_RETURN_NS = 5_000
-#: A clock that is off by more is no clock that was converted a little wrong. The largest seen is 0.1 ms.
+#: Work that starts later behind its launch than this waited for something else, on an idle device as well. And waits
+#: that return so long before or behind the end of all work waited for other work.
 _MOST_NS = 200_000
 #: More work before its launch than this share shows clocks that cannot be brought together. So many ranks are named.
 _MOST_LEFT, _NAMED = 0.05, 4
+#: From here on an offset is said in ms.
 _MANY_US = 10_000
 #: More work than this share may not be moved before its launch.
 _MOST_WRONG = 0.001
@@ -60,7 +64,8 @@ class ClockOffset(Struct, frozen=True):
     """How far a device's clock is behind the host's: `at_begin_ns` at `begin_ns`, and so much more each ns from then.
 
     Less than 0: it is ahead. `early`: of the `launched` pieces of work whose launch is known, how many stand before it;
-    `left`: how many still do, by more than clocks that agree differ.
+    `left`: how many still do, by more than clocks that agree differ. `is_shown`: does anything contradict the clock as
+    it was recorded? Else the latency of launches is unusual, and no wait for the device says that it is real.
     """
 
     rank: int
@@ -71,13 +76,14 @@ class ClockOffset(Struct, frozen=True):
     early: int = 0
     launched: int = 0
     left: int = 0
+    is_shown: bool = True
 
     def __bool__(self) -> bool:
         """Is there anything to correct?"""
         return bool(self.at_begin_ns or self.drift)
 
     def corrected(self, times_ns: Ints) -> Ints:
-        """These times of the device by the host's clock."""
+        """Return these times of the device by the host's clock."""
         found: Ints = times_ns + self.at_begin_ns
         return found + np.rint((times_ns - self.begin_ns) * self.drift).astype(np.int64) if self.drift else found
 
@@ -85,7 +91,7 @@ class ClockOffset(Struct, frozen=True):
 def on_host_clock(timeline: Timeline) -> Timeline:
     """The recording with all work of its devices by the host's clock, and a note where that is not as recorded.
 
-    It is the recording itself where clocks agree, or where nothing tells whether they do.
+    It is the recording itself where clocks agree, or where nothing shows whether they do.
     """
     if not len(timeline.calls):
         return timeline
@@ -105,7 +111,7 @@ def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset:
     if not known.size:
         return ClockOffset(rank, device, 0, 0)
     since = work.start_ns[known] - timeline.calls.start_ns[work.launch[known]]
-    begin_ns = int(work.start_ns[0])
+    begin_ns, is_shown = int(work.start_ns[0]), True
     prompt = _behind_pause(work)[known] & (since < _MOST_NS)
     at, latency = work.start_ns[known][prompt], since[prompt].astype(np.float64)
     drift = _drift(at, latency)
@@ -114,11 +120,15 @@ def clock_offset(timeline: Timeline, rank: int, device: int) -> ClockOffset:
     )
     if latency.size >= _FEWEST and longer - usual < _MOST_NS:
         off_ns = 0 if _LATENCY_NS[0] <= usual <= _LATENCY_NS[1] else round(_USUAL_LATENCY_NS - usual)
+        # A clock that is late would have work end behind the waits for it: else launches do take so long there.
+        if off_ns < 0:
+            returned = _earliest_return(timeline, rank, work)
+            off_ns, is_shown = off_ns if returned is None or returned < 0 else 0, returned is not None
     else:
         off_ns, drift = _by_bounds(timeline, rank, work, since), 0.0
     found = ClockOffset(rank, device, off_ns, begin_ns, -drift, int((since < 0).sum()), int(known.size))
     late = found.corrected(work.start_ns[known]) - (work.start_ns[known] - since)
-    return replace(found, left=int((late < -_LATENCY_NS[1]).sum()))
+    return replace(found, left=int((late < -CLOCK_SLACK_NS).sum()), is_shown=is_shown)
 
 
 def _behind_pause(work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -164,10 +174,9 @@ def _by_bounds(timeline: Timeline, rank: int, work: DeviceWork, since: Ints) -> 
     too_late = _beyond_queue(timeline.calls, work)
     if too_late < 0 and np.mean(since + too_late < 0) <= _MOST_WRONG:
         return too_late
-    back = np.fromiter(_ways_back(timeline, rank, work), np.int64)
-    back = np.sort(back[np.abs(back) < _MOST_NS])
+    returned = _earliest_return(timeline, rank, work)
     # Only so far that no work comes before its launch.
-    return max(int(back[0]) - _USUAL_RETURN_NS, -max(earliest, 0)) if back.size and back[0] < 0 else 0
+    return 0 if returned is None or returned >= 0 else max(returned - _USUAL_RETURN_NS, -max(earliest, 0))
 
 
 def _beyond_queue(calls: Frame, work: DeviceWork) -> int:
@@ -187,19 +196,24 @@ def _beyond_queue(calls: Frame, work: DeviceWork) -> int:
     return latest
 
 
-def _ways_back(timeline: Timeline, rank: int, work: DeviceWork) -> Iterator[int]:
-    """Ns from the end of all work to the return of each call that waits for the whole device."""
+def _earliest_return(timeline: Timeline, rank: int, work: DeviceWork) -> int | None:
+    """Ns from the end of all work to the earliest return of a call that waits for the whole device, or for its copy.
+
+    Less than 0: it returns before the work is done. None where no such call was recorded.
+    """
     calls = timeline.calls
+    copies = np.flatnonzero(work.is_blocking_copy & (work.launch != UNKNOWN))
+    back = calls.end_ns[work.launch[copies]] - work.end_ns[copies]
     waits = np.flatnonzero((calls["rank"] == rank) & calls.name.matches(cuda_names.WAITS_FOR_DEVICE))
-    if not waits.size:
-        return
     launched = np.where(work.launch != UNKNOWN, calls.start_ns[np.maximum(work.launch, 0)], work.start_ns)
     order = np.argsort(launched, kind="stable")
     reach = np.maximum.accumulate(work.end_ns[order])
     last = np.searchsorted(launched[order], calls.start_ns[waits]) - 1
     waits, last = waits[last >= 0], last[last >= 0]
     waited = reach[last] > calls.start_ns[waits]
-    yield from (calls.end_ns[waits] - reach[last])[waited].tolist()
+    back = np.concatenate((back, (calls.end_ns[waits] - reach[last])[waited]))
+    back = back[np.abs(back) < _MOST_NS]
+    return int(back.min()) if back.size else None
 
 
 def _contradictions(offsets: list[ClockOffset]) -> Iterator[str]:
@@ -229,13 +243,19 @@ def _corrected(rows: Frame, offsets: list[ClockOffset]) -> Frame:
 
 def _notes(offsets: list[ClockOffset]) -> Iterator[str]:
     ranks = sorted({each.rank for each in offsets})
-    whose, were, whose_work = f"The GPUs' clocks of {len(ranks):,} ranks", "were", "their"
+    whose, were, seem, their = f"The GPUs' clocks of {len(ranks):,} ranks", "were", "seem", "their"
     if len(ranks) == 1:
-        whose, were, whose_work = f"The GPU's clock of rank {ranks[0]}", "was", "its"
+        whose, were, seem, their = f"The GPU's clock of rank {ranks[0]}", "was", "seems", "its"
     off_us = max(abs(each.at_begin_ns) for each in offsets) / 1e3
-    how = "up to " * (len(offsets) > 1) + (f"{off_us:.0f} µs" if off_us < _MANY_US else f"{off_us / 1e3:.0f} ms")
+    off = "up to " * (len(offsets) > 1) + (f"{off_us:.0f} µs" if off_us < _MANY_US else f"{off_us / 1e3:.0f} ms")
+    drift_ppm = max(abs(each.drift) for each in offsets) * 1e6
     early, launched = sum(each.early for each in offsets), sum(each.launched for each in offsets)
-    which = f" ({early:,} of {launched:,} pieces of work stood before the calls that launched them)" if early else ""
-    drifts = [abs(each.drift) for each in offsets if each.drift]
-    drift = f", and drifted by {max(drifts) * 1e6:.0f} ppm" if drifts else ""
-    yield f"{whose} {were} {how} off the host's{drift}{which}: {whose_work} work was moved to the host's clock."
+    is_shown = any(each.is_shown for each in offsets)
+    why = " (on an idle GPU work began so much later behind its launch than usual)" if not is_shown else ""
+    if early:
+        why = f" ({early:,} of {launched:,} pieces of work stood before the calls that launched them)"
+    yield (
+        f"{whose} {were if is_shown else f'{seem} to be'} {off} off the host's"
+        f"{f', and drifted by {drift_ppm:.0f} ppm' if drift_ppm else ''}{why}: "
+        f"{their} work was moved to the host's clock."
+    )

@@ -1,4 +1,4 @@
-"""How many items is a batch collected from, and where can that not be told?"""
+"""How many items is a batch collected from, and where is that not known?"""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from perfdoctor.metrics.accounting.queued import (
     graphs_in_flight,
     launch_latency_ns,
 )
+from perfdoctor.model.clocks import CLOCK_SLACK_NS
 from perfdoctor.model.columns import firsts, numbered
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals, Nanoseconds
@@ -44,8 +45,6 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES
 #: Between two queued kernels lie microseconds; across streams and devices, tens. What is queued and still does not
 #: start for a millisecond waits for something that was not recorded.
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
-#: Timestamps of host and device are aligned by the tools to a few microseconds.
-_CLOCK_SLACK_NS = 20_000
 #: Signals in which the driving threads are seen.
 ON_HOST = ("calls", "ops", "ranges", "functions", "os_calls")
 _RANGES_AND_OPS = ("ranges", "ops")
@@ -288,4 +287,4 @@ def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:
     order = np.argsort(blocking.start_ns, kind="stable")
     starts, reach = blocking.start_ns[order], np.maximum.accumulate(blocking.end_ns[order])
     last = np.searchsorted(starts, stretches.start, side="left") - 1
-    return (last >= 0) & (reach[np.maximum(last, 0)] + _CLOCK_SLACK_NS >= stretches.start)
+    return (last >= 0) & (reach[np.maximum(last, 0)] + CLOCK_SLACK_NS >= stretches.start)

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.accounting.driving_threads import driving_rows, host_activity
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text
-from perfdoctor.model.device_work import device_work
+from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Timeline
@@ -43,8 +43,8 @@ _LEAST_BUSY = 0.9
 _LONGEST_WAKE_UP_NS = 150_000
 #: An op that comes so often between two calls is a question that is asked again.
 _AGAIN = 50
-#: Nobody goes on before what he waits for, but for what clocks of host and device differ by.
-_CLOCK_SLACK_NS = 2_000
+#: Nobody goes on before what he waits for, but for a µs or two by which the clocks differ.
+_BEFORE_NS = 2_000
 
 
 class _Quiet(Struct, frozen=True):
@@ -63,9 +63,14 @@ class _Quiet(Struct, frozen=True):
 def with_inferred_waits(timeline: Timeline) -> Timeline:
     """The recording with a call for each wait of a host for its device that no recorded call shows."""
     found: dict[str, list[Any]] = {name: [] for name in ("rank", "process", "thread", "start_ns", "end_ns", "name")}
-    for rank, device in timeline.places:
-        for name, column in _waits(timeline, rank, device).items():
-            found[name] += column
+    for rank in timeline.ranks:
+        devices = [device for of_rank, device in timeline.places if of_rank == rank]
+        quiet = _quiet(timeline, rank) if devices and len(timeline.calls) else None
+        if quiet is None or not quiet.start_ns.size:
+            continue
+        for device in devices:
+            for name, column in _waits(device_work(timeline, rank, device), quiet, rank).items():
+                found[name] += column
     count = len(found["rank"])
     if not count:
         return timeline
@@ -75,22 +80,18 @@ def with_inferred_waits(timeline: Timeline) -> Timeline:
     return timeline.with_frame("calls", Frame.join([timeline.calls, waits]))
 
 
-def _waits(timeline: Timeline, rank: int, device: int) -> dict[str, list[Any]]:
-    """The columns of the waits of one rank for one of its devices."""
-    work = device_work(timeline, rank, device)
+def _waits(work: DeviceWork, quiet: _Quiet, rank: int) -> dict[str, list[Any]]:
+    """The columns of the rows for the stretches in which a rank waited for this work of one of its devices."""
     if not (work.launch != UNKNOWN).any():
         return {}
-    quiet = _quiet(timeline, rank)
-    if not quiet.start_ns.size:
-        return {}
     ends = np.sort(work.end_ns)
-    behind = np.searchsorted(ends, quiet.end_ns + _CLOCK_SLACK_NS, side="right")
+    behind = np.searchsorted(ends, quiet.end_ns + _BEFORE_NS, side="right")
     done = ends[np.maximum(behind - 1, 0)]
     busy = Intervals.of(work.start_ns, work.end_ns)
     # Nothing runs any more when the host goes on: it waited for all that was launched, which ends once.
     drained = busy.overlap_ns(done, np.maximum(quiet.end_ns, done + 1)) == 0
     candidates = np.where(drained, 1, behind - np.searchsorted(ends, quiet.start_ns))
-    late_ns = np.maximum(quiet.end_ns - done, 0) + _CLOCK_SLACK_NS
+    late_ns = np.maximum(quiet.end_ns - done, 0) + _BEFORE_NS
     length = quiet.end_ns - quiet.start_ns
     waited: Mask = (behind > 0) & (done > quiet.start_ns) & (candidates * late_ns <= _MOST_BY_CHANCE * length)
     waited &= quiet.asks | (late_ns <= _LONGEST_WAKE_UP_NS)

@@ -97,9 +97,9 @@ def full_queue_launches(work: DeviceWork, calls: Frame) -> Ints:
 
 
 def waits_to_free(work: DeviceWork, calls: Frame, rows: Ints) -> tuple[Ints, Ints]:
-    """Those of these rows of `timeline.calls` that give memory back when the device has done all its work, and when.
+    """Return the calls among these rows that wait for the device before they give memory back, and when it was done.
 
-    From that moment on the call itself is at work.
+    `rows`: of `timeline.calls`. From that moment (ns) on the call itself is at work.
     """
     rows = rows[calls.name.matches(cuda_names.FREE_WAITS)[rows] & (calls.duration_ns[rows] > LONGEST_LAUNCH_NS)]
     busy = Intervals.of(work.start_ns, work.end_ns)

@@ -9,10 +9,11 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.metrics.accounting.real_time import hidden_cost_ns
+from perfdoctor.model.clocks import CLOCK_SLACK_NS
 from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
-from perfdoctor.replay.graph.draft import CLOCK_SLACK_NS, DeviceDraft
+from perfdoctor.replay.graph.draft import DeviceDraft
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
 from perfdoctor.replay.graph.period import launched_in, period_of

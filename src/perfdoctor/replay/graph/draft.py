@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.model.clocks import CLOCK_SLACK_NS
 from perfdoctor.model.columns import occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -15,8 +16,6 @@ from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.replay.graph.host_calls import HostCalls
 from perfdoctor.replay.graph.period import Period
 
-#: Clocks of host and device agree to some µs.
-CLOCK_SLACK_NS = 20_000
 _NEVER = np.iinfo(np.int64).min
 _Number = TypeVar("_Number", bound=np.generic)
 
