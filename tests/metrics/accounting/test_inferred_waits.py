@@ -64,7 +64,7 @@ def steps(
 def waits(recorded: Timeline) -> list[str]:
     """The names of the calls that were added."""
     before, after = recorded.calls, with_inferred_waits(recorded).calls
-    added = [name for name in after.name if name.endswith("(inferred)")]
+    added = [name for name in after.name if name.startswith("inferred wait")]
     assert len(after) == len(before) + len(added), "no recorded call is lost"
     return added
 

@@ -11,21 +11,21 @@ import re
 from perfdoctor.patterns import regex
 
 #: Calls that no tool records: the host was found to wait for all work of the device, or for some of it, in none.
-INFERRED_WAIT = "wait for the device (inferred)"
-INFERRED_WAIT_FOR_EVENT = "wait for work (inferred)"
+INFERRED_WAIT = "inferred wait for the device"
+INFERRED_WAIT_FOR_EVENT = "inferred wait for work"
 #: Asks whether work is done, and does not wait for it: the caller asks again.
 QUERY = regex(r"^(cuda|hip|cu)(Event|Stream)Query")
 #: Calls in which the host waits for the device. cudaStreamWaitEvent is none: it makes a stream wait, not the host.
 BLOCKING_CALL = regex(
     r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
     r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|Peer|WithStream)?(_ptds|_ptsz)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
-    r"|^wait for .* \(inferred\)$"
+    r"|^inferred wait "
 )
 #: Those of them that wait by their purpose, of whatever interface; and those that wait for one event.
-SYNCHRONIZES = regex(r"Synchronize|^wait for .* \(inferred\)$")
-WAITS_FOR_EVENT = regex(r"EventSynchronize|^wait for work \(inferred\)$")
+SYNCHRONIZES = regex(r"Synchronize|^inferred wait ")
+WAITS_FOR_EVENT = regex(r"EventSynchronize|^inferred wait for work")
 #: And those that wait for all streams of a device.
-WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize|^wait for the device \(inferred\)$")
+WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize|^inferred wait for the device")
 ALLOCATOR_CALL = regex(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"
     r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
