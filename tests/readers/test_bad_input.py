@@ -144,3 +144,4 @@ def test_a_file_given_twice_is_read_once_and_it_is_said(tmp_path):
     assert twice.ranks == once.ranks
     assert [len(twice[signal]) for signal in twice] == [len(once[signal]) for signal in once]
     assert f"{again.name} is left out: it is a copy of {ranks[0].name}." in twice.notes
+    assert f"{ranks[0].name} was given twice, and is read once." in read([*ranks, ranks[0]]).notes

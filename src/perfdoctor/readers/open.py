@@ -120,7 +120,12 @@ def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
             kept.append(file)
             known.append(file)
         else:
-            notes.append(f"{file.name} is left out: it is a copy of {original.name}.")
+            is_same = file.resolve() == original.resolve()
+            notes.append(
+                f"{file.name} was given twice, and is read once."
+                if is_same
+                else f"{file.name} is left out: it is a copy of {original.name}."
+            )
     return kept, notes
 
 
