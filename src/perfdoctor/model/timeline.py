@@ -23,6 +23,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
@@ -369,6 +370,7 @@ class Timeline(Keeps, frozen=True):
     DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
     how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
+    `whole_runs`: of each training process, when all of its steps ended and where its thread stood; empty if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -386,6 +388,7 @@ class Timeline(Keeps, frozen=True):
     loaders: tuple[ReportedLoader, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    whole_runs: tuple[WholeRun, ...] = ()
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{len(frame):,} {signal}" for signal, frame in self.frames.items() if len(frame))

@@ -19,7 +19,8 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, RecordedProcess, Timeline, merge
-from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows
+from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows, whole_run
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.ncu import profiles as ncu
@@ -29,15 +30,12 @@ from perfdoctor.system.progress import Progress, silent, unheard
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
-from perfdoctor.vocabulary.sentences import milliseconds
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
 _TOOLS = ("nsys", "torch")
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
-#: Of the time of steps that were only timed: where long ones take less, the recorded steps stand for all.
-_NOTABLE_SHARE = 0.1
 #: Fewer samples than this do not show whether memory rises steadily.
 _FEWEST_SAMPLES = 6
 _Found = TypeVar("_Found")
@@ -212,7 +210,6 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
     first = _as_reported(first, part, [each for each, _ in found])
     return first.with_notes(
         *notes,
-        *_long_steps(part.reports),
         *(note for each, other in others for note in _compared(part.tool, first, each.tool, other)),
     )
 
@@ -228,6 +225,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         loaders=tuple(loader for report in training for loader in report.loaders),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
+        whole_runs=tuple(_whole_runs(part)),
     )
 
 
@@ -476,6 +474,14 @@ def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[in
     }
 
 
+def _whole_runs(part: RecordedPart) -> Iterator[WholeRun]:
+    """Yield the whole run of each training process of which it was noted."""
+    for report in part.reports:
+        for file in part.run.files("stacks", f"whole-run-{part.tool}-{report.pid}.json.gz"):
+            if report.is_training and (found := whole_run.read(file)) is not None:
+                yield found
+
+
 # --- notes ---
 
 
@@ -498,23 +504,6 @@ def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator
                     f"Rank {report.rank}: {arrived:,} of {report.nvtx_ranges:,} ranges arrived in Nsight Systems: "
                     "this version of it loses NVTX ranges."
                 )
-
-
-def _long_steps(reports: Sequence[ProcessReport]) -> Iterator[str]:
-    """A note on steps that take long and are in no window of few steps, as an evaluation or a checkpoint."""
-    timed = [(report.unwatched_long, report) for report in reports if report.is_training]
-    known = [(long, report) for long, report in timed if {"steps", "all_ns", "long", "long_ns", "apart"} <= long.keys()]
-    long, report = max(known, key=lambda each: each[0]["long_ns"], default=({}, None))
-    if report is None or long["apart"] <= report.steps_recorded:
-        return  # a window as long holds one
-    share = long["long_ns"] / max(long["all_ns"], 1)
-    if share >= _NOTABLE_SHARE:
-        yield (
-            f"{long['long']} of {long['steps']} steps that were only timed, after the recorded ones, took "
-            f"{milliseconds(long['long_ns'] / long['long'])} each ({100 * share:.0f} % of the time; usual: "
-            f"{milliseconds(report.unwatched_step_ns)}). An evaluation or a checkpoint may be in none of the recorded "
-            f"steps: --steps {long['apart'] + 1} records one."
-        )
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:

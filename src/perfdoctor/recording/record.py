@@ -15,7 +15,9 @@ from msgspec import Struct
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan
+from perfdoctor.recording.sampling import whole_run
 from perfdoctor.recording.sampling.session import SamplerProcess
+from perfdoctor.recording.sampling.stacks import cells_of
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
@@ -134,23 +136,25 @@ class Session(Struct, frozen=True):
     @contextlib.contextmanager
     def _sampler(self, record: PassRecord) -> Iterator[SamplerProcess | None]:
         """Sample the stacks of one pass and keep them; None where they cannot, or are not to, be sampled."""
-        py_spy = self.plan.machine.py_spy
-        if not self.window.sampling or py_spy.trouble:
-            yield None
-            return
-        try:
-            sampler = SamplerProcess(py_spy, with_source=self.window.source)
-        except OSError as error:  # no space, no more processes: the training runs without it
-            record.notes.append(f"stacks were not sampled: {error.strerror or error}")
-            yield None
-            return
+        py_spy, sampler = self.plan.machine.py_spy, None
+        if self.window.sampling and not py_spy.trouble:
+            try:
+                sampler = SamplerProcess(py_spy, with_source=self.window.source)
+            except OSError as error:  # no space, no more processes: the training runs without it
+                record.notes.append(f"stacks were not sampled: {error.strerror or error}")
         try:
             yield sampler
         finally:
-            sampler.end()
-            record.notes += sampler.keep(self.folder.path / "stacks", record.name, Path.cwd())
+            if sampler is not None:
+                sampler.end()
+                record.notes += sampler.keep(self.folder.path / "stacks", record.name, Path.cwd())
+            cells = sampler.folder if sampler is not None else Path()
+            record.files += whole_run.keep(
+                self.folder, record.name, Path.cwd(), lambda pid: cells_of(cells, pid), with_source=self.window.source
+            )
             record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
-            sampler.close()
+            if sampler is not None:
+                sampler.close()
 
     def _run(
         self, recording: PassSettings, tool: launch.ProfilerCommand | None = None, *, time_limit_s: float | None = None,

@@ -124,8 +124,6 @@ class ProcessReport(Struct, frozen=True):
     memory: ReportedMemory
     #: What it used of the processor in its recorded steps (agent/perfdoctor_agent/processor.py); empty if unknown.
     processor: Mapping[str, int] = field(default_factory=dict)
-    #: Of the steps that were only timed behind the recorded ones, those that took far longer (agent's pace.py).
-    unwatched_long: Mapping[str, int] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     process_name: str = ""
     job: str = ""
@@ -265,7 +263,6 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         ended=document.get("ended") is True,
         memory=_memory(document.get("memory")),
         processor=processor if is_measured else {},
-        unwatched_long=_sizes(document.get("unwatched_long")),
         reported_unix_ns=number("unix_ns") or 0,
         loaders=tuple(_loaders(document.get("loaders"))),
     )

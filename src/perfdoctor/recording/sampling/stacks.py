@@ -20,6 +20,7 @@ import ast
 import contextlib
 import gzip
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -118,7 +119,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     stacks: dict[tuple[int, ...], int] = {}
     threads: dict[tuple[int, str], int] = {}
     lines: dict[str, tuple[Path, int]] = {}
-    cells, of_cells = _cells(each), dict[str, list[str]]()
+    cells, of_cells = cells_of(each.file.parent, each.of), dict[str, list[str]]()
     columns: dict[str, list[int]] = {"thread": [], "start_unix_ns": [], "end_unix_ns": [], "stack": [], "count": []}
     for sample in found:
         stack = []
@@ -156,7 +157,7 @@ class SourcePlace(Struct, frozen=True):
     is_own: bool
 
 
-class _Cell(Struct, frozen=True):
+class Cell(Struct, frozen=True):
     """A cell of a notebook, whose code is in no file."""
 
     number: int
@@ -173,11 +174,11 @@ class _Cell(Struct, frozen=True):
         return {}
 
 
-def _cells(each: Sampled) -> dict[str, _Cell]:
+def cells_of(folder: Path, pid: int) -> dict[str, Cell]:
     """A notebook's cells by the name of their code, as the agent's sampling.py wrote them; none without a notebook."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        found = json.loads((each.file.parent / f"cells-{each.of}.json").read_text("utf-8"))
-        return {str(name): _Cell(int(cell["number"]), str(cell["text"])) for name, cell in found.items()}
+        found = json.loads((folder / f"cells-{pid}.json").read_text("utf-8"))
+        return {str(name): Cell(int(cell["number"]), str(cell["text"])) for name, cell in found.items()}
     return {}
 
 
@@ -222,11 +223,18 @@ def source(lines: Mapping[str, tuple[Path, int]], before_unix_ns: int) -> dict[s
     found: dict[str, list[str]] = {}
     for file, wanted in by_file.items():
         # The file may be gone, or no Python of this version.
-        with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-            facts = file.stat()
-            if facts.st_mtime_ns <= before_unix_ns and facts.st_size <= _LARGEST_SOURCE_BYTES:
-                found.update(_shown(file.read_text("utf-8"), wanted))
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found.update(_shown(text_of_source(file, before_unix_ns), wanted))
     return found
+
+
+def text_of_source(file: Path, before_unix_ns: float = math.inf) -> str:
+    """The text of a file that has not changed since; "" where it cannot be read, or was not written by hand."""
+    with contextlib.suppress(OSError, ValueError):
+        facts = file.stat()
+        if facts.st_mtime_ns <= before_unix_ns and facts.st_size <= _LARGEST_SOURCE_BYTES:
+            return file.read_text("utf-8")
+    return ""
 
 
 def _shown(text: str, wanted: Mapping[str, int]) -> Iterator[tuple[str, list[str]]]:

@@ -1,6 +1,6 @@
 """When does this process train, when is it recorded, and when is the trace written?
 
-    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written ── steps timed ── all hooks gone
+    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written ── steps timed ── steps noted
                       (skipped)    └ one step    └ ranges on          └ the program goes on, or ends (settings: stop)
 
 Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference,
@@ -39,6 +39,7 @@ from perfdoctor_agent.sampling import Sampling
 from perfdoctor_agent.step_finder import StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
+from perfdoctor_agent.whole_run import WholeRun
 
 _BACKWARD = "backward"
 _DOUBT = (
@@ -102,6 +103,8 @@ class Agent:
         self.before: dict[Any, StepEnds] = {}  # ends of what may be a step, by its kind, in front of the window
         self.behind: StepEnds | None = None  # ends of steps behind the window, while they are timed
         self.is_done = False
+        # Of a program that is ended with its window there is no whole run.
+        self.whole_run = None if self.settings["stop"] else WholeRun(self.torch, *self.report.whole_run_file)
         self._lock = threading.RLock()
         self.modules = ModuleMarks(self.torch)
         self.forward = ForwardWatch(self.torch, self._forward, self.modules)
@@ -183,6 +186,8 @@ class Agent:
             self.sampling.announce()
         self.step_finder = self._new_step_finder()
         self.before = {}
+        if self.whole_run is not None:
+            self.whole_run.begin_anew()
 
     def in_child(self) -> None:
         """Register the end again in a child of multiprocessing, which has lost what its parent had registered."""
@@ -210,8 +215,13 @@ class Agent:
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if self._is_compiling():  # do not appear in what a compiler traces
             return
+        if self._is_left:
+            self._noted(id(optimizer))
+            return
         if not self.has_optimizer:  # it was made before the agent began to watch
             self._trains()
+        if self.whole_run is not None:
+            self.whole_run.know(optimizer)
         self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -243,11 +253,16 @@ class Agent:
     @_guarded
     def _event(self, kind: Any, found_by: str) -> None:
         """Count an event that may end a step. `found_by`: what kind of event it is, for the report."""
+        if self._is_left:
+            self._noted(kind)
+            return
         is_loader_worker = self.torch.utils.data.get_worker_info() is not None
-        if (self.is_done and self.behind is None) or is_loader_worker or (self.marks_steps and found_by != "range"):
+        if is_loader_worker or (self.marks_steps and found_by != "range"):
             return
         now_ns = time.monotonic_ns()
         with self._lock:
+            if self.whole_run is not None and found_by != "forward" and self.step_finder.chosen in (None, kind):
+                self.whole_run.step_ended(kind, now_ns)
             if self.is_done:
                 self._passed_behind(kind, now_ns)
                 return
@@ -263,6 +278,16 @@ class Agent:
                 self._step_ended(now_ns)
             else:
                 self.report.facts["steps_seen"] = self.step_finder.count
+
+    @property
+    def _is_left(self) -> bool:
+        """Is nothing done any more but to note when steps end?"""
+        return self.is_done and self.behind is None
+
+    @_guarded
+    def _noted(self, kind: Any) -> None:
+        if self.whole_run is not None and kind == self.step_finder.chosen and os.getpid() == self.pid:
+            self.whole_run.step_ended(kind, time.monotonic_ns())
 
     def _step_ended(self, now_ns: int) -> None:
         if self.window > 0:
@@ -284,6 +309,9 @@ class Agent:
             self.report.note(_NOT_STARTED)
             if self.settings["pass"] == "torch":
                 return  # it may end, and the window begin then
+        if self.whole_run is not None:
+            self.whole_run.choose(self.step_finder.chosen)
+            self.whole_run.window_begins()
         self.sampling.begin(self._in_front().last_ns, identity.processes_here())
         if self.settings["activities"] and not self.foreign.is_active:
             self._make_recorder()
@@ -347,13 +375,23 @@ class Agent:
         if self.recorder is not None:
             self.recorder.step()  # its schedule ends here: it writes the trace
         self._recorded()
-        self._off(but=self.report.facts["step_found_by"])
+        self._off(but=self._of_steps)
         self._write_result()
         if self.settings["stop"]:
             self.report.write(stopped=True)
             raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
+        self._window_over()
         self.behind = StepEnds(self.torch)
         self.behind.add(time.monotonic_ns())
+
+    @property
+    def _of_steps(self) -> str:
+        """The hook that sees the ends of steps, which stays while they are noted."""
+        return "" if self.whole_run is None else self.report.facts["step_found_by"].replace("forward", "")
+
+    def _window_over(self) -> None:
+        if self.whole_run is not None:
+            self.whole_run.window_ends()
 
     # --- behind the window ---
 
@@ -368,7 +406,7 @@ class Agent:
         """Report the length of unrecorded steps, and leave the program alone."""
         if self.behind is not None:
             self.report.write(**unrecorded(self._in_front(), self.behind))
-        self._leave()
+        self._leave(but=self._of_steps)
 
     def _in_front(self) -> StepEnds:
         return self.before.get(self.step_finder.chosen) or StepEnds(self.torch)
@@ -431,6 +469,10 @@ class Agent:
             if not self.is_done:
                 self._end_window()
             self._write_unrecorded()
+            if self.whole_run is not None:
+                self.whole_run.end()
+                self.report.facts["timed"] = self.whole_run.timed()
+            self._off()
             if self.report.facts["steps_seen"] or not self.is_fork:
                 self.report.write(ended=True)
 
@@ -442,9 +484,10 @@ class Agent:
         elif self.recorder is not None:
             self._discard()
         self._recorded()
-        self._off()
+        self._off(but=self._of_steps)
         if self.window > 0:
             self._write_result()
+        self._window_over()
 
     def _discard(self) -> None:
         """Drop a recording without a whole step: no trace is better than one without steps."""
@@ -488,6 +531,9 @@ class Agent:
             self._leave()
         self.is_done = True
         with contextlib.suppress(Exception):
+            if self.whole_run is not None:
+                self.whole_run.end()
+        with contextlib.suppress(Exception):
             if self.recorder is not None and not self.recorder.trace:
                 self._discard()  # else it would go on, and fill the memory
 
@@ -501,12 +547,14 @@ class Agent:
             self._step_hooks.pop(name)()
         self._release_signals()
 
-    def _leave(self) -> None:
+    def _leave(self, but: str = "") -> None:
         self.behind = None
-        self._off()
+        self._off(but)
 
     def forked(self) -> None:
         """Drop the parent's window in a child made by fork, and watch for training anew."""
+        if self.whole_run is not None:
+            self.whole_run.drop()
         if self.is_done:
             self._leave()
             return

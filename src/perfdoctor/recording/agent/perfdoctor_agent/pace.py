@@ -35,9 +35,6 @@ _FEWEST_OF_A_SIDE = 3
 #: Beyond so many times the distance of the quartiles a step was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
-#: Steps that take at least so many times the undisturbed mean do something else besides: they are counted.
-_LONG = 2.0
-
 #: Pages that are touched to see what one costs; the least of so many turns counts.
 _PAGES, _TURNS = 256, 4
 
@@ -105,8 +102,7 @@ def unrecorded(before: StepEnds, behind: StepEnds | None = None) -> dict[str, An
     mean = _undisturbed_mean(steps) if len(steps) >= _FEWEST else 0
     if mean and clock == HOST and behind is not None and parts == [behind]:
         mean += _spared_ns(before.faults_per_step, behind)
-    long = _long_steps(behind.steps_ns()[1], mean) if parts == [behind] else {}
-    return {"unwatched_step_ns": mean, "unwatched_steps": len(steps), "unwatched_clock": clock, "unwatched_long": long}
+    return {"unwatched_step_ns": mean, "unwatched_steps": len(steps), "unwatched_clock": clock}
 
 
 def _undisturbed_mean(steps_ns: list[int]) -> int:
@@ -121,22 +117,6 @@ def _most_undisturbed_ns(steps_ns: list[int]) -> float:
     last = len(ascending) - 1
     first_quartile, third_quartile = ascending[last // 4], ascending[(3 * last) // 4]
     return third_quartile + _FENCE * (third_quartile - first_quartile)
-
-
-def _long_steps(steps_ns: list[int], mean_ns: int) -> dict[str, int]:
-    """Counts and times in ns of all steps and of the long ones (evaluation, checkpoint, start of an epoch); else empty.
-
-    `apart` is how many steps lie between two long ones at most: a longer window holds one.
-    """
-    least = max(_most_undisturbed_ns(steps_ns), _LONG * mean_ns)
-    places = [place for place, step_ns in enumerate(steps_ns) if step_ns > least]
-    if not places or not mean_ns:
-        return {}
-    gaps = [after - before for before, after in zip([-1, *places], places)]
-    return {
-        "steps": len(steps_ns), "all_ns": sum(steps_ns), "long": len(places),
-        "long_ns": sum(steps_ns[place] for place in places), "apart": max(gaps),
-    }  # fmt: skip
 
 
 def _spared_ns(faults_before: int, behind: StepEnds) -> int:

@@ -22,10 +22,15 @@ class AgentReport:
             "python": "{}.{}.{}".format(*sys.version_info[:3]), "torch": torch_version, "state": "watching",
             "steps_seen": 0, "steps_recorded": 0, "step_found_by": "", "rank": None, "world_size": None, "trace": "",
             "nvtx_ranges": 0, "watched_step_ns": 0,
-            "unwatched_step_ns": 0, "unwatched_steps": 0, "unwatched_clock": "", "unwatched_long": {},
+            "unwatched_step_ns": 0, "unwatched_steps": 0, "unwatched_clock": "", "timed": {},
             "memory": {"kind": "", "device": -1, "samples": []}, "processor": {}, "loaders": [],
             "stopped": False, "ended": False, "notes": [],
         }  # fmt: skip
+
+    @property
+    def whole_run_file(self) -> tuple[str, str]:
+        """Folder and name of the file with the steps of the whole run; no report, by its name."""
+        return self.folder, f"whole-run-{self.facts['pass']}-{self.name or self.facts['pid']}.json"
 
     def note(self, text: str) -> None:
         if text not in self.facts["notes"]:

@@ -1,0 +1,117 @@
+"""Which kind of work between steps does a sample of the training thread show, and in which line?
+
+The functions on the stack when the optimizer is asked for its step are the loop: they are there in every step, whatever
+they are called. What is called below them, and computes no gradients, may be something else than a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from perfdoctor.model.columns import Ints, Mask
+from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.names import python_code
+from perfdoctor.vocabulary.pauses import EPOCH_CHANGE, EVALUATION, LEARNING_RATE_SEARCH, kind_of_frame
+
+_FORWARD = regex(r"/torch/nn/modules/module\.py\(\d+\): ")
+_TRAINS = (python_code.BACKWARD, python_code.UPDATE)
+_LOADER = regex(r"/torch/utils/data/dataloader\.py\(\d+\): ")
+_LINE = regex(r"\(\d+\): ")
+#: The innermost frames of torch and Python are kept, so a module's file may be cut at any folder.
+NO_KIND = ""
+
+
+class Stack(Struct, frozen=True):
+    """What one stack shows. `kind`: of work between steps, "" for none by its frames alone; `trains`: it computes
+    gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader. `entry`: the outermost
+    frame below the loop, -1 for none; `caller`: the innermost of the loop; `line`: the innermost own frame below the
+    loop that is of the same function as the outermost own one, else `entry`.
+    """
+
+    kind: str
+    trains: bool
+    forward: bool
+    loads: bool
+    no_gradients: bool
+    entry: int
+    caller: int
+    line: int
+
+
+def function_of(frame: str) -> str:
+    """`train.py: main` of the frame `train.py(12): main`."""
+    return _LINE.sub(": ", frame, count=1)
+
+
+def loop_functions(run: WholeRun, sites: Sequence[str]) -> frozenset[str]:
+    """The functions that are on the stack when a step of the training is asked for, as `function_of` names them."""
+    asking = {function_of(site) for site in sites}
+    functions = [function_of(frame) for frame in run.frames]
+    found = set(asking)
+    for stack in run.stacks:
+        names = [functions[frame] for frame in stack]
+        inner = next((at for at, name in enumerate(names) if name in asking), None)
+        if inner is not None:
+            found.update(names[inner:])
+    return frozenset(found)
+
+
+def read_stacks(run: WholeRun, loop: frozenset[str], searching: frozenset[str]) -> list[Stack]:
+    """What each of the run's stacks shows. `loop`: its functions; `searching`: those that ask for steps of their own."""
+    functions = [function_of(frame) for frame in run.frames]
+    kinds = [kind_of_frame(frame) for frame in run.frames]
+    return [_read(run, stack, functions, kinds, loop, searching) for stack in run.stacks]
+
+
+def _read(
+    run: WholeRun, stack: Sequence[int], functions: Sequence[str], kinds: Sequence[str], loop: frozenset[str],
+    searching: frozenset[str],
+) -> Stack:  # fmt: skip
+    # Below the loop: all frames further in than the innermost one of a function of the loop.
+    at = next((number for number, frame in enumerate(stack) if functions[frame] in loop), len(stack))
+    below = list(stack[:at])[::-1]  # outermost first
+    frames = [run.frames[frame] for frame in stack]
+    searches = any(functions[frame] in searching for frame in below)
+    trains = not searches and any(pattern.search(frame) for frame in frames for pattern in _TRAINS)
+    kind = next((kinds[frame] for frame in below if kinds[frame]), LEARNING_RATE_SEARCH if searches else NO_KIND)
+    trains &= kind != LEARNING_RATE_SEARCH
+    own = [frame for frame in below if frame in run.own]
+    outer = own[0] if own else (below[0] if below else -1)
+    return Stack(
+        kind=NO_KIND if trains else kind,
+        trains=trains,
+        forward=any(_FORWARD.search(frame) for frame in frames),
+        loads=any(_LOADER.search(frame) for frame in frames),
+        no_gradients=any(frame in run.without_gradients for frame in stack),
+        entry=outer,
+        caller=stack[at] if at < len(stack) else -1,
+        line=outer,
+    )
+
+
+def kinds_of_samples(run: WholeRun, stacks: Sequence[Stack], length_of: Ints, new_epoch: Mask) -> list[str]:
+    """The kind that each sample shows, "" for none. `length_of`: the step's number of each; `new_epoch`: by that
+    number, whether an iterator over a loader was made in it.
+    """
+    found = []
+    for stack, evaluating, number in zip(run.stack.tolist(), run.evaluating.tolist(), length_of.tolist(), strict=True):
+        shown = stacks[stack]
+        kind = shown.kind
+        if not kind and not shown.trains:
+            if (shown.forward and (evaluating or shown.no_gradients)) or (evaluating and shown.loads):
+                kind = EVALUATION
+            elif shown.loads and 0 <= number < new_epoch.size and new_epoch[number]:
+                kind = EPOCH_CHANGE
+        found.append(kind)
+    return found
+
+
+def common(numbers: Ints) -> list[tuple[int, int]]:
+    """The values and how often each comes, the most frequent first."""
+    values, counts = np.unique(numbers, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [(int(values[each]), int(counts[each])) for each in order]

@@ -1,0 +1,110 @@
+"""What did the training processes of a run do from their first step to their last? See recording/sampling/whole_run.py."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from perfdoctor.model.whole_run import WholeRun
+
+#: Fewer steps have no usual length.
+_FEWEST_STEPS = 8
+_FORMAT = 1
+
+
+class _Samples(Struct):
+    at_ns: list[int]
+    stack: list[int]
+    evaluating: list[int]
+    written_bytes: list[int]
+
+
+class _Document(Struct):
+    format: int
+    start_unix_ns: int
+    process_unix_ns: int
+    end_ns: int
+    parameter_bytes: int
+    ends_ns: list[int]
+    sites: list[int]
+    windows: list[tuple[int, int]]
+    site_lines: list[str]
+    frames: list[str]
+    begins: list[int]
+    own: list[int]
+    without_gradients: list[int]
+    stacks: list[list[int]]
+    samples: _Samples
+    iterators: list[tuple[int, int, int]]
+    source: Mapping[str, Sequence[str]]
+    rank: int | None = None
+
+
+def read(file: Path) -> WholeRun | None:
+    """Read the steps and samples of one process.
+
+    Args:
+        file: A file of the run folder's `stacks`.
+
+    Returns:
+        What it holds; None where the run was too short to know a usual step, the file is damaged, or its format is
+        unknown here.
+    """
+    try:
+        found = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=_Document)
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if found.format != _FORMAT or len(found.ends_ns) <= _FEWEST_STEPS or not _agrees(found):
+        return None
+    ends = np.array(found.ends_ns, dtype=np.int64)
+    behind = len(ends) - 1
+    samples = found.samples
+    return WholeRun(
+        rank=found.rank or 0,
+        start_unix_ns=found.start_unix_ns,
+        process_unix_ns=found.process_unix_ns,
+        end_ns=max(found.end_ns, int(ends[-1])),
+        parameter_bytes=found.parameter_bytes,
+        ends_ns=ends,
+        sites=np.array(found.sites, dtype=np.int64),
+        site_lines=found.site_lines,
+        windows=[(max(first, 0), behind if last < 0 else min(last, behind)) for first, last in found.windows],
+        at_ns=np.array(samples.at_ns, dtype=np.int64),
+        stack=np.array(samples.stack, dtype=np.int64),
+        evaluating=np.array(samples.evaluating, dtype=bool),
+        written_bytes=np.array(samples.written_bytes, dtype=np.int64),
+        frames=found.frames,
+        begins=found.begins,
+        own=frozenset(found.own),
+        without_gradients=frozenset(found.without_gradients),
+        stacks=found.stacks,
+        iterators=np.array(found.iterators, dtype=np.int64).reshape(-1, 3),
+        code=found.source,
+    )
+
+
+def _agrees(found: _Document) -> bool:
+    """Have columns the same length, and does each number name something?"""
+    samples = found.samples
+    lengths = {len(samples.at_ns), len(samples.stack), len(samples.evaluating), len(samples.written_bytes)}
+    return (
+        len(lengths) == 1
+        and len(found.sites) == len(found.ends_ns)
+        and len(found.begins) == len(found.frames)
+        and _within(samples.stack, found.stacks)
+        and _within(chain.from_iterable(found.stacks), found.frames)
+        and all(-1 <= site < len(found.site_lines) for site in found.sites)
+        and found.ends_ns == sorted(found.ends_ns)
+        and samples.at_ns == sorted(samples.at_ns)
+    )
+
+
+def _within(numbers: object, named: Sequence[object]) -> bool:
+    return all(0 <= number < len(named) for number in numbers)  # type: ignore[attr-defined]
