@@ -13,14 +13,17 @@ from builders import draw, draw_steps
 from idle_cause_cases import ALLOCATES
 from machine_builders import on_cores
 from msgspec.structs import replace
+from whole_runs import EVERY_KIND, run_with, whole_run
 
 from perfdoctor.diagnosis.engine import Examination, examine
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Text, Timeline
+from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers.open import read
 from perfdoctor.records.views import TimelineView, Views
 from perfdoctor.report import html
 from perfdoctor.views.build import views
+from perfdoctor.vocabulary.pauses import PAUSES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 #: The planted share of a step that every rule must see.
@@ -65,6 +68,11 @@ def _known_shapes() -> Timeline:
     return replace(drawn, frames={**drawn.frames, "ops": drawn.ops.with_columns(input_shapes=shapes)})
 
 
+def _whole(run: WholeRun) -> Timeline:
+    """Steps on a CPU, recorded in the middle of this run."""
+    return replace(_ON_CPU, whole_runs=(run,))
+
+
 #: Rules whose fault cannot be planted.
 _DRAWN: Mapping[str, Callable[[], Timeline]] = {
     "one-time-costs": _start,
@@ -77,12 +85,14 @@ _DRAWN: Mapping[str, Callable[[], Timeline]] = {
     "cpu-threads-unused": lambda: on_cores(
         _ON_CPU, process_cores=16, allowed_cores=16, busy_cores=1, program_cores=1, idle_cores=15.0, torch_threads=1
     ),
+    **{PAUSES[kind].rule: lambda kind=kind: _whole(run_with(kind)) for kind in EVERY_KIND},  # type: ignore[misc]
 }
 _HEALTHY: Mapping[str, Callable[[], Timeline]] = {
     "one GPU": lambda: _planted({}, 1),
     "four GPUs": lambda: _planted({}, 4),
     **{twin: lambda twin=twin: _planted({}, 1, twin) for twin in _TWINS},  # type: ignore[misc]
     "cores for all": lambda: on_cores(_ON_CPU),
+    "steps and nothing between": lambda: _whole(whole_run(noise=0.05)),
     "products of known shapes": _known_shapes,
     "iterators beside work": _new_iterators,
     "time of the profiler's own beside work": lambda: draw(

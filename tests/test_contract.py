@@ -84,6 +84,13 @@ NOT_PLANTED = {
     "cpu-oversubscription": _OF_CORES,
     "cpu-threads-unused": "planted trainings use a GPU",
     "small-batch": "planted trainings use a GPU",
+    **dict.fromkeys(
+        (
+            "long-evaluations", "long-checkpoints", "long-logging", "long-plotting", "long-rollouts", "slow-epoch-starts",
+            "long-learning-rate-searches", "long-pauses",
+        ),
+        "a planted fault makes a step longer, and what comes between steps is known of a whole run alone",
+    ),  # fmt: skip
 }
 
 PLANT_IT = (

@@ -36,6 +36,8 @@ class Certainty(Struct, frozen=True):
 
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     """The certainty of a finding, at most "medium" if steps are few, unsure or none, or profiling slowed the host."""
+    if finding.run_steps:
+        return _of_whole_run(rule, finding)
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
     # Rules that say it are not in doubt by it.
     if "cpu_samples" not in rule.needs and host_places(run) and others_had_the_cores(run):
@@ -48,6 +50,13 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
         against.insert(0, basis_of(run).prose(doubt))
     measured = f"Measured on {_amount(run)}" + (f" from {_signals(rule, run)}" if _signals(rule, run) else "")
     return Certainty(level, f"{measured}; {', and '.join(against)}." if against else f"{measured}.")
+
+
+def _of_whole_run(rule: Rule, finding: Finding) -> Certainty:
+    """The certainty of a finding about the whole run: how few steps were recorded is no doubt of it."""
+    measured = f"Measured on all {finding.run_steps:,} steps of the run, and on samples of its stack"
+    doubt = rule.doubts.get(finding.situation, rule.doubt) if finding.confidence != "high" else ""
+    return Certainty(finding.confidence, f"{measured}; {doubt}." if doubt else f"{measured}.")
 
 
 def _against(run: Run) -> Iterator[str]:

@@ -26,6 +26,7 @@ from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
+from perfdoctor.metrics.whole_run.partition import run_time
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.metrics.work.modules import module_costs
@@ -129,6 +130,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         processes=timeline.processes,
         items_per_step=items_per_step(run),
         contended_share=contended_share(run),
+        run_time=run_time(run),
         **numbers,
     )
     return Examination(run, diagnosis, tuple(found))
@@ -154,6 +156,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("steps")
     if len(run.ranks) > 1:
         have.add("ranks")
+    if run.timeline.whole_runs:
+        have.add("whole_run")
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     return tuple(need for need in needs if have.isdisjoint(need.split("|")))
 

@@ -28,6 +28,8 @@ _SHOWN = 3
 def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     """The lines with most samples first; () if no stacks are known, or the finding is not about the host."""
     timeline = run.timeline
+    if finding.run_steps:
+        return finding.lines
     if not sampled_lines.on_clock(timeline):
         return _functions(rule, finding, run) if len(timeline["functions"]) else ()
     return tuple(

@@ -148,6 +148,8 @@ class PredictedSaving(Struct, frozen=True):
 
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
+    if finding.run_steps:  # between steps there is no recorder, and nothing to replay
+        return PredictedSaving(finding.saving_ns_per_step)
     added_ns = added_host_ns(finding, run)
     spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
     fix = None

@@ -34,8 +34,10 @@ def predicted(
 ) -> Prediction | None:
     """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
-    A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
+    What lies between steps makes none of them longer. A fix that wins nothing by itself may win once those before it
+    have uncovered it; one that does not is left out.
     """
+    ranked = [each for each in ranked if each.basis == "step"]
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     by_rule = best_of_rules(found)

@@ -109,6 +109,8 @@ def _advice(
 ) -> Advice:
     rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, real_step_ns(run)
     certainty, basis = judged(rule, finding, run), _basis(rule, run)
+    if finding.run_steps:
+        step_ns = finding.run_ns // finding.run_steps
     fixes = [
         Fix(basis.prose(fix.title), basis.prose(fix.filled(finding.values)), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
         for fix in rule.fixes
@@ -136,6 +138,9 @@ def _advice(
         derivation=derivation(found, run),
         lines=code_lines(rule, finding, run),
         origin=rule.origin.name if rule.origin else "",
+        basis="run" if finding.run_steps else "step",
+        saving_ns_per_run=saving.scaled(finding.run_steps) if finding.run_steps else None,
+        run_ns=finding.run_ns,
     )
 
 

@@ -1,4 +1,4 @@
-"""What did the training processes of a run do from their first step to their last? See recording/sampling/whole_run.py."""
+"""What did a training process do from its first step to its last? As recording/sampling/whole_run.py stores it."""
 
 from __future__ import annotations
 

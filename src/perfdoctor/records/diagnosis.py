@@ -15,6 +15,7 @@ from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
+from perfdoctor.records.run_time import RunTime
 from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost
 from perfdoctor.vocabulary.basis import STEP, Basis
@@ -55,7 +56,8 @@ class Diagnosis(Struct, frozen=True):
     `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
     full; `time` has all of them, `recording` those that were. `cost`: None where nobody asked for it.
     `items_per_step`: what one rank trains on in a step; None if unknown. `contended_share`: of its steps, in which the
-    training thread waited for cores that other programs had (0-1).
+    training thread waited for cores that other programs had (0-1). `run_time`: the partition of the whole run; None
+    where it was not noted.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -86,6 +88,7 @@ class Diagnosis(Struct, frozen=True):
     modules: tuple[ModuleCost, ...] = ()
     items_per_step: float | None = None
     contended_share: float = 0.0
+    run_time: RunTime | None = None
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

@@ -15,6 +15,7 @@ from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
+from perfdoctor.records.run_time import RunTime
 from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost, Roofline
 from perfdoctor.vocabulary.basis import Basis
@@ -100,6 +101,7 @@ class Document(Struct, frozen=True, kw_only=True):
     modules_left_out: ModulesLeftOut = ModulesLeftOut()
     cost: Cost | None
     contenders: tuple[str, ...] = ()
+    run_time: RunTime | None = None
     notes: tuple[str, ...]
 
 

@@ -107,7 +107,9 @@ class Finding(Struct, frozen=True, eq=False):
     differs from one to the other; then `affected_ns` is the time of all that change. `if_longer`: the situation if the
     step gets longer with the fix, as simulated. `lines_in`: (rank, idle cause), where the lines of code behind it are,
     if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
-    names.
+    names. `run_ns`, `run_steps`: of a finding about the whole run, how long the training took from its first step to
+    its last, and how many steps that were: its saving is spread over them. `lines`: the lines of code, where the
+    finding knows them itself.
     A finding equals itself alone.
     """
 
@@ -130,13 +132,18 @@ class Finding(Struct, frozen=True, eq=False):
     if_longer: str = ""
     lines_in: tuple[tuple[int, str], ...] = ()
     stands_alone: bool = False
+    run_ns: int = 0
+    run_steps: int = 0
+    lines: tuple[CodeLine, ...] = ()
 
 
 class Advice(Struct, frozen=True, kw_only=True):
     """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1 and counts symptoms as well.
 
     `symptom_of`: the rule of its cause, None for a cause. `is_verdict`: its summary is what a report says first,
-    although it saves no time. `confidence` is the detector's, lowered where little was recorded; `confidence_because`
+    although it saves no time. `basis`: "run" where the finding is about the whole run and not about its recorded steps;
+    then `saving_ns_per_run` is saved of the `run_ns` that the training took, and `saving_ns_per_step` is that, spread
+    over all steps. `confidence` is the detector's, lowered where little was recorded; `confidence_because`
     gives the reasons. `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's
     own code, most first. `origin`: the folder of a rule that does not come with perfdoctor, else "".
     """
@@ -162,6 +169,14 @@ class Advice(Struct, frozen=True, kw_only=True):
     why: str
     not_a_problem_when: str
     references: tuple[str, ...]
+    basis: Literal["step", "run"] = "step"
+    saving_ns_per_run: Saving | None = None
+    run_ns: int = 0
+
+    @property
+    def saved(self) -> Saving:
+        """The saving as it is shown: of the run, where the finding is about the whole run."""
+        return self.saving_ns_per_run or self.saving_ns_per_step
 
     def __repr__(self) -> str:
         """One line: all of its fields are pages."""

@@ -12,11 +12,13 @@ from perfdoctor.records.findings import CodeLine
 class RunTime(Struct, frozen=True):
     """The partition of a whole run on one rank, in ns: `wall_ns` is the sum of `steps_ns` and all of `between_ns`.
 
-    `between_ns`: by kind (`vocabulary/pauses.toml`), and `start` until the first step ended, `recording` that perfdoctor
-    took, `end` behind the last step. `share`: of each kind, 0 to 1, of the time of steps and what is between them.
+    `between_ns`: by kind (`vocabulary/pauses.toml`), and `start` until the first step ended, `recording` that
+    perfdoctor took, `end` behind the last step. `share`: of each kind, 0 to 1, of the time of steps and between them.
     `every_steps`: how many steps lie from one to the next; without kinds of which that is not known. `count`: how often
     it was seen, at least. `lines`: where the training thread stands meanwhile. `rank`: whose run it is.
-    `steps`: how many steps ended.
+    `callers`: the line of the loop that calls them. `samples`: how many showed the kind; `forward_share`: of them, in
+    how many the training thread was in a module's forward pass. `steps`: how many steps ended; `usual_step_ns`: one
+    without anything between.
     """
 
     wall_ns: int
@@ -28,6 +30,12 @@ class RunTime(Struct, frozen=True):
     lines: Mapping[str, CodeLine]
     callers: Mapping[str, CodeLine]
     samples: Mapping[str, int]
+    forward_share: Mapping[str, float]
     rank: int
     steps: int
     usual_step_ns: int
+
+    @property
+    def training_ns(self) -> int:
+        """The time of steps and of what is between them, without start, recording and end."""
+        return self.steps_ns + sum(ns for kind, ns in self.between_ns.items() if kind in self.share)

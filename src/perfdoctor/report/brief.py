@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor import __version__
 from perfdoctor.patterns import regex
-from perfdoctor.report.words import code_lines, cost, efficiency, outlook, skipped_rules, wording
+from perfdoctor.report.words import code_lines, cost, efficiency, outlook, run_time, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, place_names, shown_places, split_base_ns
 from perfdoctor.system.masking import MASK, masked
@@ -92,6 +92,8 @@ def _before(diagnosis: Diagnosis) -> Iterator[str]:
         yield from wrapped(f"Critical path: {critical_path}.", most=2)
     if use := efficiency.line(diagnosis):
         yield from wrapped(use, most=2)
+    if whole := run_time.line(diagnosis):
+        yield from wrapped(whole, most=2)
 
 
 def _step(diagnosis: Diagnosis) -> Iterator[str]:

@@ -46,12 +46,13 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
     if number is not None:
         now = wording.quantity(number.value, number.unit)
         said.append(f"Compare “{clean_name(number.label)}”: {now} in this recording.")
-    saving, base = advice.saving_ns_per_step, diagnosis.base_ns
+    saving, base = advice.saved, advice.run_ns or diagnosis.base_ns
     if saving.likely and base:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
         about = wording.ranged(low, likely, high)
         it = diagnosis.basis.each.strip() or "the same recording"
         it = f"without a recorder, {it}" if diagnosis.stretched else it
+        it = "a training of as many steps" if advice.run_ns else it
         said.append(f"{it[0].upper()}{it[1:]} should take about {about} instead of {wording.duration(base)}.")
     return " ".join(said)
 

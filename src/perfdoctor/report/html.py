@@ -19,7 +19,17 @@ from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours, templates
-from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import (
+    code_lines,
+    cost,
+    derivations,
+    efficiency,
+    memory,
+    outlook,
+    run_time,
+    skipped_rules,
+    wording,
+)
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
@@ -94,6 +104,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         anchors=_anchors(diagnosis.findings),
         efficiency=efficiency.line(diagnosis),
         cost=cost.line(diagnosis),
+        run_time=run_time.line(diagnosis),
     ).text
 
 

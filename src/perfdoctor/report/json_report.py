@@ -73,6 +73,7 @@ def _document(diagnosis: Diagnosis) -> Document:
         modules_left_out=ModulesLeftOut(len(left_out), math.fsum(cost.own_ns for cost in left_out)),
         cost=diagnosis.cost,
         contenders=tuple(advice.rule for advice in diagnosis.contenders),
+        run_time=diagnosis.run_time,
         notes=diagnosis.notes,
     )
 

@@ -9,7 +9,17 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Rows, Span
 from perfdoctor.records.savings import Derivation
-from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import (
+    code_lines,
+    cost,
+    derivations,
+    efficiency,
+    memory,
+    outlook,
+    run_time,
+    skipped_rules,
+    wording,
+)
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
@@ -71,6 +81,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"\nCritical path: {escaped(critical_path)}."
     if use := efficiency.line(diagnosis):
         yield f"\n{escaped(use)}"
+    if whole := run_time.line(diagnosis):
+        yield f"\n{escaped(whole)}"
 
 
 def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import TerminalLinks
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, show, width_of, wrapped
-from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, run_time, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
@@ -111,6 +111,8 @@ class _Page:
             yield from self.wrapped(Text(f"Critical path: {critical_path}.", DIM))
         if use := efficiency.line(self.diagnosis):
             yield from self.wrapped(Text(use, DIM))
+        if whole := run_time.line(self.diagnosis):
+            yield from self.wrapped(Text(whole))
 
     def legend(self) -> Iterator[Text]:
         shown = all_parts(self.diagnosis)

@@ -115,6 +115,7 @@ CPU_USE_NUMBERS = SIGNALS["cpu_processes"].measured
 DERIVED_NEEDS: Mapping[str, Need] = {
     "places": Need("any work to account for", _A_TRAINING),
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
+    "whole_run": Need("the steps of the whole run", "record with `perfdoctor run`, and let the program end by itself"),
     "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
     # What all rules about time lack where only memory or a machine was recorded.
     "time": Need("a timeline", _A_TRAINING),

@@ -33,6 +33,14 @@ _FITS_SHARE = 0.9
 _SEEN_SHARE = 0.3
 #: A period that chance gives more often is none.
 _CHANCE = 0.001
+#: Of a period two must lie in the run.
+_TWICE = 2
+#: What lies in more steps than this share is a part of the step.
+_MOST_STEPS_SHARE = 0.5
+#: Where each step holds something, the shorter quarter has least of it.
+_SHORTER = 0.25
+#: A number of samples is known to three standard deviations (Poisson), and samples come so unevenly.
+_DEVIATIONS, _UNEVEN = 3.0, 0.1
 #: In so many times the usual step something else was done, too, if other steps differ by less.
 _LONG = 1.15
 #: Of the time of a line, so much must lie in long steps: else each step has it.
@@ -82,6 +90,7 @@ def partition(run: WholeRun) -> RunTime:
     usual_ns = _usual_ns(steps, known)
     more = _unnamed(run, stacks, kinds, steps, known, usual_ns)
     known = {**known, **more}
+    usual_ns = _usual_ns(steps, known)
     took = _took_ns(steps, known, usual_ns)
     tail = _tail_ns(run, stacks, known)
     return _as_record(run, steps, stacks, known, took, tail, usual_ns)
@@ -158,7 +167,7 @@ def period(numbers: Ints, count: int) -> tuple[int, int]:
     """
     if numbers.size < 2:
         return 0, 0
-    for every in range(int(count // 2), 1, -1):
+    for every in range(count // _TWICE, 1, -1):
         rests, counts = np.unique(numbers % every, return_counts=True)
         best = int(counts.argmax())
         if counts[best] < max(2, _FITS_SHARE * numbers.size):
@@ -178,10 +187,11 @@ def _usual_ns(steps: _Steps, known: Mapping[str, _Kind]) -> int:
     """The usual step: the median of those in which nothing else was seen, or of the shorter half of all."""
     plain = steps.usable.copy()
     for each in known.values():
-        if each.every or each.in_lengths.size < plain.sum() / 2:
+        if each.every or each.in_lengths.size < _MOST_STEPS_SHARE * plain.sum():
             plain[each.in_lengths] = False
-    lengths = steps.lengths_ns[plain] if plain.sum() >= FEWEST_SAMPLES else steps.lengths_ns[steps.usable]
-    return int(np.median(lengths)) if plain.sum() >= FEWEST_SAMPLES else int(np.quantile(lengths, 0.25))
+    if plain.sum() >= FEWEST_SAMPLES:
+        return int(np.median(steps.lengths_ns[plain]))
+    return int(np.quantile(steps.lengths_ns[steps.usable], _SHORTER))
 
 
 def _is_between(each: _Kind, steps: _Steps, usual_ns: int) -> bool:
@@ -190,7 +200,7 @@ def _is_between(each: _Kind, steps: _Steps, usual_ns: int) -> bool:
         return True
     numbers = steps.length_of[each.samples]
     in_long = steps.lengths_ns[numbers] > _LONG * usual_ns
-    few = np.unique(numbers).size <= steps.usable.sum() / 2
+    few = np.unique(numbers).size <= _MOST_STEPS_SHARE * steps.usable.sum()
     return bool(few and in_long.mean() >= _IN_LONG_STEPS)
 
 
@@ -205,7 +215,7 @@ def _unnamed(
     is_placed = (steps.length_of >= 0) & (kinds == "")
     rows = np.flatnonzero(is_placed)
     numbers: dict[tuple[int, int], int] = {}
-    of_stack = [numbers.setdefault((each.entry, each.caller), len(numbers)) for each in stacks]
+    of_stack = [numbers.setdefault(each.place, len(numbers)) for each in stacks]
     places = np.array(of_stack, dtype=np.int64)[run.stack[rows]]
     is_long = long[steps.length_of[rows]]
     kept: list[Ints] = []
@@ -282,8 +292,8 @@ def _tail_ns(run: WholeRun, stacks: Sequence[Stack], known: Mapping[str, _Kind])
     behind = np.flatnonzero(run.at_ns >= run.ends_ns[-1])
     found = {}
     for kind, each in known.items():
-        places = {(stacks[one].entry, stacks[one].caller) for one in np.unique(run.stack[each.samples]).tolist()}
-        same = [row for row in behind.tolist() if (stacks[run.stack[row]].entry, stacks[run.stack[row]].caller) in places]
+        places = {stacks[one].place for one in np.unique(run.stack[each.samples]).tolist()}
+        same = [row for row in behind.tolist() if stacks[run.stack[row]].place in places]
         if len(same) >= FEWEST_SAMPLES:
             found[kind] = int(run.at_ns[same[-1]] - run.at_ns[same[0]])
     return found
@@ -291,7 +301,7 @@ def _tail_ns(run: WholeRun, stacks: Sequence[Stack], known: Mapping[str, _Kind])
 
 def _agreed(by_lengths_ns: float, by_samples_ns: float, kind: _Kind) -> float:
     """The exact one, where the samples do not contradict it: their number is known to its square root."""
-    error = 3 * by_samples_ns / np.sqrt(max(kind.samples.size, 1)) + 0.1 * by_samples_ns
+    error = by_samples_ns * (_DEVIATIONS / np.sqrt(max(kind.samples.size, 1)) + _UNEVEN)
     return by_lengths_ns if abs(by_lengths_ns - by_samples_ns) <= error else by_samples_ns
 
 
@@ -323,10 +333,14 @@ def _as_record(
         between_ns=between,
         every_steps={kind: each.every for kind, each in known.items() if each.every},
         share={kind: ns / max(training_ns, 1) for kind, ns in took.items()},
-        count={kind: int(each.in_lengths.size) for kind, each in known.items()},
+        count={kind: int(each.in_lengths.size) + (kind in tail) for kind, each in known.items()},
         lines={kind: line for kind, (line, _) in lines.items() if line is not None},
         callers={kind: caller for kind, (_, caller) in lines.items() if caller is not None},
         samples={kind: int(each.samples.size) for kind, each in known.items()},
+        forward_share={
+            kind: sum(stacks[one].forward for one in run.stack[each.samples].tolist()) / each.samples.size
+            for kind, each in known.items()
+        },
         rank=run.rank,
         steps=int(run.ends_ns.size),
         usual_step_ns=usual_ns,
@@ -338,7 +352,7 @@ def _lines(run: WholeRun, kind: _Kind, stacks: Sequence[Stack]) -> tuple[CodeLin
     shown = [stacks[each] for each in run.stack[kind.samples].tolist()]
     below = [each.entry for each in shown if each.entry >= 0]
     callers = [each.caller for each in shown if each.caller >= 0]
-    line = _line(run, below, len(shown)) if 2 * len(below) >= len(shown) else None
+    line = _line(run, below, len(shown)) if len(below) > len(callers) - len(below) else None
     caller = _line(run, callers, len(shown))
     return (line, caller) if line is not None else (caller, None)
 
@@ -355,4 +369,3 @@ def _line(run: WholeRun, frames: Sequence[int], of: int) -> CodeLine | None:
         return None
     place = f"{found[1]}({found[2]})"
     return CodeLine(found[1], int(found[2]), found[3], samples, samples / of, tuple(run.code.get(place, ())))
-

@@ -21,15 +21,14 @@ _FORWARD = regex(r"/torch/nn/modules/module\.py\(\d+\): ")
 _TRAINS = (python_code.BACKWARD, python_code.UPDATE)
 _LOADER = regex(r"/torch/utils/data/dataloader\.py\(\d+\): ")
 _LINE = regex(r"\(\d+\): ")
-#: The innermost frames of torch and Python are kept, so a module's file may be cut at any folder.
 NO_KIND = ""
 
 
 class Stack(Struct, frozen=True):
     """What one stack shows. `kind`: of work between steps, "" for none by its frames alone; `trains`: it computes
-    gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader. `entry`: the outermost
-    frame below the loop, -1 for none; `caller`: the innermost of the loop; `line`: the innermost own frame below the
-    loop that is of the same function as the outermost own one, else `entry`.
+    gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader; `no_gradients`: a line
+    of it is inside of `torch.no_grad()`. `entry`: the outermost frame below the loop, of the user's own where there is
+    one, and -1 for none; `caller`: the innermost frame of the loop.
     """
 
     kind: str
@@ -39,7 +38,11 @@ class Stack(Struct, frozen=True):
     no_gradients: bool
     entry: int
     caller: int
-    line: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What is compared: the frame below the loop, and the line of the loop that calls it."""
+        return self.entry, self.caller
 
 
 def function_of(frame: str) -> str:
@@ -61,7 +64,7 @@ def loop_functions(run: WholeRun, sites: Sequence[str]) -> frozenset[str]:
 
 
 def read_stacks(run: WholeRun, loop: frozenset[str], searching: frozenset[str]) -> list[Stack]:
-    """What each of the run's stacks shows. `loop`: its functions; `searching`: those that ask for steps of their own."""
+    """What each of the run's stacks shows. `loop`: its functions; `searching`: those that ask for other steps."""
     functions = [function_of(frame) for frame in run.frames]
     kinds = [kind_of_frame(frame) for frame in run.frames]
     return [_read(run, stack, functions, kinds, loop, searching) for stack in run.stacks]
@@ -89,7 +92,6 @@ def _read(
         no_gradients=any(frame in run.without_gradients for frame in stack),
         entry=outer,
         caller=stack[at] if at < len(stack) else -1,
-        line=outer,
     )
 
 

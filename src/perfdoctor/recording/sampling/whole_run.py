@@ -1,8 +1,8 @@
 """What is kept of the steps and samples of a whole run?
 
-The agent of each training process leaves `agents/whole-run-PASS-PID.json` (agent/perfdoctor_agent/whole_run.py), which
-names files by their whole paths. In its place the run folder gets `stacks/whole-run-PASS-PID.json.gz`, where paths are cut
-as in other stacks:
+The agent of each training process leaves `agents/whole-run-PASS-PID.json` (agent/perfdoctor_agent/whole_run.py),
+which names files by their whole paths. In its place the run folder gets `stacks/whole-run-PASS-PID.json.gz`, where
+paths are cut as in other stacks:
 
     {"format": 1, "pid": 12, "rank": 0, "start_unix_ns": …, "process_unix_ns": …, "end_ns": …, "parameter_bytes": …,
      "ends_ns": […], "sites": […],     when each step ended, since the start, and the line that asked for it
@@ -31,7 +31,12 @@ FORMAT = 1
 NAME = "whole-run"
 #: What switches gradients off, as a context and as a decorator.
 _WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
-_COLUMNS = {"at_ns": "sample_ns", "stack": "sample_stack", "evaluating": "sample_evaluating", "written_bytes": "sample_written"}
+_COLUMNS = {
+    "at_ns": "sample_ns",
+    "stack": "sample_stack",
+    "evaluating": "sample_evaluating",
+    "written_bytes": "sample_written",
+}
 
 
 def keep(
@@ -80,7 +85,7 @@ def _content(
         "parameter_bytes": found["parameter_bytes"],
         "ends_ns": found["ends_ns"], "sites": found["sites"], "windows": found["windows"],
         "site_lines": [
-            f"{_place(file, cells, project).path}({line}): {function}" for file, line, function, _ in found["site_lines"]
+            f"{_place(file, cells, project).path}({line}): {name}" for file, line, name, _ in found["site_lines"]
         ],
         "frames": [f"{name}: {frame[2]}" for name, frame in zip(named, found["frames"], strict=True)],
         "begins": [frame[3] for frame in found["frames"]], "own": own,

@@ -265,16 +265,19 @@ def _no_clear_limit(diagnosis: Diagnosis) -> str:
 
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
-    title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
+    title, saving, base = clean(advice.title).rstrip("."), advice.saved.likely, advice.run_ns or diagnosis.base_ns
+    whole = of_training(advice) if advice.run_ns else the_base(diagnosis)
+    if advice.run_ns:  # how much of the training it is says more than what to save of it
+        title = _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "").rstrip(".")
     if says_more(advice):
         return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
     if not saving or not base:
         return f"{title}. How much time a fix saves is unknown."
     if advice.confidence == "low":
-        most = share(advice.saving_ns_per_step.high / base)
-        return f"{title}. Fixing it may take up to {most} off {the_base(diagnosis)} (low confidence)."
+        most = share(advice.saved.high / base)
+        return f"{title}. Fixing it may take up to {most} off {whole} (low confidence)."
     left = duration(max(base - saving, 0))
-    gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
+    gain = f"{share(saving / base)} off {whole}, to about {left}"
     return f"{title}. Fixing it takes {gain} ({factor(advice.speedup[1])}×)."
 
 
@@ -318,14 +321,14 @@ def bar_heading(diagnosis: Diagnosis) -> str:
 
 def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     """`saves 431 ms of 701 ms a step, 2.6× (1.9–2.7)`."""
-    likely = advice.saving_ns_per_step.likely
+    likely = advice.saved.likely
     if costs_no_time(advice):
         return "costs memory, no time"
     if not advice.saving_ns_per_step.high:
         return "note: saves nothing by itself"
     if not likely:
         return "saving unknown"
-    return f"saves {duration(likely)} {saved_of(diagnosis)}, {speedup(advice.speedup)}"
+    return f"saves {duration(likely)} {saved_of(diagnosis, advice)}, {speedup(advice.speedup)}"
 
 
 def confidence(word: str) -> str:
@@ -454,8 +457,15 @@ def where(span: Span) -> str:
     return f"{length} on rank {span.rank}, {where} of the window"
 
 
-def saved_of(diagnosis: Diagnosis) -> str:
-    """The time that a saving is part of: `of 701 ms a step`."""
+def of_training(advice: Advice) -> str:
+    """The time that a saving of the whole run is part of."""
+    return f"the {duration(advice.run_ns)} of training"
+
+
+def saved_of(diagnosis: Diagnosis, advice: Advice) -> str:
+    """The time that a saving is part of: `of 701 ms a step`, `of the 42.0 s of training`."""
+    if advice.run_ns:
+        return f"of {of_training(advice)}"
     base = duration(diagnosis.base_ns)
     return f"of {base}{diagnosis.basis.each}" if diagnosis.per_step else f"of the {base} recorded"
 

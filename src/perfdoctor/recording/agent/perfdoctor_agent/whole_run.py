@@ -32,8 +32,8 @@ _MOST_SAMPLES = 8192
 _MOST_STEPS = 100_000
 #: Steps in the process's report, for comparisons of runs.
 _MOST_REPORTED = 20_000
-#: A stack has at most so many frames, of which those inside torch and Python count little: the outermost of each stretch
-#: of them say what the program called.
+#: A stack has at most so many frames. Of each stretch of frames inside torch and Python the outermost say what the
+#: program called.
 _DEEPEST, _OF_LIBRARY = 150, 3
 _MOST_STACKS = 20_000
 #: Steps after pauses of ever more times this length write the file, as a program may be killed.
@@ -282,7 +282,12 @@ class WholeRun:
 
 
 def _described(code: Any, line: int | None) -> list[Any]:
-    return [code.co_filename, line or code.co_firstlineno, getattr(code, "co_qualname", code.co_name), code.co_firstlineno]
+    return [
+        code.co_filename,
+        line or code.co_firstlineno,
+        getattr(code, "co_qualname", code.co_name),
+        code.co_firstlineno,
+    ]
 
 
 def _is_inner(file: str) -> bool:

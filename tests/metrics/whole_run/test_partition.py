@@ -1,0 +1,99 @@
+"""The partition of a whole run, against the arithmetic of what was drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from whole_runs import CHECKPOINT, EVALUATION, EVERY_KIND, LOOP, OTHER, Between, run_with, share_of, whole_run
+
+from perfdoctor.metrics.whole_run.partition import partition, period
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_each_kind_is_named_with_its_share_its_period_and_its_line(kind):
+    found = partition(run_with(kind))
+    each = EVERY_KIND[kind]
+    assert set(found.share) == {kind}
+    assert found.share[kind] == pytest.approx(share_of(each), abs=0.02)
+    assert found.every_steps == {kind: each.every}
+    assert found.usual_step_ns == 20_000_000
+    if kind != "epoch_change":  # the user's own code is not in it
+        line = found.lines[kind]
+        assert f"{line.file}({line.line}): {line.function}" == each.stack[2]
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_the_parts_are_the_whole(kind):
+    run = run_with(kind)
+    found = partition(run)
+    assert found.wall_ns == found.steps_ns + sum(found.between_ns.values())
+    assert found.wall_ns == run.end_ns + 2 * 10**9
+
+
+@pytest.mark.parametrize("every", [2, 3, 50])
+def test_a_short_pause_at_every_second_step_is_seen_as_well_as_a_long_one_at_every_fiftieth(every):
+    each = replace(OTHER, every=every, ns=every * 3_000_000)
+    found = partition(whole_run(each, steps=400, noise=0.02))
+    assert found.share["unknown"] == pytest.approx(share_of(each, 400), abs=0.02)
+    assert found.every_steps["unknown"] == every
+
+
+def test_two_kinds_that_meet_at_the_same_step_are_told_apart():
+    found = partition(whole_run(EVALUATION, CHECKPOINT, noise=0.05))
+    assert found.share["evaluation"] == pytest.approx(share_of(EVALUATION, others=[CHECKPOINT]), abs=0.02)
+    assert found.share["checkpoint"] == pytest.approx(share_of(CHECKPOINT, others=[EVALUATION]), abs=0.02)
+    assert found.every_steps == {"evaluation": 5, "checkpoint": 20}
+
+
+def test_a_forward_pass_without_gradients_is_an_evaluation_whatever_it_is_called():
+    stack = (*LOOP, "train.py(18): look", "/torch/nn/modules/module.py(1778): Module._call_impl")
+    assert set(partition(whole_run(Between(stack, 10, 60_000_000, no_gradients=True))).share) == {"evaluation"}
+    assert set(partition(whole_run(Between(stack, 10, 60_000_000, evaluating=True))).share) == {"evaluation"}
+
+
+def test_code_that_writes_as_many_bytes_as_the_parameters_have_saves_a_checkpoint():
+    stack = (*LOOP, "train.py(19): keep")
+    assert set(partition(whole_run(Between(stack, 10, 60_000_000, written_bytes=2_000_000))).share) == {"checkpoint"}
+    assert set(partition(whole_run(Between(stack, 10, 60_000_000, written_bytes=200_000))).share) == {"logging"}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+def test_a_training_that_only_trains_has_nothing_between_its_steps(noise):
+    assert partition(whole_run(noise=noise)).share == {}
+
+
+def test_a_function_of_every_step_is_a_part_of_it_whatever_it_is_called():
+    every = Between((*LOOP, "train.py(50): evaluate_actions"), 1, 5_000_000)
+    assert partition(whole_run(every, noise=0.1)).share == {}
+
+
+def test_steps_that_recording_made_longer_count_as_usual_ones():
+    run = whole_run(EVALUATION)
+    ends = run.ends_ns.copy()
+    ends[50:] += 10**9
+    at = np.where(run.at_ns > run.ends_ns[49], run.at_ns + 10**9, run.at_ns)
+    found = partition(replace(run, ends_ns=ends, at_ns=at, end_ns=run.end_ns + 10**9, windows=[(45, 55)]))
+    assert found.share["evaluation"] == pytest.approx(share_of(EVALUATION), abs=0.02)
+    assert found.between_ns["recording"] == pytest.approx(10**9, rel=0.1)
+
+
+def test_a_last_evaluation_behind_the_last_step_is_one_more():
+    found = partition(whole_run(replace(EVALUATION, every=50, ns=800_000_000)))
+    assert found.share["evaluation"] == pytest.approx(share_of(replace(EVALUATION, every=50, ns=800_000_000)), abs=0.02)
+    assert found.count["evaluation"] == 4
+
+
+@given(st.integers(2, 60), st.integers(0, 59), st.integers(4, 20))
+def test_a_period_is_found_again(every, rest, times):
+    rest %= every
+    numbers = rest + every * np.arange(times)
+    assert period(numbers, int(numbers[-1]) + 1) == (every, rest)
+
+
+@given(st.sets(st.integers(0, 399), min_size=100))
+def test_what_comes_by_chance_in_a_quarter_of_the_steps_has_no_period(numbers):
+    every, _ = period(np.array(sorted(numbers)), 400)
+    assert every in (0, 2, 3)
