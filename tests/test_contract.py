@@ -86,11 +86,17 @@ NOT_PLANTED = {
     "small-batch": "planted trainings use a GPU",
     **dict.fromkeys(
         (
-            "long-evaluations", "long-checkpoints", "long-logging", "long-plotting", "long-rollouts", "slow-epoch-starts",
-            "long-learning-rate-searches", "long-pauses",
+            "long-evaluations",
+            "long-checkpoints",
+            "long-logging",
+            "long-plotting",
+            "long-rollouts",
+            "slow-epoch-starts",
+            "long-learning-rate-searches",
+            "long-pauses",
         ),
         "a planted fault makes a step longer, and what comes between steps is known of a whole run alone",
-    ),  # fmt: skip
+    ),
 }
 
 PLANT_IT = (

@@ -343,7 +343,7 @@ def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None
             torch.nn.Module.__call__, torch.autograd._engine_run_backward, torch.save, list(gc.callbacks),
             profiler.record_function.__enter__, profiler.record_function.__exit__, profiler._prepare_profiler,
             profiler._enable_profiler, profiler._disable_profiler, signal.getsignal(signal.SIGTERM),
-            dict(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks), torch.optim.Optimizer.__init__,
+            torch.optim.Optimizer.__init__,
         ]
     """
     clean = "print([getattr(each, '__module__', each) for each in state()], type(sys.meta_path[0]), len(sys.path))"

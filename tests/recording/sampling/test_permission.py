@@ -87,7 +87,7 @@ def test_training_and_workers_permit_it_from_the_first_recorded_step_to_the_last
     # Of the second epoch no process permits it; workers of the first one end at its end.
     assert {pid for pid, _ in log} == {training, *workers}
     (report,) = (
-        json.loads(file.read_text()) for file in (tmp_path / "agents").iterdir() if file.stem.endswith(training)
+        json.loads(file.read_text()) for file in (tmp_path / "agents").glob("*.json") if file.stem.endswith(training)
     )
     assert report["steps_recorded"] == 10
     assert not list(tmp_path.glob(f"window-{training}"))

@@ -1,6 +1,6 @@
 """What is kept of the steps and samples of a whole run?
 
-The agent of each training process leaves `agents/whole-run-PASS-PID.json` (agent/perfdoctor_agent/whole_run.py),
+The agent of each training process leaves `agents/whole-run-PASS-PID.steps` (agent/perfdoctor_agent/whole_run.py),
 which names files by their whole paths. In its place the run folder gets `stacks/whole-run-PASS-PID.json.gz`, where
 paths are cut as in other stacks:
 
@@ -52,7 +52,7 @@ def keep(
         with_source: The text of lines of the user's own is kept, too.
     """
     reports = {report.pid: report for report in run.reports(pass_name)}
-    for file in sorted((run.path / "agents").glob(f"{NAME}-{pass_name}-*.json")):
+    for file in sorted((run.path / "agents").glob(f"{NAME}-{pass_name}-*.steps")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # cut off, or no space
             found = json_object(file) or {}
             report = reports.get(found["pid"])

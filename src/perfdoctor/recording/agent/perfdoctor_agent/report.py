@@ -30,7 +30,7 @@ class AgentReport:
     @property
     def whole_run_file(self) -> tuple[str, str]:
         """Folder and name of the file with the steps of the whole run; no report, by its name."""
-        return self.folder, f"whole-run-{self.facts['pass']}-{self.name or self.facts['pid']}.json"
+        return self.folder, f"whole-run-{self.facts['pass']}-{self.name or self.facts['pid']}.steps"
 
     def note(self, text: str) -> None:
         if text not in self.facts["notes"]:
