@@ -161,6 +161,8 @@ class Run(Job[Place], frozen=True):
     summaries: Job[JobPlace] | None = None
     #: A step that is in no window, since only what comes once made it so long.
     odd_step: OddStep | None = None
+    #: Of the steady steps, how many hold what does not come in every step, and are in no window.
+    paused_steps: int = 0
 
     @property
     def job(self) -> Job[JobPlace]:

@@ -13,9 +13,10 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.selection import in_steps
+from perfdoctor.metrics.whole_run.partition import recorded_with_pauses
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import OddStep
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import Ints, Mask, Timeline
 from perfdoctor.vocabulary.parts import PARTS
 
 #: The ends of an 80 % interval, as quantiles of the other steps and in standard deviations of a normal distribution.
@@ -213,6 +214,36 @@ def without_odd_step(places: Sequence[Place]) -> tuple[Sequence[Place], OddStep 
     first, last = (0, odd) if odd >= used - 1 - odd else (odd + 1, used)
     kept = [in_steps(place, first, last) for place in places]
     return kept, OddStep(odd + 1, used, round(float(durations[odd])), round(usual), part, excess_ns)
+
+
+# --- steps that hold something else: an evaluation is no part of the step that the training has, and is reported as a
+# part of the whole run.
+
+#: Of the training's time; what takes less makes no step another one.
+_PAUSE_SHARE = 0.05
+
+
+def without_pauses(places: Sequence[Place], timeline: Timeline) -> tuple[Sequence[Place], int]:
+    """The places in the longest row of steps that hold no evaluation, checkpoint or the like, and how many do.
+
+    The places as they are where too few steps would be left, or nothing is known of the whole run.
+    """
+    used = min((place.steps.used for place in places), default=0)
+    if used < _FEWEST_STEPS or any(place.steps.used != used or place.steps.lengths_ns is not None for place in places):
+        return places, 0
+    holds = np.zeros(used, dtype=bool)
+    for run in timeline.whole_runs:
+        begins, ends = (each - (timeline.epoch_ns or 0) for each in recorded_with_pauses(run, _PAUSE_SHARE))
+        for place in (each for each in places if each.rank == run.rank):
+            middle = (place.steps.used_bounds[:-1] + place.steps.used_bounds[1:]) // 2
+            at = np.searchsorted(begins, middle, side="right") - 1
+            holds |= (at >= 0) & (middle < ends[np.maximum(at, 0)]) if begins.size else False
+    borders = np.concatenate([[-1], np.flatnonzero(holds), [used]])
+    longest = int(np.diff(borders).argmax())
+    first, last = int(borders[longest]) + 1, int(borders[longest + 1])
+    if not holds.any() or last - first < _FEWEST_STEPS:
+        return places, 0
+    return [in_steps(place, first, last) for place in places], int(holds.sum())
 
 
 def _grown(place: Place, odd: int) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
 from perfdoctor.metrics.accounting.inferred_waits import with_inferred_waits
-from perfdoctor.metrics.accounting.outliers import without_odd_step
+from perfdoctor.metrics.accounting.outliers import without_odd_step, without_pauses
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.device_work import DeviceWork, device_work
@@ -48,12 +48,19 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
     analysed = narrowed([place for place in places if place.window], timeline, selection)
     if selection != WHOLE_RECORDING:
         return Run(timeline, analysed, selection)
-    usual, odd = without_odd_step(analysed)
-    return Run(timeline, tuple(usual), selection, odd_step=odd)
+    plain, paused = without_pauses(analysed, timeline)
+    usual, odd = without_odd_step(plain)
+    return Run(timeline, tuple(usual), selection, odd_step=odd, paused_steps=paused)
 
 
 def selection_notes(run: Run) -> Iterator[str]:
     """Sentences that say which part of the recording was analysed, if not all of it."""
+    if run.paused_steps:
+        several = run.paused_steps > 1
+        yield (
+            f"{run.paused_steps} of the recorded steps hold{'' if several else 's'} something that does not come in "
+            "every step, and no numbers are of them: it is a part of the whole run."
+        )
     selection, steady = run.selection, [place.steps for place in run.places if place.steps.steady]
     if selection.steps and steady:
         first, last = selection.steps

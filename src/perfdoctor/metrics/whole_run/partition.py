@@ -55,6 +55,7 @@ class _Steps(Struct, frozen=True):
     sample, -1 where it lies in none that is usable. `inner`: whether other steps ended within.
     """
 
+    begins_ns: Ints
     lengths_ns: Ints
     usable: Mask
     length_of: Ints
@@ -80,6 +81,42 @@ def run_time(run: Run) -> RunTime | None:
 
 def partition(run: WholeRun) -> RunTime:
     """The partition of one process's run."""
+    found = _found(run)
+    tail = _tail_ns(run, found.stacks, found.known)
+    return _as_record(run, found.steps, found.stacks, found.known, found.took_ns, tail, found.usual_ns)
+
+
+def recorded_with_pauses(run: WholeRun, least_share: float) -> tuple[Ints, Ints]:
+    """When the recorded steps were that hold something else besides, as its period says.
+
+    Args:
+        run: The run of one process.
+        least_share: Of the training's time, what a kind takes at least to count, from 0 to 1.
+
+    Returns:
+        Begins and ends of these steps, in ns since 1970.
+    """
+    found = _found(run)
+    steps, total_ns = found.steps, int(found.steps.lengths_ns[found.steps.usable].sum())
+    holds = np.zeros(steps.usable.size, dtype=bool)
+    for kind, each in found.known.items():
+        if each.every and found.took_ns[kind] >= least_share * total_ns:
+            holds[int(each.in_lengths[0]) % each.every :: each.every] = True
+    rows = np.flatnonzero(holds & ~steps.usable)
+    return steps.begins_ns[rows] + run.start_unix_ns, (steps.begins_ns + steps.lengths_ns)[rows] + run.start_unix_ns
+
+
+class _Found(Struct, frozen=True):
+    """What is known of a run: the kinds between its steps, how long each took, and a usual step, in ns."""
+
+    steps: _Steps
+    stacks: Sequence[Stack]
+    known: Mapping[str, _Kind]
+    took_ns: Mapping[str, int]
+    usual_ns: int
+
+
+def _found(run: WholeRun) -> _Found:
     steps = _steps(run)
     stacks = read_stacks(run, steps.loop, steps.searching)
     kinds = np.array(kinds_of_samples(run, stacks, steps.length_of, steps.new_epoch), dtype=object)
@@ -91,9 +128,7 @@ def partition(run: WholeRun) -> RunTime:
     more = _unnamed(run, stacks, kinds, steps, known, usual_ns)
     known = {**known, **more}
     usual_ns = _usual_ns(steps, known)
-    took = _took_ns(steps, known, usual_ns)
-    tail = _tail_ns(run, stacks, known)
-    return _as_record(run, steps, stacks, known, took, tail, usual_ns)
+    return _Found(steps, stacks, known, _took_ns(steps, known, usual_ns), usual_ns)
 
 
 # --- steps ---
@@ -121,7 +156,7 @@ def _steps(run: WholeRun) -> _Steps:
     new_epoch[epochs[(epochs >= 0) & (epochs < usable.size)]] = True
     sites = [line for line, function in zip(run.site_lines, functions, strict=True) if function == main]
     loop = loop_functions(run, sites)
-    return _Steps(np.diff(ends), usable, length_of, new_epoch, loop, frozenset(others) - loop)
+    return _Steps(ends[:-1], np.diff(ends), usable, length_of, new_epoch, loop, frozenset(others) - loop)
 
 
 def _function(line: str) -> str:
