@@ -23,7 +23,8 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -368,6 +369,8 @@ class Timeline(Keeps, frozen=True):
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
     DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
     how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
+    `timed_steps`: by rank, every step of the same execution that was timed; without ranks in older recordings.
+    `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     """
 
@@ -385,6 +388,8 @@ class Timeline(Keeps, frozen=True):
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+    timed_steps: Mapping[int, TimedSteps] = field(default_factory=dict)
+    project: Project | None = None
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -574,5 +579,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
+        timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
+        project=next((each.project for each in timelines if each.project), None),
         code={line: text for each in timelines for line, text in each.code.items()},
     )

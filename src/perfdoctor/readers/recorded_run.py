@@ -25,6 +25,7 @@ from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.system.project import project_from
 from perfdoctor.system.progress import Progress, silent, unheard
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
@@ -228,6 +229,8 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         loaders=tuple(loader for report in training for loader in report.loaders),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
+        timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
+        project=project_from(part.run.manifest.project),
     )
 
 

@@ -17,6 +17,8 @@ from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost, Roofline
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import TimedSteps
 from perfdoctor.vocabulary.basis import Basis
 
 #: Keys are added, never renamed or removed: else this number rises.
@@ -30,6 +32,7 @@ class DocumentSteps(StepStats, frozen=True, kw_only=True):
     stretch: float | None = None
     stretch_by_part: Mapping[str, float] | None = None
     real_time: RealTime | None = None
+    timed: TimedSteps | None = None
 
 
 class DocumentWork(Struct, frozen=True):
@@ -53,6 +56,7 @@ class DocumentRun(Struct, frozen=True, kw_only=True):
     work: DocumentWork
     basis: Basis
     gpu_not_recorded: bool
+    project: Project | None = None
 
 
 class FindingRow(Advice, frozen=True, kw_only=True):
