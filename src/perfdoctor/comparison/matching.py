@@ -209,6 +209,11 @@ def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(run.get(name, 0.0) for run in runs) / len(runs) for name in names}
 
 
+def by_names(*runs: Snapshot) -> bool:
+    """Has each of the runs compute time by name?"""
+    return all(any(each.part == COMPUTE and (each.op or each.kernel) for each in run.work) for run in runs)
+
+
 def in_common(one: Snapshot, other: Snapshot) -> float:
     """The share of compute time (0-1) whose names both have, on the side where it is less: little of two programs.
 

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.system.masking import masked
+from perfdoctor.system.masking import MASK, masked
 from perfdoctor.system.paths import without_home, write_whole
 
 FORMAT = 1
@@ -44,6 +44,17 @@ def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if _KEPT_ENVIRONMENT.match(name)
     }
+
+
+def environment_again(recorded: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The environment of `now` with the variables that explain a recording as they were `recorded`.
+
+    What was masked stays as it is now.
+    """
+    others = {name: value for name, value in now.items() if not _KEPT_ENVIRONMENT.match(name)}
+    known = {name: value for name, value in recorded.items() if MASK not in value}
+    masked_ones = {name: now[name] for name in recorded.keys() - known.keys() if name in now}
+    return {**others, **known, **masked_ones}
 
 
 class PassRecord(Struct):

@@ -280,6 +280,9 @@ class Agent:
 
     def _open(self) -> None:
         """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
+        if not self.settings["steps"]:  # only their ends are timed, for as long as the program runs
+            self._catch_ending()
+            return
         if self.settings["activities"] and self.foreign.is_active:
             self.report.note(_NOT_STARTED)
             if self.settings["pass"] == "torch":
@@ -457,7 +460,8 @@ class Agent:
 
     def _catch_ending(self) -> None:
         """Write the trace on a signal that else would lose it. A program's own handler is left in place."""
-        if threading.current_thread() is not threading.main_thread() or self.recorder is None:
+        has_more = self.recorder is not None or not self.settings["steps"]
+        if threading.current_thread() is not threading.main_thread() or not has_more:
             return
         for number in _ENDING:
             if signal.getsignal(number) is signal.SIG_DFL:
