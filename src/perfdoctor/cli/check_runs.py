@@ -119,9 +119,7 @@ class Reader:
             return
         facts = run.facts
         side.snapshots.append(
-            of_facts(
-                facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules, run.timed_steps_ns
-            )
+            of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules, run.timed_steps_ns)
         )
         side.rows.append(facts)
         side.runs.append(_run(facts["id"], facts, by_recording=False))

@@ -61,7 +61,8 @@ def of_facts(
         unrecorded_ns=unrecorded,
         items_per_step=row["items_per_step"],
         timed=timed_sample(
-            np.asarray([float(ns) for ns in timed_ns if ns > 0]), without_gpu=not row["gpus"],
+            np.asarray([float(ns) for ns in timed_ns if ns > 0]),
+            without_gpu=not row["gpus"],
             contended=max(row["contended_share"] or 0.0, 0.0),
         ),  # fmt: skip
         project=f"{row['project_id']} {row['program_words']}" if row["program_words"] else "",

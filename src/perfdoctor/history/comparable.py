@@ -28,7 +28,9 @@ def of_document(document: Mapping[str, Any]) -> Row:
     commands = (each["command"] for each in run.get("processes", ()) if each.get("diagnosed"))
     project = run.get("project") or {}
     return {
-        "project": project.get("name"), "project_id": project.get("id"), "program_words": project.get("program"),
+        "project": project.get("name"),
+        "project_id": project.get("id"),
+        "program_words": project.get("program"),
         "device": ", ".join(dict.fromkeys(gpu["name"] for gpu in run["gpus"] if gpu["name"])) or None,
         "gpus": max(len(run["gpus"]), sum(row["device"] is not None for row in document["time"])),
         "world_size": run["world_size"] or None,

@@ -160,4 +160,3 @@ def _is_of_one_run(option: str, value: str, *, apart: bool = False) -> bool:
         or bool(names & _RUN and names & _NAMED)
         or (words[0] == "resume" and "/" in value)
     )
-
