@@ -10,9 +10,9 @@ from statistics import fmean
 
 import pytest
 from folders import FIXTURES
-from msgspec.structs import replace
 from history.histories import facts as made
 from history.histories import history
+from msgspec.structs import replace
 
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.hardware_options import user_values

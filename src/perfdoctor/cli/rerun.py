@@ -1,4 +1,4 @@
-"""How does `perfdoctor compare --rerun` make its runs: both recorded commands in turn, which of them first in turn, too?"""
+"""How does `perfdoctor compare --rerun` make its runs? Both commands in turn, and in turn which of them is first."""
 
 from __future__ import annotations
 

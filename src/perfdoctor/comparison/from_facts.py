@@ -64,7 +64,7 @@ def of_facts(
             np.asarray([float(ns) for ns in timed_ns if ns > 0]),
             without_gpu=not row["gpus"],
             contended=max(row["contended_share"] or 0.0, 0.0),
-        ),  # fmt: skip
+        ),
         project=f"{row['project_id']} {row['program_words']}" if row["program_words"] else "",
         notes=(f"{name} ended with exit code {row['exit_code']}.",) if row["exit_code"] else (),
     )

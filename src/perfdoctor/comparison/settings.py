@@ -17,8 +17,8 @@ from perfdoctor.system.run_folder import RunFolder
 #: Each with whether steps that differ in it are other work, so that their times say little about the code.
 SETTINGS: Mapping[str, bool] = {
     "GPU": True, "number of GPUs": True, "ranks": True, "batch": True, "SM clock": True, "driver": True,
-    "CUDA": True, "torch": True, "recorder": False, "recorded": False, "options": False, "project": False, "program": False,
-    "steps analysed": False, "steps found by": False,
+    "CUDA": True, "torch": True, "recorder": False, "recorded": False, "options": False, "project": False,
+    "program": False, "steps analysed": False, "steps found by": False,
 }  # fmt: skip
 #: A variable of the environment, in front of its name.
 VARIABLE, NOT_SET = "$", "not set"

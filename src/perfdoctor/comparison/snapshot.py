@@ -71,9 +71,9 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
 
 def _timed(timed: TimedSteps | None, *, without_gpu: bool, contended: float) -> StepSample | None:
     """The steady ones among the timed steps, where they are enough to say more than the recorded ones."""
-    return timed and timed_sample(
-        steady(timed.lengths_ns, timed.recorded), without_gpu=without_gpu, contended=contended
-    )
+    if timed is None:
+        return None
+    return timed_sample(steady(timed.lengths_ns, timed.recorded), without_gpu=without_gpu, contended=contended)
 
 
 def timed_sample(steps_ns: Floats, *, without_gpu: bool, contended: float) -> StepSample | None:

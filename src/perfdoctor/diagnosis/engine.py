@@ -20,8 +20,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
-from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
+from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows

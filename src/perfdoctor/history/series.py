@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema
-from perfdoctor.history.comparable import program_of
 from perfdoctor.history.changes import LevelShift, MissingLibraryError, change_points
+from perfdoctor.history.comparable import program_of
 from perfdoctor.history.facts import Row, checked
 from perfdoctor.history.metrics import Metric, percentile_ns
 from perfdoctor.system.checkout import commits_between

@@ -25,8 +25,8 @@ from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.system.project import project_from
 from perfdoctor.system.progress import Progress, silent, unheard
+from perfdoctor.system.project import project_from
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names

@@ -1,9 +1,9 @@
 """Of which project is a program, and which of its words make it another program?
 
-Runs of one program are compared with each other: from one checkout to the next, on any machine, whatever only one run is
-called by. So a repository is known by its name and not by where it lies, and of the command's words those do not count
-that only say where this run writes, how it is named, which port it uses and from which seed it draws: none of them
-changes what a step does. Every other word counts, as a batch size, a model or a number of workers does. Where it is not
+Runs of one program are compared with each other: from one checkout to the next, on any machine, whatever only one run
+is called by. So a repository is known by its name and not by where it lies, and of the command's words those do not
+count that only say where this run writes, how it is named, which port it uses and from which seed it draws: none of
+them changes what a step does. Every other word counts, as a batch size, a model or a number of workers does. Where it is not
 certain it counts: a trend in two pieces can be joined (`--program`), one of two programs says something false.
 """
 
@@ -75,7 +75,7 @@ def project_of(folder: Path, command: Sequence[str] = ()) -> Project:
     folder = folder.resolve()
     found = repository(folder)
     if found is None:
-        known = ("folder", without_home(str(folder)))
+        known: tuple[str, ...] = ("folder", without_home(str(folder)))
         name, root = _shown(folder, folder.name or str(folder)), folder
     else:
         root, named = found

@@ -25,8 +25,8 @@ from perfdoctor.recording.record import kept_traces, of_rank
 from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system import tool_process
 from perfdoctor.system.checkout import checkout
-from perfdoctor.system.project import project_of
 from perfdoctor.system.processors import JOBS, worker_count
+from perfdoctor.system.project import project_of
 from perfdoctor.system.run_folder import RunFolder
 
 PASS = "torch"  # noqa: S105 a pass of the run
