@@ -80,7 +80,7 @@ def test_both_commands_run_in_turn_where_and_as_they_were_recorded(tmp_path: Pat
 )
 def test_a_program_that_fails_or_makes_no_steps_ends_the_comparison_in_two_lines(tmp_path: Path, words, said) -> None:
     before, after = recorded(tmp_path / "a", "900"), recorded(tmp_path / "b", *words)
-    done = compare(tmp_path, before, after, "--rerun", 2, "-q")
+    done = compare(tmp_path, before, after, "--rerun", 3, "-q")
     assert done.returncode == 1
     what, do = done.stderr.strip().splitlines()
     assert said in what

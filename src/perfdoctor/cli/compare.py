@@ -73,7 +73,7 @@ def compare(
     rerun: Annotated[
         int | None,
         typer.Option(
-            min=2, metavar="N", help="Run both recorded commands again, in turn, N times each, and judge by these runs."
+            min=3, metavar="N", help="Run both recorded commands again, in turn, N times each, and judge by these runs."
         ),
     ] = None,
     other_program: Annotated[

@@ -3,8 +3,8 @@
 Runs of one program are compared with each other: from one checkout to the next, on any machine, whatever only one run
 is called by. So a repository is known by its name and not by where it lies, and of the command's words those do not
 count that only say where this run writes, how it is named, which port it uses and from which seed it draws: none of
-them changes what a step does. Every other word counts, as a batch size, a model or a number of workers does. Where it is not
-certain it counts: a trend in two pieces can be joined (`--program`), one of two programs says something false.
+them changes what a step does. Every other word counts, as a batch size, a model or a number of workers does. Where it
+is not certain it counts: a trend in two pieces can be joined (`--program`), one of two programs says something false.
 """
 
 from __future__ import annotations
