@@ -21,6 +21,7 @@ from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
 from perfdoctor.report import json_report
 from perfdoctor.report.comparison.words import interval, verdict
 from perfdoctor.scale.read import read_run
@@ -308,12 +309,24 @@ def test_programs_of_two_projects_are_refused_where_their_work_is_another_one():
         replace(snapshot(draw_steps(kernels=kernels), name), project=f"{name} python train.py")
         for name, kernels in (("gru", "####"), ("mlp", "GGGG"))
     )
-    with pytest.raises(PerfdoctorError, match="are two programs: `python train.py` in another project") as error:
+    with pytest.raises(PerfdoctorError, match="are two programs: `python train.py` in another project, and") as error:
         compare([one], [other])
     assert "--other-program" in error.value.do
     assert compare([one], [other], other_program=True).may_be_two_programs
     assert compare([one], [replace(other, project=one.project)]).may_be_two_programs, "one that was compiled"
     assert compare([one], [replace(one, project=other.project)]).step, "the same work in another folder"
+
+
+def test_on_a_processor_where_all_programs_run_the_same_ops_their_sizes_tell_two_projects_apart():
+    one, other = (
+        replace(snapshot(read([FIXTURES / "pairs" / name])), project=f"{name} python train.py", items_per_step=None)
+        for name in ("counted-in-python", "manual-update")
+    )
+    with pytest.raises(PerfdoctorError, match="are two programs"):
+        compare([one], [other])
+    assert compare([one], [replace(other, project="counted-in-python python fast.py")]), "another command in one project"
+    assert compare([one], [replace(other, items_per_step=3.0)]), "with another batch all sizes are others"
+    assert compare([one], [replace(one, project="copy python train.py")])
 
 
 def test_all_timed_steps_are_compared_where_both_sides_have_them():
