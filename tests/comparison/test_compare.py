@@ -324,7 +324,9 @@ def test_on_a_processor_where_all_programs_run_the_same_ops_their_sizes_tell_two
     )
     with pytest.raises(PerfdoctorError, match="are two programs"):
         compare([one], [other])
-    assert compare([one], [replace(other, project="counted-in-python python fast.py")]), "another command in one project"
+    assert compare([one], [replace(other, project="counted-in-python python fast.py")]), (
+        "another command in one project"
+    )
     assert compare([one], [replace(other, items_per_step=3.0)]), "with another batch all sizes are others"
     assert compare([one], [replace(one, project="copy python train.py")])
 
