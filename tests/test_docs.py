@@ -261,6 +261,10 @@ def test_every_option_in_the_pages_exists(page: str, helps: str) -> None:
         "--nworkers",
         "--include-blobs",
         "--python-sampling",
+        "--output-dir",
+        "--logdir",
+        "--run-name",
+        "--job-id",
     }
     for option in set(asked) - of_others:
         assert option in helps, option

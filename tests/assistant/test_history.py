@@ -7,13 +7,13 @@ from assistant.client import assistant
 from assistant.truth import sql
 from history.histories import STEP_NS, facts, history
 
-from perfdoctor.history import store
+from perfdoctor.history import schema, store
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     """Twenty runs, of which the last five are slower."""
-    folder = tmp_path_factory.mktemp("root") / store.FOLDER
+    folder = tmp_path_factory.mktemp("root") / schema.FOLDER
     folder.mkdir()
     every = [facts(number, step_ns=STEP_NS + number + 30_000_000 * (number >= 15)) for number in range(20)]
     return history(folder / store.FILE, every)

@@ -197,6 +197,23 @@ def test_another_command_is_refused_unless_both_are_said_to_be_one_program(tmp_p
         refuse_others("main", [one], [("b", other)], program="--lr 1")
     refuse_others("main", [one], [("b", other)], program="train.py")
     refuse_others("main", [one], [("b", {"command": None})])  # a bare recording does not say
+    refuse_others(
+        "main", [{"command": "python train.py --seed 1"}], [("b", {"command": "python3.12 train.py --seed 2"})]
+    )
+
+
+def test_a_program_of_the_same_name_in_another_project_is_refused_unless_both_are_said_to_be_one():
+    one, other = (
+        {"command": "python train.py", "program_words": "python train.py", "project": name, "project_id": name}
+        for name in ("gru", "mlp")
+    )
+    with pytest.raises(PerfdoctorError, match="is of another project, gru: python train.py; b is of mlp: python"):
+        refuse_others("main", [one], [("b", other)])
+    refuse_others("main", [one], [("b", other)], program="train.py")
+    # Of a run from before projects were known only the repository is.
+    before = {"command": "python train.py", "program_words": None, "project": "mlp", "project_id": "root"}
+    inside = {**other, "project": "mlp/small", "project_id": "small"}
+    refuse_others("main", [before], [("b", inside)])
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,13 @@ def test_the_list_is_newest_first_and_says_how_many_are_older(file):
     assert len(document["runs"][0]["step_times_ns"]) == 3
 
 
+def test_the_list_and_the_run_name_their_project_where_there_are_several(tmp_path, monkeypatch):
+    every = [facts(n, project=name, project_id=name) for n, name in enumerate(("gru", "mlp"))]
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(history(tmp_path / "history.db", every)))
+    assert all(name in ran("history").stdout for name in ("project", "gru", "mlp"))
+    assert "project    mlp" in ran("history", "show").stdout
+
+
 def test_the_list_fits_into_a_terminal_of_80_columns_and_is_whole_where_it_is_piped(file):
     with store.read(file) as db:
         listed = runs.listed(db, limit=12)

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.matching import changes, pairs, whole_numbers
-from perfdoctor.comparison.records import PromisedSaving, WorkTime
+from perfdoctor.comparison.records import PromisedSaving, StepSample, WorkTime
 from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
 from perfdoctor.report import json_report
-from perfdoctor.report.comparison.words import interval
+from perfdoctor.report.comparison.words import interval, verdict
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -301,3 +302,54 @@ def test_two_programs_are_said_to_be_two():
     assert "Nothing of the compute time has names that both sides have" in next(iter(interval(found)))
     assert (same.common_share, same.may_be_two_programs) == (1.0, False)
     assert compare([replace(one, work=(), by_op=False)], [other]).common_share is None
+
+
+def test_programs_of_two_projects_are_refused_where_their_work_is_another_one():
+    one, other = (
+        replace(snapshot(draw_steps(kernels=kernels), name), project=f"{name} python train.py")
+        for name, kernels in (("gru", "####"), ("mlp", "GGGG"))
+    )
+    with pytest.raises(PerfdoctorError, match="are two programs: `python train.py` in another project, and") as error:
+        compare([one], [other])
+    assert "--other-program" in error.value.do
+    assert compare([one], [other], other_program=True).may_be_two_programs
+    assert compare([one], [replace(other, project=one.project)]).may_be_two_programs, "one that was compiled"
+    assert compare([one], [replace(one, project=other.project)]).step, "the same work in another folder"
+
+
+def test_on_a_processor_where_all_programs_run_the_same_ops_their_sizes_tell_two_projects_apart():
+    one, other = (
+        replace(snapshot(read([FIXTURES / "pairs" / name])), project=f"{name} python train.py", items_per_step=None)
+        for name in ("counted-in-python", "manual-update")
+    )
+    with pytest.raises(PerfdoctorError, match="are two programs"):
+        compare([one], [other])
+    assert compare([one], [replace(other, project="counted-in-python python fast.py")]), (
+        "another command in one project"
+    )
+    assert compare([one], [replace(other, items_per_step=3.0)]), "with another batch all sizes are others"
+    assert compare([one], [replace(one, project="copy python train.py")])
+
+
+def test_all_timed_steps_are_compared_where_both_sides_have_them():
+    rng = np.random.default_rng(1)
+    one = snapshot(waiting(2))
+    before, after = (
+        replace(one, name=name, timed=StepSample(level * (1 + rng.normal(0, 0.2, 400))))
+        for name, level in (("a", 9e6), ("b", 5e6))
+    )
+    found = compare([before], [after])
+    assert (found.step.steps_compared, found.step.verdict, found.step.before.steps) == ("timed", "faster", 400)
+    assert found.recording_ns == round(found.step.after.mean_ns) - round(found.step.before.mean_ns)
+    assert verdict(found).startswith("Faster, by 1.")
+    assert "all timed steps but the recorded ones" in next(iter(interval(found)))
+    assert compare([before], [one]).step.steps_compared == "recorded"
+
+
+def test_reruns_judge_the_step_whatever_the_recordings_say():
+    one = snapshot(waiting(2))
+    sides = [[StepSample(np.full(40, level * drift)) for drift in (1, 1.5, 0.8)] for level in (8e6, 4e6)]
+    found = compare([one], [one], reruns=sides)
+    assert (found.step.verdict, found.step.steps_compared, found.difference_ns) == ("faster", "paired", 0)
+    assert verdict(found).startswith("Faster, by 2.0×: a mean step of ")
+    assert "3 pairs of runs without a recorder" in next(iter(interval(found)))

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from comparison.simulated import pair
+from comparison.simulated import alternating, pair, timed_pair
 from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.records import StepSample
-from perfdoctor.comparison.statistics import block_length, run_spread, step_change
+from perfdoctor.comparison.statistics import block_length, drift, paired_change, run_spread, step_change
 
 #: benchmarks/comparisons.py has 200 of each.
 PAIRS = 24
@@ -125,3 +125,61 @@ def test_a_run_whose_cores_others_had_says_little_alone():
     change = step_change(steps[:1], steps[1:])
     assert (change.verdict, change.before.spread_from, change.after.spread_from) == ("too noisy", "contended", "usual")
     assert change.low > -1
+
+
+def test_where_one_side_waited_for_cores_its_wait_may_be_the_whole_difference():
+    rng = np.random.default_rng(7)
+    slow, fast = (
+        StepSample(level * (1 + rng.normal(0, 0.01, 100)), contended=share) for level, share in ((100, 0.6), (40, 0))
+    )
+    assert step_change([slow], [fast]).verdict == "too noisy"
+    assert step_change([fast], [slow]).verdict == "too noisy"
+    alike = [replace(each, contended=0.6) for each in (slow, fast)]
+    assert step_change(alike[:1], alike[1:]).high < step_change([slow], [fast]).high
+
+
+def test_large_changes_are_found_in_all_timed_steps_of_one_run_and_equal_runs_seldom_differ():
+    def told(**how):
+        return sum(timed_pair(seed, **how).verdict in ("faster", "slower") for seed in range(PAIRS))
+
+    assert told(faster=1.8) >= PAIRS - 1
+    assert told() <= 2
+    assert told(wander=0.3) <= 4
+    assert {timed_pair(seed, faster=1.8).verdict for seed in range(PAIRS)} <= {"faster", "too noisy"}
+
+
+def test_a_level_that_wanders_within_a_run_is_a_spread_of_runs():
+    rng = np.random.default_rng(8)
+    level = np.repeat([1.0, 1.4, 0.9, 1.2, 1.5, 0.8, 1.0, 1.1], 20) * rng.normal(100, 3, 160)
+    assert drift(level) > 0.25
+    assert drift(rng.normal(100, 20, 160)) < 0.1
+    assert drift(rng.normal(100, 20, 30)) == 0, "of so few steps nobody knows"
+    sides = [[StepSample(level)], [StepSample(level / 1.3)]]
+    change = step_change(*sides)
+    assert (change.verdict, change.before.spread_from) == ("too noisy", "drift")
+
+
+def test_pairs_of_runs_are_judged_by_their_ratios_whatever_drifts_from_pair_to_pair():
+    levels = (100, 180, 60, 140)
+    sides = [[StepSample(np.full(30, level / by)) for level in levels] for by in (1.0, 1.25)]
+    change = paired_change(*sides)
+    assert (change.verdict, change.before.spread_from, change.before.runs) == ("faster", "pairs", 4)
+    assert change.change == pytest.approx(-0.2)
+    assert change.after.mean_ns / change.before.mean_ns - 1 == pytest.approx(change.change)
+    assert (change.low, change.high) == pytest.approx((-0.2, -0.2))
+
+
+def test_the_interval_of_pairs_is_students():
+    ratios = np.array([0.1, 0.2, 0.3])
+    sides = [[StepSample(np.full(2, 100 * math.exp(each))) for each in by] for by in (np.zeros(3), -ratios)]
+    change = paired_change(*sides)
+    reach = 4.3027 * 0.1 / math.sqrt(3)
+    assert math.log1p(change.low) == pytest.approx(-0.2 - reach, abs=1e-3)
+    assert math.log1p(change.high) == pytest.approx(-0.2 + reach, abs=1e-3)
+
+
+def test_runs_in_turn_find_large_changes_on_a_machine_that_drifts_and_equal_ones_seldom():
+    found = [alternating(seed, faster=1.8, pairs=5).verdict for seed in range(PAIRS)]
+    assert found.count("faster") >= PAIRS - 1
+    equal = [alternating(seed, pairs=5).verdict for seed in range(PAIRS)]
+    assert equal.count("faster") + equal.count("slower") <= 4

@@ -12,6 +12,7 @@ import pytest
 from folders import FIXTURES
 from history.histories import facts as made
 from history.histories import history
+from msgspec.structs import replace
 
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.hardware_options import user_values
@@ -19,6 +20,8 @@ from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, facts, iso, plain, plain_text
 from perfdoctor.model.run import Selection
 from perfdoctor.report import json_report
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import TimedSteps
 
 
 def examined(name, **asked):
@@ -53,6 +56,16 @@ def test_the_parts_sum_to_the_window_and_the_step_times_to_the_step(straggler):
     times = runs.numbers_in(stored.run["step_times_ns"])
     assert len(times) == stored.run["steps"]
     assert abs(fmean(times) - stored.run["recorded_step_ns"]) <= 1
+
+
+def test_the_project_and_the_timed_steps_are_stored(straggler):
+    timed = TimedSteps(0, (900, *[100] * 30, 500, *[101] * 40), (31, 32))
+    known = replace(straggler.diagnosis, project=Project("vision", "abc", "python train.py"), timed=timed)
+    row = facts(replace(straggler, diagnosis=known), [FIXTURES / "straggler/torch"], source="run").run
+    assert (row["project"], row["project_id"], row["program_words"]) == ("vision", "abc", "python train.py")
+    assert runs.numbers_in(row["timed_steps_ns"]) == (101,) * 39
+    unknown = facts(straggler, [FIXTURES / "straggler/torch"], source="check").run
+    assert unknown.keys() & {"project", "project_id"} == set()
 
 
 def test_what_comparisons_need_is_stored(straggler):

@@ -86,6 +86,16 @@ def test_only_runs_of_the_same_program_device_and_part_are_one_series(tmp_path):
     assert len(trend(tmp_path / "history.db", program="python").points) == 7
 
 
+def test_programs_of_one_name_in_several_projects_are_several_series_and_seeds_are_none(tmp_path):
+    every = [
+        facts(n, project=f"p{n % 3}", project_id=f"{n % 3}", command=f"python train.py --seed {n}") for n in range(12)
+    ]
+    file = history(tmp_path / "history.db", every)
+    found = trend(file)
+    assert (found.what["project"], len(found.points), found.elsewhere) == ("p2", 4, 8)
+    assert len(trend(file, program="train.py").points) == 12
+
+
 def test_a_recording_that_was_analysed_twice_is_one_measurement_the_later_one(tmp_path):
     again = [
         facts(2, recording="x", step_ns=5),

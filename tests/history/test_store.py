@@ -200,6 +200,17 @@ def newer(file, works_from):
     return file
 
 
+def test_the_runs_of_an_older_history_are_of_the_project_that_it_lies_in(tmp_path):
+    for folder, project in ((tmp_path / "vision" / ".perfdoctor", "vision"), (tmp_path / "elsewhere", None)):
+        folder.mkdir(parents=True)
+        connection = sqlite3.connect(folder / "history.db")
+        connection.executescript(FIRST_VERSION)
+        connection.close()
+        with store.read(folder / "history.db") as db:
+            (row,) = runs.listed(db)
+        assert (row["project"], bool(row["project_id"])) == (project, bool(project))
+
+
 def test_a_newer_file_is_read_and_written_where_it_says_so(tmp_path):
     file = history(newer(tmp_path / "history.db", works_from=schema.VERSION), [facts(1)])
     with store.read(file) as db:

@@ -118,7 +118,9 @@ class Reader:
             self._add(side, *read, run)
             return
         facts = run.facts
-        side.snapshots.append(of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules))
+        side.snapshots.append(
+            of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules, run.timed_steps_ns)
+        )
         side.rows.append(facts)
         side.runs.append(_run(facts["id"], facts, by_recording=False))
 

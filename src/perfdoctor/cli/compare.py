@@ -21,11 +21,13 @@ from perfdoctor.cli.analyze import (
     rules_of,
 )
 from perfdoctor.cli.compare_output import Shown
+from perfdoctor.cli.rerun import reruns_of
 from perfdoctor.errors import UsageError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.cli.scale_options import Given
+    from perfdoctor.comparison.compare import Reruns
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
 
@@ -68,6 +70,15 @@ def compare(
     after: Annotated[
         list[str] | None, typer.Option("--after", help="Several runs after; more may follow it.", metavar="PATH...")
     ] = None,
+    rerun: Annotated[
+        int | None,
+        typer.Option(
+            min=3, metavar="N", help="Run both recorded commands again, in turn, N times each, and judge by these runs."
+        ),
+    ] = None,
+    other_program: Annotated[
+        bool, typer.Option("--other-program", help="Compare although they seem to be two programs.")
+    ] = False,
     by_scaling: scaling.ByScaling = False,
     weak: scaling.Weak = False,
     strong: scaling.Strong = False,
@@ -110,15 +121,21 @@ def compare(
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet)
     if by_scaling:
-        _only_with(before or after or fail_above, "--before, --after and --fail-above are not for --scaling")
+        _only_with(
+            before or after or fail_above or rerun, "--before, --after, --fail-above and --rerun are not for --scaling"
+        )
         series = scaling.asked(paths or [], weak=weak, strong=strong, network=network)
         with scale_options.runs_at_hand([each.path for each in series.given], asked) as given:
             scaling.show(series, given, asked, shown)
         return
     _only_with(weak or strong or network, "--weak, --strong and --network are about --scaling")
     sides = _sides(paths or [], before or [], after or [])
+    if rerun and max(map(len, sides)) > 1:
+        raise UsageError("--rerun takes one run of each side", do="Give BEFORE and AFTER: it makes the other runs.")
+    reruns = rerun and reruns_of(sides[0][0], sides[1][0], rerun, quiet=quiet)
     with scale_options.runs_at_hand([*sides[0], *sides[1]], asked) as given:
-        comparison = _compare((given[: len(sides[0])], given[len(sides[0]) :]), asked, shown)
+        both = given[: len(sides[0])], given[len(sides[0]) :]
+        comparison = _compare(both, asked, shown, reruns or None, other_program=other_program)
     if limit is not None and comparison.judged.is_longer_by(limit):
         raise typer.Exit(CONDITION_MET)
 
@@ -128,7 +145,10 @@ def _only_with(given: object, why: str) -> None:
         raise UsageError(why, do="See perfdoctor compare --help.")
 
 
-def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Shown) -> Comparison:
+def _compare(
+    sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Shown, reruns: Reruns | None, *,
+    other_program: bool,
+) -> Comparison:  # fmt: skip
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
         report_files.check_ours("--json", shown.json_file, MARKER, local)
@@ -136,7 +156,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Sh
     from perfdoctor.comparison.compare import compare as compared
     from perfdoctor.report.comparison import json_report
 
-    comparison = compared(read[0][0], read[1][0])
+    comparison = compared(read[0][0], read[1][0], reruns=reruns, other_program=other_program)
     timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
     shown.write(
         comparison,

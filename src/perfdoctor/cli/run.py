@@ -148,13 +148,15 @@ def _folder(where: Path, command: Sequence[str], environment: dict[str, str], pl
     from perfdoctor import __version__
     from perfdoctor.system.checkout import checkout
     from perfdoctor.system.masking import masked_command
-    from perfdoctor.system.run_folder import Manifest, RunFolder, recorded_environment
+    from perfdoctor.system.project import project_of
+    from perfdoctor.system.run_folder import Manifest, RunFolder, recorded_environment, started_in
 
     commit = checkout(Path())
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
         started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),
-        checkout=to_builtins(commit) if commit else {},
+        checkout=to_builtins(commit) if commit else {}, project=to_builtins(project_of(Path(), command)),
+        started_in=started_in(where),
     )  # fmt: skip
     return RunFolder.create(where, manifest)
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
-from perfdoctor.comparison.compare import are_unrecorded, compare, samples, usual_spread
+from perfdoctor.comparison.compare import compare, samples, steps_compared, usual_spread
 from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, Verdict
 from perfdoctor.errors import PerfdoctorError
 
@@ -78,12 +78,12 @@ def check(
     """Hold the runs of AFTER against the baseline's. Raises PerfdoctorError where they cannot be compared."""
     _refuse_other_batches(baseline, before, after)
     within = limit or LIMIT
-    comparison = compare(before, after, within=within)
+    comparison = compare(before, after, within=within, other_program=True)  # its series is known to be the same
     decision = _DECISIONS[comparison.judged.verdict]
-    known = are_unrecorded(before, after)
+    which = steps_compared(before, after)
     needed = None
     if decision == "too noisy":
-        sides = [samples(side, unrecorded=known) for side in (before, after)]
+        sides = [samples(side, which) for side in (before, after)]
         needed = runs_needed(sides[0], sides[1], usual_spread(before[0]), within)
     return Check(comparison, baseline, tuple(baseline_runs), limit, decision, needed)
 

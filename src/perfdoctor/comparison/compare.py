@@ -7,15 +7,31 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from perfdoctor.comparison.contributions import contributions
-from perfdoctor.comparison.matching import SAME_SHARE, changes, in_common, mean_of, merged
+from perfdoctor.comparison.matching import SAME_SHARE, by_names, changes, in_common, mean_of, merged
 from perfdoctor.comparison.promise import finding_changes, promises
-from perfdoctor.comparison.records import Comparison, LineChange, MemoryChange, Snapshot, StepChange, StepSample
+from perfdoctor.comparison.records import (
+    Comparison,
+    LineChange,
+    MemoryChange,
+    Snapshot,
+    StepChange,
+    StepSample,
+    StepsCompared,
+)
 from perfdoctor.comparison.refusal import refuse
 from perfdoctor.comparison.settings import differing
 from perfdoctor.comparison.snapshot import without_kernels, without_ops
-from perfdoctor.comparison.statistics import NO_CHANGE_WITHIN, USUAL_SPREAD, USUAL_SPREAD_ON_CPU, step_change
+from perfdoctor.comparison.statistics import (
+    NO_CHANGE_WITHIN,
+    USUAL_SPREAD,
+    USUAL_SPREAD_ON_CPU,
+    paired_change,
+    step_change,
+)
 from perfdoctor.model.timeline import UNKNOWN
 
+#: The runs of BEFORE and those of AFTER, as many, which alternated.
+Reruns = tuple[Sequence[StepSample], Sequence[StepSample]]
 #: More rows are not read; the others are one row, the rest.
 MOST_WORK = 40
 MOST_LINES = 15
@@ -23,17 +39,21 @@ MOST_LINES = 15
 FEW_STEPS = 8
 
 
-def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> Comparison:
-    """Compare the runs of both sides. `within`: the change that matters, as a share.
+def compare(
+    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN, *,
+    reruns: Reruns | None = None, other_program: bool = False,
+) -> Comparison:  # fmt: skip
+    """Compare the runs of both sides. `within`: the change that matters, as a share. `reruns`: later runs of both sides
+    that alternated: what became of the step is judged by these. `other_program`: may they be two programs?
 
     Raises PerfdoctorError if they cannot be compared.
     """
-    refuse(before, after)
+    refuse(before, after, other_program=other_program)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
     without_gpu = before[0].without_gpu
     settings, unknown = differing(before, after)
-    step = step_between(before, after, within)
+    step = _paired(reruns, within) if reruns else step_between(before, after, within)
     parts = [
         (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
     ]
@@ -72,7 +92,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float
         memory=tuple(_memory(before, after)),
         items_before=ours,
         items_after=theirs,
-        item=_item(before, after, within),
+        item=_item(before, after, within, reruns),
         common_share=_common_share(before[0], after[0]),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),
@@ -88,36 +108,55 @@ def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
 
 def _common_share(one: Snapshot, other: Snapshot) -> float | None:
     """The share of the compute time that both have by name; None if one of them has no names."""
-    has_names = (any(each.part == "compute" and (each.op or each.kernel) for each in run.work) for run in (one, other))
-    return min(in_common(one, other), 1.0) if all(has_names) else None
+    return min(in_common(one, other), 1.0) if by_names(one, other) else None
 
 
-def _item(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float) -> StepChange | None:
+def _paired(reruns: Reruns, within: float, items: tuple[float, float] = (1.0, 1.0)) -> StepChange:
+    sides = ([_shared(run, each) for run in side] for side, each in zip(reruns, items, strict=True))
+    return paired_change(*sides, within=within)
+
+
+def _item(
+    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float, reruns: Reruns | None
+) -> StepChange | None:
     """The change of the time of one item if batches are known and differ, else None."""
     ours, theirs = _items(before), _items(after)
     if not ours or not theirs or ours == theirs:
         return None
+    if reruns:
+        return _paired(reruns, within, (ours, theirs))
 
     def of_one(side: Sequence[Snapshot], items: float) -> list[Snapshot]:
-        return [replace(each, steps=replace(each.steps, steps_ns=each.steps.steps_ns / items)) for each in side]
+        return [
+            replace(each, steps=_shared(each.steps, items), timed=each.timed and _shared(each.timed, items))
+            for each in side
+        ]
 
     return step_between(of_one(before, ours), of_one(after, theirs), within)
 
 
+def _shared(steps: StepSample, items: float) -> StepSample:
+    return replace(steps, steps_ns=steps.steps_ns / items)
+
+
 def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> StepChange:
     """The change of the unrecorded steps if all runs know them, else of the recorded ones."""
-    known = are_unrecorded(before, after)
-    sides = [samples(side, unrecorded=known) for side in (before, after)]
-    return step_change(sides[0], sides[1], usual_spread(before[0]), unrecorded=known, within=within)
+    which = steps_compared(before, after)
+    sides = [samples(side, which) for side in (before, after)]
+    return step_change(sides[0], sides[1], usual_spread(before[0]), basis=which, within=within)
 
 
-def are_unrecorded(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
-    """Are steps without a recorder compared? They are if all runs of both sides know them."""
-    return all(each.unrecorded_ns for each in (*before, *after))
+def steps_compared(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepsCompared:
+    """Which steps all runs of both sides know: all timed ones, else the mean of unrecorded ones, else recorded ones."""
+    if all(each.timed is not None for each in (*before, *after)):
+        return "timed"
+    return "unrecorded" if all(each.unrecorded_ns for each in (*before, *after)) else "recorded"
 
 
-def samples(runs: Sequence[Snapshot], *, unrecorded: bool) -> list[StepSample]:
-    return [each.steps if unrecorded else replace(each.steps, scale=1.0) for each in runs]
+def samples(runs: Sequence[Snapshot], which: StepsCompared) -> list[StepSample]:
+    if which == "timed":
+        return [each.timed for each in runs if each.timed is not None]
+    return [each.steps if which == "unrecorded" else replace(each.steps, scale=1.0) for each in runs]
 
 
 def usual_spread(run: Snapshot) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
-from perfdoctor.comparison.snapshot import promised
+from perfdoctor.comparison.snapshot import promised, timed_sample
 from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
@@ -20,7 +20,7 @@ from perfdoctor.vocabulary.rulebook import Rule
 _SETTINGS = {
     "GPU": "device", "number of GPUs": "gpus", "ranks": "world_size", "torch": "torch", "CUDA": "cuda",
     "driver": "driver",
-    "steps analysed": "steps", "steps found by": "steps_found_by",
+    "project": "project", "steps analysed": "steps", "steps found by": "steps_found_by",
 }  # fmt: skip
 UNKNOWN_CAUSE = "unknown"
 _RECORDERS = ("nsys", "kineto")
@@ -33,6 +33,7 @@ def of_facts(
     findings: Sequence[Mapping[str, Any]],
     steps_ns: Sequence[int],
     rules: Mapping[str, Rule],
+    timed_ns: Sequence[int] = (),
 ) -> Snapshot:
     """The snapshot of a stored run, from what the history has of it. `parts`: in ns over all windows."""
     window_ns = sum(parts.values())
@@ -59,6 +60,12 @@ def of_facts(
         without_gpu=not row["gpus"],
         unrecorded_ns=unrecorded,
         items_per_step=row["items_per_step"],
+        timed=timed_sample(
+            np.asarray([float(ns) for ns in timed_ns if ns > 0]),
+            without_gpu=not row["gpus"],
+            contended=max(row["contended_share"] or 0.0, 0.0),
+        ),
+        project=f"{row['project_id']} {row['program_words']}" if row["program_words"] else "",
         notes=(f"{name} ended with exit code {row['exit_code']}.",) if row["exit_code"] else (),
     )
 

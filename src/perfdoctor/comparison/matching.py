@@ -209,6 +209,23 @@ def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(run.get(name, 0.0) for run in runs) / len(runs) for name in names}
 
 
+def by_names(*runs: Snapshot) -> bool:
+    """Has each of the runs compute time by name?"""
+    return all(any(each.part == COMPUTE and (each.op or each.kernel) for each in run.work) for run in runs)
+
+
+def in_common_by_shapes(one: Snapshot, other: Snapshot) -> float:
+    """The share of compute time (0-1) whose op and shapes both have, on the side where it is less; 1 without shapes."""
+    sides = [
+        sums((f"{each.op} {each.shapes}", each.ns) for each in run.work if each.part == COMPUTE and each.op)
+        for run in (one, other)
+    ]
+    if not all(any(each.shapes for each in run.work if each.part == COMPUTE) for run in (one, other)):
+        return 1.0
+    common = sides[0].keys() & sides[1].keys()
+    return min(sum(side[name] for name in common) / max(sum(side.values()), 1.0) for side in sides)
+
+
 def in_common(one: Snapshot, other: Snapshot) -> float:
     """The share of compute time (0-1) whose names both have, on the side where it is less: little of two programs.
 

@@ -10,9 +10,13 @@ from msgspec import Struct, field
 from perfdoctor.model.columns import Floats
 
 Verdict = Literal["slower", "faster", "no change", "too noisy"]
-#: Where the spread of runs comes from: the runs that were given, those of the other side, what is usual, or the time
-#: in which other programs had the cores of the thread that trains.
-SpreadFrom = Literal["runs", "other side", "usual", "contended"]
+#: Where the spread of runs comes from: the runs that were given, those of the other side, what is usual, how the level
+#: of the run itself drifts, the time in which other programs had the cores of the thread that trains, or, of the ratio
+#: of two runs one right behind the other, the pairs.
+SpreadFrom = Literal["runs", "other side", "usual", "drift", "contended", "pairs"]
+#: Which steps are compared: the recorded ones, the same as long as they are without a recorder, all that were timed
+#: beside the recording, or those of runs that alternated.
+StepsCompared = Literal["recorded", "unrecorded", "timed", "paired"]
 #: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
 Fate = Literal["came", "went", "grew", "shrank", "same"]
 FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not checked"]
@@ -53,7 +57,8 @@ class StepChange(Struct, frozen=True):
 
     `low` and `high` are None where a side has a single step. `median_low`, `median_high`: the same of the median step.
     `detectable`: the smallest change that would have been found, as a share; None if nothing is. `contended`: the
-    largest share of its time in which a run waited for cores that other programs had.
+    largest share of its time in which a run waited for cores that other programs had. `unrecorded`: are they steps
+    without a recorder?
     """
 
     before: StepSide
@@ -68,6 +73,7 @@ class StepChange(Struct, frozen=True):
     detectable: float | None
     unrecorded: bool
     contended: float = 0.0
+    steps_compared: StepsCompared = "recorded"
 
     def is_longer_by(self, limit: float) -> bool:
         """Does the whole interval lie above this share?"""
@@ -157,7 +163,8 @@ class Snapshot(Struct, frozen=True):
     `compute` are empty. `predictions`: the likely step after the first
     fixes together, by the rules fixed. `checked`: the rules that could be checked. `unrecorded_ns`: None if unknown.
     `lines`: own functions, by file and name, with the ns a step of the work that they launch themselves (without a GPU,
-    of their own time); empty where stacks were not recorded. `notes`: what reading it had to leave out.
+    of their own time); empty where stacks were not recorded. `notes`: what reading it had to leave out. `timed`: the
+    steps that were timed without a recorder, where there are enough. `project`: its id and program; "" if unknown.
     """
 
     name: str
@@ -179,6 +186,8 @@ class Snapshot(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     lines: Mapping[str, float] = field(default_factory=dict)
     by_kernel: bool = True
+    timed: StepSample | None = None
+    project: str = ""
 
 
 class Setting(Struct, frozen=True):

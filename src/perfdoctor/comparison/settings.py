@@ -17,8 +17,8 @@ from perfdoctor.system.run_folder import RunFolder
 #: Each with whether steps that differ in it are other work, so that their times say little about the code.
 SETTINGS: Mapping[str, bool] = {
     "GPU": True, "number of GPUs": True, "ranks": True, "batch": True, "SM clock": True, "driver": True,
-    "CUDA": True, "torch": True, "recorder": False, "recorded": False, "options": False, "program": False,
-    "steps analysed": False, "steps found by": False,
+    "CUDA": True, "torch": True, "recorder": False, "recorded": False, "options": False, "project": False,
+    "program": False, "steps analysed": False, "steps found by": False,
 }  # fmt: skip
 #: A variable of the environment, in front of its name.
 VARIABLE, NOT_SET = "$", "not set"
@@ -41,6 +41,7 @@ def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         "recorder": recorder_words((source.kind, source.tool_version) for source in run.timeline.sources),
         "recorded": ", ".join(name for name in _SIGNALS if name in run.timeline.recorded),
         "steps analysed": str(min((place.steps.used for place in run.places), default=0)),
+        "project": run.timeline.project.name if run.timeline.project else "",
         "steps found by": next((place.steps.found_by for place in run.places), ""),
         **_of_folder(run, paths),
     }

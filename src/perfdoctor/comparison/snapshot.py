@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 from msgspec.structs import replace
 
 from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
@@ -15,6 +16,7 @@ from perfdoctor.comparison.settings import batch_words, recorder_words, settings
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.timed_steps import FEWEST_BEHIND, steady
 from perfdoctor.metrics.host.costs import line_costs
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
@@ -22,12 +24,17 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.records.savings import CASES
+from perfdoctor.system.project import Project, project_from
+from perfdoctor.system.run_folder import TimedSteps
 from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: The rule that finds that other programs had the cores.
 _OTHERS_ON_THE_CORES = "busy-machine"
+#: Fewer timed steps than the least that is timed behind the recorded ones say no more than these do. Launches that wait
+#: in a GPU's queue (1,024 at most) are those of a few steps: of fifty they are a small share.
+FEWEST_TIMED, FEWEST_TIMED_ON_GPU = FEWEST_BEHIND, 50
 #: `train.py(10): forward`
 _LINE = regex(r"\(\d+\)(?=: )")
 
@@ -57,7 +64,26 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         items_per_step=diagnosis.items_per_step,
         notes=run.timeline.notes,
         lines=_lines(run),
+        timed=_timed(diagnosis.timed, without_gpu=_is_on_host(run), contended=diagnosis.contended_share),
+        project=_project(diagnosis.project),
     )
+
+
+def _timed(timed: TimedSteps | None, *, without_gpu: bool, contended: float) -> StepSample | None:
+    """The steady ones among the timed steps, where they are enough to say more than the recorded ones."""
+    if timed is None:
+        return None
+    return timed_sample(steady(timed.lengths_ns, timed.recorded), without_gpu=without_gpu, contended=contended)
+
+
+def timed_sample(steps_ns: Floats, *, without_gpu: bool, contended: float) -> StepSample | None:
+    """The steps as a sample; None of too few. A host that is ahead of its GPU sees the first steps end too soon."""
+    enough = steps_ns.size >= (FEWEST_TIMED if without_gpu else FEWEST_TIMED_ON_GPU)
+    return StepSample(steps_ns, contended=contended) if enough else None
+
+
+def _project(project: Project | None) -> str:
+    return f"{project.id} {project.program}" if project else ""
 
 
 def _lines(run: Run) -> dict[str, float]:
@@ -156,11 +182,12 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
     step_ns = sum(parts.values())
     unrecorded = _stored_unrecorded(document, step_ns)
     scale = unrecorded / step_ns if unrecorded and step_ns else 1.0
+    contended, without_gpu = _stored_contention(document), all(row["device"] is None for row in document["time"])
     return Snapshot(
         name=name,
         step_ns=step_ns,
         basis="step" if steps["used"] else "",
-        steps=StepSample(_stored_steps(steps, step_ns), scale, _stored_contention(document)),
+        steps=StepSample(_stored_steps(steps, step_ns), scale, contended),
         parts=parts,
         compute=compute,
         work=tuple(_stored_work(document, parts)),
@@ -173,10 +200,16 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
             for use in document.get("memory", ())
         ),
         settings=_stored_settings(run),
-        without_gpu=all(row["device"] is None for row in document["time"]),
+        without_gpu=without_gpu,
         unrecorded_ns=unrecorded,
         items_per_step=run.get("items_per_step"),
+        timed=_timed(_stored_timed(steps.get("timed")), without_gpu=without_gpu, contended=contended),
+        project=_project(project_from(run.get("project"))),
     )
+
+
+def _stored_timed(document: Mapping[str, Any] | None) -> TimedSteps | None:
+    return convert(document, TimedSteps) if document else None
 
 
 def _stored_unrecorded(document: Mapping[str, Any], step_ns: float) -> float | None:
@@ -275,6 +308,7 @@ def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
         "batch": batch_words(run.get("items_per_step")),
         "steps analysed": str(run["steps"]["used"]),
         "steps found by": run["steps"]["found_by"],
+        "project": (run.get("project") or {}).get("name", ""),
     }
     return {name: value for name, value in found.items() if value}
 

@@ -7,6 +7,9 @@ so runs are drawn as well, and steps within each (T. Kalibera, R. Jones, ISMM 20
 steps already; they are drawn nearer to each other by that much, or it would count twice (A. Davison, D. Hinkley,
 Bootstrap Methods and their Application, 1997, section 3.8). A bootstrap of few values is too narrow: deviations are
 widened as for an unbiased variance, and then to Student's t (T. Hesterberg, The American Statistician 69, 2015, 5.3).
+
+Where runs of both sides alternated, what drifts from minute to minute is the same for both runs of a pair, and goes out
+of their ratio: then the interval is Student's of the logarithms of these ratios, of which a pair has one.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.comparison.records import SpreadFrom, StepChange, StepSample, StepSide, Verdict
+from perfdoctor.comparison.records import SpreadFrom, StepChange, StepSample, StepsCompared, StepSide, Verdict
 from perfdoctor.model.columns import Floats, Ints
 
 CONFIDENCE = 0.95
@@ -40,13 +43,16 @@ _MOST_OF_A_RUN = 3
 
 #: A thread that waits for more of its time hardly ran.
 _MOST_CONTENDED = 0.95
+#: Into so many pieces a run is cut to see how its level drifts; shorter ones than of five steps show noise alone.
+_PIECES, _FEWEST_IN_PIECE = 8, 5
+
 #: Of drawn steps, in memory.
 _MOST_AT_ONCE = 2_000_000
 
 
 def step_change(
     before: Sequence[StepSample], after: Sequence[StepSample], usual_spread: float = USUAL_SPREAD, *,
-    unrecorded: bool = False, within: float = NO_CHANGE_WITHIN,
+    basis: StepsCompared = "recorded", within: float = NO_CHANGE_WITHIN,
 ) -> StepChange:  # fmt: skip
     """How the mean step changed between the runs of both sides. `within`: the change that matters, as a share.
 
@@ -60,9 +66,41 @@ def step_change(
     change = means[1] / means[0] - 1
     return StepChange(
         sides[0], sides[1], change, low, high, sides[1].median_ns / sides[0].median_ns - 1, median_low, median_high,
-        _verdict(low, high, within), None if low is None or high is None else (high - low) / 2, unrecorded,
-        max(run.contended for run in (*before, *after)),
+        _verdict(low, high, within), None if low is None or high is None else (high - low) / 2, basis != "recorded",
+        max(run.contended for run in (*before, *after)), basis,
     )  # fmt: skip
+
+
+def paired_change(
+    before: Sequence[StepSample], after: Sequence[StepSample], *, within: float = NO_CHANGE_WITHIN
+) -> StepChange:
+    """How the mean step changed where the runs of both sides alternated: the nth of each side are a pair.
+
+    Two pairs at least. Means are geometric ones of the runs' means, so that the change is that of the pairs.
+    """
+    steps = [[_scaled(run) for run in side] for side in (before, after)]
+    means, medians = (np.log([[typical(each) for each in side] for side in steps]) for typical in (np.mean, np.median))
+    change, low, high, spread = _of_pairs(means)
+    median_change, median_low, median_high, _ = _of_pairs(medians)
+    sides = [
+        StepSide(
+            float(np.exp(means[at].mean())), float(np.exp(medians[at].mean())), len(side),
+            sum(each.size for each in side), tuple(block_length(each) for each in side), spread, "pairs",
+        )
+        for at, side in enumerate(steps)
+    ]  # fmt: skip
+    return StepChange(
+        sides[0], sides[1], change, low, high, median_change, median_low, median_high, _verdict(low, high, within),
+        (high - low) / 2, unrecorded=True, steps_compared="paired",
+    )  # fmt: skip
+
+
+def _of_pairs(levels: Floats) -> tuple[float, float, float, float]:
+    """Change, its interval's ends, and the standard deviation of one pair's ratio; `levels` are logarithms."""
+    ratios = levels[1] - levels[0]
+    middle, spread = float(ratios.mean()), float(ratios.std(ddof=1))
+    reach = student(ratios.size - 1) * spread / math.sqrt(ratios.size)
+    return math.expm1(middle), math.expm1(middle - reach), math.expm1(middle + reach), spread
 
 
 def _verdict(low: float | None, high: float | None, within: float) -> Verdict:
@@ -107,6 +145,8 @@ def _spread(own: float | None, other: float | None, first: StepSample, usual: fl
     if own is not None:
         return own, "runs"
     known, source = (usual, "usual") if other is None else (other, "other side")
+    if (drifts := drift(_scaled(first))) > known:
+        known, source = drifts, "drift"
     by_others = contention(first.contended)
     return (math.hypot(known, by_others), "contended") if by_others > known else (known, source)  # type: ignore[return-value]
 
@@ -118,6 +158,20 @@ def contention(share: float) -> float:
     evenly on a logarithmic scale, that is its length over the square root of 12.
     """
     return -math.log(1 - min(share, _MOST_CONTENDED)) / math.sqrt(12)
+
+
+def drift(steps: Floats) -> float:
+    """By how much the level of one run wanders, as a standard deviation and a share of the mean, beyond noise.
+
+    Runs differ by what wanders at least by as much as the mean of a random walk does, whose variance is W²/3 where it
+    has come W far, and that of its values around their mean W²/6. Another run need not even begin at the same level.
+    """
+    size = steps.size // _PIECES
+    if size < _FEWEST_IN_PIECE:
+        return 0.0
+    pieces = steps[: size * _PIECES].reshape(_PIECES, size)
+    noise = float(pieces.var(axis=1, ddof=1).mean()) / size
+    return math.sqrt(2 * max(float(pieces.mean(axis=1).var(ddof=1)) - noise, 0.0)) / float(steps.mean())
 
 
 def run_spread(runs: Sequence[Floats]) -> float:
@@ -217,7 +271,10 @@ def _interval(
     drawn = np.log(np.maximum(after.shares, 1e-9)) - np.log(np.maximum(before.shares, 1e-9))
     wider = student(_freedom(before, after)) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     ends = np.quantile(drawn, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)) * wider + middle
-    return float(math.expm1(ends[0])), float(math.expm1(ends[1]))
+    # Without what waiting for cores took of each side: where one side waited more, that may be all of the difference.
+    waited = [-math.log(1 - min(float(np.mean([run.contended for run in runs])), _MOST_CONTENDED)) for runs in both]
+    apart = waited[0] - waited[1]
+    return math.expm1(ends[0] + min(apart, 0.0)), math.expm1(ends[1] + max(apart, 0.0))
 
 
 def _drawn(
@@ -235,7 +292,10 @@ def _drawn(
         noise = float(within.var())
         blocks = max(steps[0].size / side.blocks[0] - 1, 1.0)
         whole = noise + float((side.spread * mean) ** 2)
-        freedom = whole**2 / (noise**2 / blocks) if noise else math.inf
+        # How far a level drifts is known from few pieces; what is usual is taken as it is.
+        drifting = (side.spread * mean) ** 4 / (_PIECES - 1) if side.spread_from == "drift" else 0.0
+        unsure = noise**2 / blocks + drifting
+        freedom = whole**2 / unsure if unsure else math.inf
         return _Drawn((mean + within[0]) / mean * between, freedom)
     chosen = rng.integers(0, len(runs), (_RESAMPLES, len(runs)))
     around = levels - mean

@@ -21,6 +21,7 @@ from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_w
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
+from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
@@ -131,6 +132,8 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         items_per_step=items_per_step(run),
         contended_share=contended_share(run),
         run_time=run_time(run),
+        timed=timed_steps(run),
+        project=timeline.project,
         **numbers,
     )
     return Examination(run, diagnosis, tuple(found))

@@ -18,12 +18,15 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor import __version__
+from perfdoctor.metrics.accounting.timed_steps import steady
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.patterns import regex
 from perfdoctor.records.findings import Advice, with_symptoms
 from perfdoctor.records.time_split import parts_ns
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
+from perfdoctor.system.paths import without_home
+from perfdoctor.system.project import project_of
 from perfdoctor.system.remote import RemoteFile, is_view
 from perfdoctor.system.run_folder import Manifest, RunFolder
 
@@ -40,7 +43,7 @@ MOST_TEXT = 4000
 MOST_STEPS = 10_000
 _ID_BYTES = 6
 #: Columns of lists, as JSON of our own.
-OF_JSON = ("step_times_ns", "predicted_fixed")
+OF_JSON = ("step_times_ns", "timed_steps_ns", "predicted_fixed")
 _UNPRINTABLE = regex("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 #: Columns of `runs` that every row has: what is none is empty text here.
@@ -89,6 +92,7 @@ def facts(
         "perfdoctor": __version__,
         "verdict": verdict,
         **_program(manifest, diagnosis),
+        **_project(diagnosis, source),
         "folder": _folder(first),
         **_commit(manifest, here),
         **_machine(run, diagnosis, folder),
@@ -169,15 +173,17 @@ def _fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
 
 def _program(manifest: Manifest, diagnosis: Diagnosis) -> Row:
     diagnosed = next((each.command for each in diagnosis.processes if each.diagnosed), ())
-    command = masked_command([_without_home(plain_text(word)) for word in manifest.command or diagnosed])
+    command = masked_command([without_home(plain_text(word)) for word in manifest.command or diagnosed])
     files = " ".join(dict.fromkeys(source.file for source in diagnosis.sources))
     return {"program": _program_name(command), "command": shlex.join(command) or None, "files": files}
 
 
-def _without_home(word: str) -> str:
-    """The word with `~` for the home: the same command for everybody, and no user's name."""
-    home = os.environ.get("HOME", "").rstrip("/")
-    return "~" + word[len(home) :] if home and word.startswith(f"{home}/") else word
+def _project(diagnosis: Diagnosis, source: str) -> Row:
+    """The project that was recorded; of what is stored later, the one in which it is stored."""
+    known = diagnosis.project or (project_of(Path.cwd()) if source == "analyze" else None)
+    if known is None:
+        return {}
+    return {"project": known.name, "project_id": known.id, "program_words": known.program or None}
 
 
 def _program_name(command: Sequence[str]) -> str | None:
@@ -260,8 +266,16 @@ def _steps(diagnosis: Diagnosis) -> Row:
         "steps_found_by": steps.found_by,
         "steps_confidence": steps.confidence,
         "step_times_ns": json.dumps(steps.durations_ns[:MOST_STEPS], separators=(",", ":")),
+        "timed_steps_ns": _timed(diagnosis),
         "window_ns": window,
     }
+
+
+def _timed(diagnosis: Diagnosis) -> str | None:
+    timed = diagnosis.timed
+    if timed is None:
+        return None
+    return json.dumps(steady(timed.lengths_ns, timed.recorded).astype(np.int64).tolist(), separators=(",", ":"))
 
 
 def _prediction(diagnosis: Diagnosis) -> Row:

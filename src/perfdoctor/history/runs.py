@@ -47,6 +47,10 @@ class StoredRun(Struct, frozen=True):
     def step_times_ns(self) -> tuple[int, ...]:
         return numbers_in(self.facts.get("step_times_ns"))
 
+    @property
+    def timed_steps_ns(self) -> tuple[int, ...]:
+        return numbers_in(self.facts.get("timed_steps_ns"))
+
 
 def numbers_in(text: object) -> tuple[int, ...]:
     """The integers of a JSON list; empty for anything else, as the file may come from elsewhere."""

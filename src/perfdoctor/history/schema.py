@@ -18,11 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfdoctor.system.project import project_of
+
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
 #: `PRAGMA application_id` of our files: "pdoc" in ASCII.
 APPLICATION_ID = 0x70646F63
+#: A project's own history lies in this folder in its root.
+FOLDER = ".perfdoctor"
 #: An older perfdoctor than this version may not touch a file that this one wrote.
 WORKS_FROM = 1
 
@@ -41,7 +45,9 @@ _FIRST_RUN_COLUMNS: Mapping[str, type] = {
 }  # fmt: skip
 #: Of the fifth version: what a comparison with other runs needs beside their steps.
 _FOR_COMPARISONS: Mapping[str, type] = {"unrecorded_step_ns": int, "contended_share": float, "items_per_step": float}
-RUN_COLUMNS: Mapping[str, type] = {**_FIRST_RUN_COLUMNS, **_FOR_COMPARISONS}
+#: Of the seventh: which program it is (`system.project.Project`), and each step that was timed without a recorder.
+_OF_PROGRAMS: Mapping[str, type] = {"project": str, "project_id": str, "program_words": str, "timed_steps_ns": str}
+RUN_COLUMNS: Mapping[str, type] = {**_FIRST_RUN_COLUMNS, **_FOR_COMPARISONS, **_OF_PROGRAMS}
 PART_COLUMNS: Mapping[str, type] = {"run_id": str, "part": str, "ns": int}
 FINDING_COLUMNS: Mapping[str, type] = {
     "run_id": str, "position": int, "rule": str, "title": str, "category": str, "confidence": str, "symptom_of": str,
@@ -87,6 +93,17 @@ def _for_comparisons(db: Database) -> None:
         db.table("runs").add_column(name, kind)
 
 
+def _of_programs(db: Database) -> None:
+    """Add the columns; the runs of a project's own history are of that project, as most are started in its root."""
+    for name, kind in _OF_PROGRAMS.items():
+        db.table("runs").add_column(name, kind)
+    _views(db)
+    file = Path(next(row[2] for row in db.conn.execute("PRAGMA database_list") if row[1] == "main") or "/")
+    if file.parent.name == FOLDER:
+        of = project_of(file.parent.parent)
+        db.conn.execute("update runs set project = ?, project_id = ?", [of.name, of.id])
+
+
 def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
     db.table(table).create(
         dict(columns), pk=key, not_null=set(key), foreign_keys=[("run_id", "runs", "id")] if "run_id" in columns else []
@@ -97,6 +114,6 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 #: The fourth makes the views once more: in the third `partition` named a column that two tables have. So does the
 #: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
-    _facts, _added_by_people, _views, _views, _for_comparisons, _views,
+    _facts, _added_by_people, _views, _views, _for_comparisons, _views, _of_programs,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)

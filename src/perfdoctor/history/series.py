@@ -11,9 +11,9 @@ from msgspec import Struct
 from perfdoctor.errors import UsageError
 from perfdoctor.history import schema
 from perfdoctor.history.changes import LevelShift, MissingLibraryError, change_points
+from perfdoctor.history.comparable import program_of
 from perfdoctor.history.facts import Row, checked
 from perfdoctor.history.metrics import Metric, percentile_ns
-from perfdoctor.patterns import regex
 from perfdoctor.system.checkout import commits_between
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ MOST_RUNS = 500
 MOST_COMMITS = 200
 #: What has an effect on the speed beside the program's own code.
 _BESIDE = ("torch", "cuda", "driver", "tools", "perfdoctor")
-_DIGITS = regex(r"\d+")
 
 
 class Point(Struct, frozen=True):
@@ -85,12 +84,7 @@ Key = tuple[object, ...]
 
 def key_of(row: Row) -> Key:
     """Runs are compared where this is the same: what ran, on what, and which part of it was analysed."""
-    return (program_of(row), row["device"], row["gpus"], row["world_size"], row["part"])
-
-
-def program_of(row: Row) -> str:
-    """The command; of a bare recording the names of its files, whose numbers differ from one to the next."""
-    return str(row["command"] or _DIGITS.sub("#", row["files"] or ""))
+    return (row["project_id"], program_of(row), row["device"], row["gpus"], row["world_size"], row["part"])
 
 
 def trend(
@@ -103,7 +97,7 @@ def trend(
     """
     every = _rows(db, tag)
     last = latest(every)
-    pool = [row for row in last if program is None or program in program_of(row)]
+    pool = [row for row in last if program is None or program in (row["command"] or row["files"] or "")]
     if like:
         chosen = next((row for row in every if row["id"] == like), None)
     else:
@@ -128,7 +122,7 @@ def trend(
 
 
 def _key(row: Row, *, joined: bool) -> Key:
-    return key_of(row)[1:] if joined else key_of(row)
+    return key_of(row)[2:] if joined else key_of(row)
 
 
 def _rows(db: Database, tag: str | None) -> list[Row]:
@@ -167,7 +161,8 @@ def _what(row: Row, program: str | None) -> dict[str, str]:
     gpus = row["gpus"] or 0
     device = row["device"] or "no GPU"
     known = {
-        "program": program or program_of(row),
+        "project": "" if program else row["project"] or "",
+        "program": program or row["command"] or program_of(row),
         "device": f"{gpus} × {device}" if gpus > 1 else device,
         "ranks": str(row["world_size"] or ""),
         "part": row["part"] or "",

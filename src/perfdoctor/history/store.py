@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 #: A file, or `off`: then nothing is stored.
 VARIABLE = "PERFDOCTOR_HISTORY"
 OFF = "off"
-FOLDER = ".perfdoctor"
 FILE = "history.db"
 _ROOT_HAS = (".git", "pyproject.toml")
 #: Eight writers of a thousand runs each wait for less than a second. Whoever is not served within this has a lock in
@@ -52,7 +51,7 @@ def history_file(start: Path, environment: Mapping[str, str] = os.environ) -> Pa
         return None if given == OFF else Path(given).expanduser()
     root = project_root(start)
     if root:
-        return root / FOLDER / FILE
+        return root / schema.FOLDER / FILE
     data = environment.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "perfdoctor" / FILE
 
@@ -66,7 +65,7 @@ def project_root(start: Path) -> Path | None:
 def _make_folder(file: Path) -> None:
     """Make the folder of the file. A `.perfdoctor` keeps itself out of git: else each run would change the checkout."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.parent.name == FOLDER and not (ignore := file.parent / ".gitignore").exists():
+    if file.parent.name == schema.FOLDER and not (ignore := file.parent / ".gitignore").exists():
         ignore.write_text("*\n", "utf-8")
 
 

@@ -24,7 +24,8 @@ from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -369,6 +370,8 @@ class Timeline(Keeps, frozen=True):
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
     DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
     how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
+    `timed_steps`: by rank, every step of the same execution that was timed; without ranks in older recordings.
+    `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     `whole_runs`: of each training process, when all of its steps ended and where its thread stood; empty if unknown.
     """
@@ -387,6 +390,8 @@ class Timeline(Keeps, frozen=True):
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+    timed_steps: Mapping[int, TimedSteps] = field(default_factory=dict)
+    project: Project | None = None
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     whole_runs: tuple[WholeRun, ...] = ()
 
@@ -577,5 +582,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
+        timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
+        project=next((each.project for each in timelines if each.project), None),
         code={line: text for each in timelines for line, text in each.code.items()},
     )

@@ -27,6 +27,7 @@ from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system.progress import Progress, silent, unheard
+from perfdoctor.system.project import project_from
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -226,6 +227,8 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
         whole_runs=tuple(_whole_runs(part)),
+        timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
+        project=project_from(part.run.manifest.project),
     )
 
 

@@ -18,6 +18,8 @@ from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.run_time import RunTime
 from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import TimedSteps
 from perfdoctor.vocabulary.basis import STEP, Basis
 
 #: Three steps have no typical one among them if they differ by a quarter: what was slow in one may be chance.
@@ -56,8 +58,9 @@ class Diagnosis(Struct, frozen=True):
     `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
     full; `time` has all of them, `recording` those that were. `cost`: None where nobody asked for it.
     `items_per_step`: what one rank trains on in a step; None if unknown. `contended_share`: of its steps, in which the
-    training thread waited for cores that other programs had (0-1). `run_time`: the partition of the whole run; None
-    where it was not noted.
+    training thread waited for cores that other programs had (0-1). `timed`: the last steps that one rank's process
+    timed in the same execution; None where it timed none, or these are other steps. `project`: where the program
+    belongs; None if unknown. `run_time`: the partition of the whole run; None where it was not noted.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -89,6 +92,8 @@ class Diagnosis(Struct, frozen=True):
     items_per_step: float | None = None
     contended_share: float = 0.0
     run_time: RunTime | None = None
+    timed: TimedSteps | None = None
+    project: Project | None = None
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

@@ -18,6 +18,8 @@ from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.run_time import RunTime
 from perfdoctor.records.time_split import JobTime, KernelRow, RealTime, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost, Roofline
+from perfdoctor.system.project import Project
+from perfdoctor.system.run_folder import TimedSteps
 from perfdoctor.vocabulary.basis import Basis
 
 #: Keys are added, never renamed or removed: else this number rises.
@@ -31,6 +33,7 @@ class DocumentSteps(StepStats, frozen=True, kw_only=True):
     stretch: float | None = None
     stretch_by_part: Mapping[str, float] | None = None
     real_time: RealTime | None = None
+    timed: TimedSteps | None = None
 
 
 class DocumentWork(Struct, frozen=True):
@@ -54,6 +57,7 @@ class DocumentRun(Struct, frozen=True, kw_only=True):
     work: DocumentWork
     basis: Basis
     gpu_not_recorded: bool
+    project: Project | None = None
 
 
 class FindingRow(Advice, frozen=True, kw_only=True):

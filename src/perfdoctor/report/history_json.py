@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.history.facts import OF_JSON
+
 if TYPE_CHECKING:
     from perfdoctor.history.facts import Row
     from perfdoctor.history.runs import StoredRun
@@ -61,7 +63,7 @@ def trend_csv(found: Trend) -> str:
 
 
 def _run(row: Row) -> dict[str, Any]:
-    lists = {name: stored_list(row.get(name)) for name in ("step_times_ns", "predicted_fixed")}
+    lists = {name: stored_list(row.get(name)) for name in OF_JSON}
     dirty = row.get("git_dirty")
     return {**row, **lists, "git_dirty": None if dirty is None else bool(dirty)}
 

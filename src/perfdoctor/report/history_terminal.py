@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from perfdoctor.history.runs import StoredRun
     from perfdoctor.history.series import Trend
 
-_HEADER = ("run", "recorded", "commit", "program", "device", "step", "spread", "first finding", "")
-_LEFT = (0, 1, 2, 3, 4, 7, 8)
+_HEADER = ("run", "recorded", "commit", "project", "program", "device", "step", "spread", "first finding", "")
+_LEFT = (0, 1, 2, 3, 4, 5, 8, 9)
 _DEVICE = _HEADER.index("device")
 #: What of a column is left out where a terminal is too narrow, one after the other. An id is found by its begin.
 _SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
@@ -29,6 +29,7 @@ _SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
     (_HEADER.index("recorded"), lambda text: text[len("2026-") :]),
     (_HEADER.index("run"), lambda text: text[:8]),
     (_HEADER.index("first finding"), lambda text: clean_name(text, 16)),
+    (_HEADER.index("project"), lambda text: clean_name(text, 14)),
     (_HEADER.index("program"), lambda text: clean_name(text, 14)),
     (_DEVICE, lambda text: clean_name(text, 10)),
 )
@@ -36,7 +37,8 @@ _SHORTER: Sequence[tuple[int, Callable[[str], str]]] = (
 
 def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
     """Print the newest runs, of `number` in all."""
-    cells: Sequence[Sequence[str]] = [_cells(row) for row in rows]
+    several = len({row["project_id"] for row in rows}) > 1
+    cells: Sequence[Sequence[str]] = [_cells(row, project=several) for row in rows]
     device = ""
     if console.is_terminal:
         cells, device = _narrowed(cells, console.width)
@@ -78,7 +80,8 @@ def _fit(lines: Sequence[Sequence[str]], room: int) -> bool:
     return width_of(_kept(_table(lines), used)) <= room
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, *, project: bool) -> tuple[str, ...]:
+    """The cells of one line. `project`: are there runs of several?"""
     gpus = row["gpus"] or 0
     device = clean_name(row["device"] or "no GPU", 24)
     marks = [
@@ -91,6 +94,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         clean_name(row["id"]), trends.day(row["recorded_at"]),
         trends.short_commit(row["git_commit"] or "", dirty=bool(row["git_dirty"])),
+        clean_name(row["project"] or "", 28) if project else "",
         clean_name(row["program"] or row["files"] or "", 28), f"{gpus} × {device}" if gpus > 1 else device,
         wording.duration(step) if (step := step_ns(row)) else "", spread,
         clean_name(row["first_finding"] or "", 28), " ".join(marks),
@@ -114,6 +118,7 @@ def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
     yield "recorded", f"{trends.day(facts['recorded_at'])} UTC, stored by perfdoctor {clean_name(facts['source'])}"
     yield "tags", " ".join(f"#{clean_name(tag)}" for tag in stored.tags)
     yield "commit", _commit(facts)
+    yield "project", clean_name(facts["project"] or "")
     yield "command", clean(facts["command"] or "", 400)
     yield "folder", clean_name(facts["folder"] or "")
     yield "part", clean_name(facts["part"] or "")

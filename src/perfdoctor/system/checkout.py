@@ -18,6 +18,7 @@ _COMMIT = regex(r"[0-9a-f]{7,64}")
 _VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
 #: `train.py(10): forward`
 _LINE = regex(r"(?P<file>[^\n]*?\.py)\((?P<line>\d{1,9})\): ")
+_SEPARATORS = regex(r"[/:\\]")
 _SLOW = PerfdoctorError("git takes too long", do="Run git status in the project, to see why.")
 
 
@@ -61,6 +62,22 @@ def commits_between(folder: Path, before: str, after: str, at_most: int) -> tupl
         return None
     rows = (line.partition("\0") for line in log.splitlines())
     return tuple((short, subject) for short, _, subject in rows)
+
+
+def repository(folder: Path) -> tuple[Path, str] | None:
+    """The root of the checkout around a folder, and the repository's name; None where there is none, or no git.
+
+    The name is the last part of the address that it was cloned from, else that of its first checkout's folder: clones,
+    worktrees and a CI's checkouts of one commit have it alike.
+    """
+    shown = _git(folder, "rev-parse", "--show-toplevel", "--git-common-dir")
+    lines = (shown or "").splitlines()
+    if len(lines) != 2:
+        return None
+    root, common = Path(lines[0]), (folder / lines[1]).resolve()
+    address = (_git(folder, "config", "--get", "remote.origin.url") or "").strip().rstrip("/").removesuffix("/.git")
+    own = common.parent.name if common.name == ".git" else root.name
+    return root, _SEPARATORS.split(address)[-1].removesuffix(".git") or own
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

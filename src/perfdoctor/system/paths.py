@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+HOME = "~"
+
 
 def cache_folder() -> Path:
     """The cache folder, which may not exist yet. Raises RuntimeError if XDG_CACHE_HOME and the home are unknown."""
@@ -18,6 +20,12 @@ def cache_folder() -> Path:
 def is_plain(text: str) -> bool:
     """Whether `text` is neither an address nor a pattern of names; an existing name with `*` or `[` is a path too."""
     return "://" not in text and (not any(mark in text for mark in "*?[") or Path(text).exists())
+
+
+def without_home(word: str) -> str:
+    """The word with `~` for the home: the same for everybody, and no user's name."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    return HOME + word[len(home) :] if home and (word == home or word.startswith(f"{home}/")) else word
 
 
 def text_of(file: str | Path) -> str:

@@ -11,6 +11,7 @@ The manifest is written before each pass and after it, so that it shows what is 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -22,8 +23,8 @@ from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.system.masking import masked
-from perfdoctor.system.paths import write_whole
+from perfdoctor.system.masking import MASK, masked
+from perfdoctor.system.paths import without_home, write_whole
 
 FORMAT = 1
 #: Where runs lie, if nothing else is said.
@@ -43,6 +44,17 @@ def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if _KEPT_ENVIRONMENT.match(name)
     }
+
+
+def environment_again(recorded: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The environment of `now` with the variables that explain a recording as they were `recorded`.
+
+    What was masked stays as it is now.
+    """
+    others = {name: value for name, value in now.items() if not _KEPT_ENVIRONMENT.match(name)}
+    known = {name: value for name, value in recorded.items() if MASK not in value}
+    masked_ones = {name: now[name] for name in recorded.keys() - known.keys() if name in now}
+    return {**others, **known, **masked_ones}
 
 
 class PassRecord(Struct):
@@ -77,6 +89,10 @@ class Manifest(Struct):
     notes: list[str] = field(default_factory=list)
     #: The user's commit when the run began: commit, dirty, branch; empty where nobody knows.
     checkout: dict[str, Any] = field(default_factory=dict)
+    #: Of which project the program is (system/project.py): name, id, program; empty where nobody knows.
+    project: dict[str, str] = field(default_factory=dict)
+    #: Where the program was started, from here; "~/…" where that is not around this folder. "" where nobody knows.
+    started_in: str = ""
 
 
 class ReportedMemory(Struct, frozen=True):
@@ -95,6 +111,26 @@ class ReportedLoader(Struct, frozen=True):
     tensors: int
     bytes: int
     epoch: int = 0
+
+
+class TimedSteps(Struct, frozen=True):
+    """The lengths of consecutive steps of a process, in ns, from `start_unix_ns` on, as far as they were timed.
+
+    Those from `recorded[0]` on, up to `recorded[1]` and without it, were lengthened by recording. `clock`: `host`, as a
+    host sees its steps end, which may be ahead of its GPU.
+    """
+
+    start_unix_ns: int
+    lengths_ns: tuple[int, ...]
+    recorded: tuple[int, int] = (0, 0)
+    clock: str = "host"
+
+    def last(self, most: int) -> TimedSteps:
+        """The last steps, `most` of them."""
+        cut = max(len(self.lengths_ns) - most, 0)
+        begin, behind = (max(at - cut, 0) for at in self.recorded)
+        start_unix_ns = self.start_unix_ns + sum(self.lengths_ns[:cut])
+        return TimedSteps(start_unix_ns, self.lengths_ns[cut:], (begin, behind), self.clock)
 
 
 class ProcessReport(Struct, frozen=True):
@@ -131,6 +167,7 @@ class ProcessReport(Struct, frozen=True):
     reported_unix_ns: int = 0
     own_traces: tuple[str, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
+    timed: TimedSteps | None = None
 
     @property
     def is_training(self) -> bool:
@@ -146,6 +183,13 @@ def free_name(runs: Path, name: str) -> Path:
         number += 1
         candidate = stem.with_name(f"{stem.name}-{number}")
     return candidate
+
+
+def started_in(folder: Path) -> str:
+    """The working folder, from a run's folder as `Manifest.started_in` has it: most runs lie where they began."""
+    inside = Path(os.path.abspath(folder))  # noqa: PTH100 it need not exist, and is no link
+    here = Path.cwd()
+    return os.path.relpath(here, inside) if inside.is_relative_to(here) else without_home(str(here))
 
 
 def json_object(file: Path) -> dict[str, Any] | None:
@@ -265,6 +309,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         processor=processor if is_measured else {},
         reported_unix_ns=number("unix_ns") or 0,
         loaders=tuple(_loaders(document.get("loaders"))),
+        timed=_timed(document.get("timed")),
     )
 
 
@@ -279,6 +324,15 @@ def _loaders(document: object) -> Iterator[ReportedLoader]:
         names = ReportedLoader.__struct_fields__
         if isinstance(each, dict) and all(_is_size(each.get(name)) for name in names):
             yield ReportedLoader(**{name: each[name] for name in names})
+
+
+def _timed(document: object) -> TimedSteps | None:
+    """The timed steps; None where any part is not as the agent writes it."""
+    match document:
+        case {"start_unix_ns": start, "lengths_ns": [*lengths], "recorded": [first, behind], **rest}:
+            if all(map(_is_size, (start, first, behind, *lengths))) and lengths and first <= behind <= len(lengths):
+                return TimedSteps(start, tuple(lengths), (first, behind), str(rest.get("clock", "host")))
+    return None
 
 
 def _memory(document: object) -> ReportedMemory:

@@ -225,6 +225,23 @@ def test_one_step_alone_proves_no_length(run: Runner) -> None:
     assert (report["unwatched_steps"], report["unwatched_step_ns"]) == (0, 0)
 
 
+def test_where_no_steps_are_to_be_recorded_nothing_is_switched_on_and_they_are_only_counted(run: Runner) -> None:
+    loop = "for number in range(20):\n    step()\nprint(torch.autograd._profiler_enabled())"
+    found = run(MODEL + loop, window=StepWindow(steps=0), activities="")
+    report = found.report
+    assert (report["steps_seen"], report["steps_recorded"], report["state"]) == (20, 0, "watching")
+    assert (report["trace"], report["notes"], report["ended"]) == ("", [], True)
+    assert found.output.strip().endswith("False")
+    assert not list((found.folder / "torch").iterdir())
+
+
+def test_a_program_that_is_only_timed_and_gets_sigterm_still_reports(run: Runner) -> None:
+    loop = "import time\nfor number in range(10**6):\n    step()\n    if number == 30: print('go', flush=True)\n    time.sleep(0.001)"
+    found = run(MODEL + loop, window=StepWindow(steps=0), activities="", send=signal.SIGTERM)
+    assert found.code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert found.report["ended"]
+
+
 # --- which event is the step ---
 
 

@@ -12,7 +12,7 @@ from perfdoctor.assistant.arguments import History
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import runs, series, store
+from perfdoctor.history import runs, schema, series, store
 from perfdoctor.history.metrics import metric
 from perfdoctor.report import history_json
 from perfdoctor.report.words import trends
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
 _LISTED = (
-    "id", "recorded_at", "source", "program", "device", "gpus", "world_size", "git_commit", "git_dirty", "step_ns",
-    "mfu", "peak_memory_bytes", "verdict", "first_finding", "tags", "pins",
+    "id", "recorded_at", "source", "project", "program", "device", "gpus", "world_size", "git_commit", "git_dirty",
+    "step_ns", "mfu", "peak_memory_bytes", "verdict", "first_finding", "tags", "pins",
 )  # fmt: skip
 _MOST_STEPS = 50
 
@@ -31,7 +31,7 @@ _MOST_STEPS = 50
 def answer(asked: History, desk: Desk) -> Answer:
     if asked.run is not None and asked.metric is not None:
         raise PerfdoctorError("run and metric are two questions", do="Ask one after the other.")
-    file = desk.root.recording(asked.path or f"{store.FOLDER}/{store.FILE}")
+    file = desk.root.recording(asked.path or f"{schema.FOLDER}/{store.FILE}")
     if not file.is_file():
         raise PerfdoctorError("that is no history", do="Name the file history.db, or leave path out.")
     with store.read(file, in_place=False) as db:
@@ -50,7 +50,8 @@ def _listed(db: Database, asked: History) -> Answer:
 def _one(db: Database, text: str) -> Answer:
     found = runs.stored(db, runs.resolved(db, text))
     whole: dict[str, Any] = msgspec.json.decode(history_json.run(found))["run"]
-    whole["step_times_ns"] = (whole.get("step_times_ns") or [])[:_MOST_STEPS]
+    for each in ("step_times_ns", "timed_steps_ns"):
+        whole[each] = (whole.get(each) or [])[:_MOST_STEPS]
     return Answer(name(str(whole.get("verdict") or "")), {"run": whole})
 
 

@@ -1,4 +1,4 @@
-select runs.id, recorded_at, program, substr(git_commit, 1, 10) as commit_id, git_dirty as dirty, device, gpus,
+select runs.id, recorded_at, project, program, substr(git_commit, 1, 10) as commit_id, git_dirty as dirty, device, gpus,
   world_size, round(coalesce(unrecorded_step_ns, step_ns) / 1e6, 3) as step_ms,
   round(1.0 * p10_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p10_ms,
   round(1.0 * p90_ns * coalesce(unrecorded_step_ns, step_ns) / recorded_step_ns / 1e6, 3) as p90_ms, steps,

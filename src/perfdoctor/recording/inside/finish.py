@@ -26,6 +26,7 @@ from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system import tool_process
 from perfdoctor.system.checkout import checkout
 from perfdoctor.system.processors import JOBS, worker_count
+from perfdoctor.system.project import project_of
 from perfdoctor.system.run_folder import RunFolder
 
 PASS = "torch"  # noqa: S105 a pass of the run
@@ -94,6 +95,7 @@ def complete(
     record.bytes = folder.bytes_on_disk()
     commit = checkout(Path())
     folder.manifest.checkout = to_builtins(commit) if commit else {}
+    folder.manifest.project = to_builtins(project_of(Path(), folder.manifest.command))
     folder.manifest.ranks = [of_rank(report) for report in reports if report.is_training]
     folder.write()
 

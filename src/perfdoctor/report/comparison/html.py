@@ -71,7 +71,7 @@ def bars(comparison: Comparison) -> list[ComparisonBar]:
         for each in comparison.causes[:_BARS]
     ]
     for label, was, now, delta in words.sums(comparison, _BARS):
-        changes.append((label, "profiler" if label == words.RECORDING else REST, delta, f"{was} → {now}"))
+        changes.append((label, "profiler" if label == words.recording(comparison) else REST, delta, f"{was} → {now}"))
     levels = [begin]
     for _, _, delta, _ in changes:
         levels.append(levels[-1] + delta)

@@ -9,19 +9,28 @@ from perfdoctor.comparison.records import Changed, Comparison, FindingChange, Pr
 from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
-from perfdoctor.report.words.wording import counted, duration, share, size
+from perfdoctor.report.words.wording import counted, duration, factor, share, size
 from perfdoctor.vocabulary.parts import PARTS
 
 SPREAD_FROM = {
     "runs": "as its runs show",
     "contended": "as other programs had its cores",
+    "drift": "as its own steps drift",
     "other side": "as the other side's runs show",
     "usual": "as is usual",
 }  # fmt: skip
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
 #: Parts whose work says itself what it is.
 _NAMED_ALONE = ("compute", "exposed_copy")
-RECORDING = "what recording added, taken off"
+_ALTERNATE = ", as `perfdoctor compare --rerun 5 BEFORE AFTER` makes them"
+#: A change that may reach this factor is said as one besides: below, per cent say as much. Beyond the other factor
+#: nothing is left of the step.
+_LARGE, _NOTHING_LEFT = 1.2, 1000.0
+RECORDING, OTHER_STEPS = "what recording added, taken off", "what the recorded steps do not show"
+STEPS = {
+    "recorded": "recorded steps", "unrecorded": "unrecorded steps", "timed": "all timed steps but the recorded ones",
+    "paired": "steps",
+}  # fmt: skip
 KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
@@ -54,8 +63,22 @@ def verdict(comparison: Comparison) -> str:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
     sure = {"faster": "Faster", "slower": "Slower", "no change": "No change beyond the noise"}
     if judged.verdict in sure:
-        return f"{sure[judged.verdict]}: {times}, {percent(judged.change)} ({bounds})."
+        return f"{sure[judged.verdict]}{_by_factor(judged)}: {times}, {percent(judged.change)} ({bounds})."
     return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
+
+
+def _by_factor(judged: StepChange) -> str:
+    """`, by 1.4 to 2.1×` of a change that may be large; "" of another, and where nothing may be left of a step."""
+    assert judged.low is not None
+    assert judged.high is not None
+    if judged.verdict == "faster":
+        least, most = 1 / (1 + judged.high), 1 / max(1 + judged.low, 1e-9)
+    else:
+        least, most = 1 + judged.low, 1 + judged.high
+    if judged.verdict == "no change" or most < _LARGE or most > _NOTHING_LEFT:
+        return ""
+    low, high = factor(least), factor(most)
+    return f", by {low}×" if low == high else f", by {low} to {high}×"
 
 
 def unit(comparison: Comparison) -> str:
@@ -97,22 +120,29 @@ def interval(comparison: Comparison) -> Iterator[str]:
         )
     if step.low is None:
         return
-    kind = "unrecorded steps" if step.unrecorded else "recorded steps"
+    if step.steps_compared == "paired":
+        yield (
+            f"{share(CONFIDENCE)} interval of the ratio of two means, from {step.before.runs} pairs of runs without a "
+            f"recorder, BEFORE and AFTER in turn: BEFORE {_sample(step.before)}, AFTER {_sample(step.after)}. From "
+            f"pair to pair the ratio differs by {step.before.spread * 100:.1f} %, as a standard deviation."
+        )
+        return
     yield (
-        f"{share(CONFIDENCE)} interval of the mean, by drawing blocks of {kind}: BEFORE {_sample(step.before)}, "
-        f"AFTER {_sample(step.after)}."
+        f"{share(CONFIDENCE)} interval of the mean, by drawing blocks of {STEPS[step.steps_compared]}: BEFORE "
+        f"{_sample(step.before)}, AFTER {_sample(step.after)}."
     )
     if 1 in (step.before.runs, step.after.runs):
         yield (
             f"Runs of one program differ by themselves; one run cannot show by how much. Taken here: {_spreads(step)}. "
-            "Several runs of each side measure it."
+            f"Several runs of each side measure it{_ALTERNATE}."
         )
     else:
         yield f"From run to run the mean differs by {_spreads(step)}, as a standard deviation."
     if step.contended:
         yield (
             f"Other programs had the cores of the training thread for up to {share(step.contended)} of its time: the "
-            "interval is wider by what that may have cost. Record on a machine that runs nothing else."
+            f"interval is wider by what that may have cost. Record on a machine that runs nothing else, or in "
+            f"turn{_ALTERNATE}."
         )
     if step.hidden_by_long_steps:
         yield (
@@ -217,6 +247,11 @@ def lines_heading(comparison: Comparison) -> str:
     return "Your code, own time" if comparison.without_gpu else "Your code, by the work that it launches"
 
 
+def recording(comparison: Comparison) -> str:
+    """What the difference is called between the steps that are compared and those whose parts are known."""
+    return OTHER_STEPS if comparison.step.steps_compared in ("timed", "paired") else RECORDING
+
+
 def rest_of_causes(many: int) -> str:
     return f"the rest: {counted(many, 'cause')}"
 
@@ -235,7 +270,7 @@ def sums(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, int
             round(side.mean_ns) - ns
             for side, ns in ((step.before, comparison.before_ns), (step.after, comparison.after_ns))
         )
-        yield RECORDING, delta(before), delta(after), comparison.recording_ns
+        yield recording(comparison), delta(before), delta(after), comparison.recording_ns
 
 
 def cause_rows(comparison: Comparison, most: int) -> Iterator[tuple[str, str, str, str]]:

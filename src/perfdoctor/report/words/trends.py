@@ -69,6 +69,7 @@ def facts(trend: Trend) -> list[str]:
     ranks = int(trend.what["ranks"]) if trend.what.get("ranks", "").isdigit() else 0
     when = dict.fromkeys(day(each.recorded_at) for each in (first, last))
     return [
+        clean_name(trend.what.get("project", ""), 60),
         clean(trend.what.get("program", ""), 160),
         clean_name(trend.what.get("device", ""), 60),
         *([wording.counted(ranks, "rank")] if ranks > 1 else []),
@@ -131,8 +132,8 @@ def left_out(trend: Trend) -> Iterator[str]:
         yield f"{wording.counted(trend.unknown, 'run')} of this series without this number, or too old, left out."
     if trend.elsewhere:
         yield (
-            f"{wording.counted(trend.elsewhere, 'run')} of other commands, devices or ranks not shown: "
-            "--like RUN shows those of another run, --program TEXT joins commands."
+            f"{wording.counted(trend.elsewhere, 'run')} of other projects, commands, devices or ranks not shown: "
+            "--like RUN shows those of another run, --program TEXT joins all whose command has it."
         )
     if trend.repeated:
         yield f"{wording.counted(trend.repeated, 'row')} of recordings that were analysed again later not counted."

@@ -104,7 +104,7 @@ class Agent:
         self.behind: StepEnds | None = None  # ends of steps behind the window, while they are timed
         self.is_done = False
         # Of a program that is ended with its window there is no whole run.
-        self.whole_run = None if self.settings["stop"] else WholeRun(self.torch, *self.report.whole_run_file)
+        self.whole_run = None if self.settings["stop"] else self._new_whole_run()
         self._lock = threading.RLock()
         self.modules = ModuleMarks(self.torch)
         self.forward = ForwardWatch(self.torch, self._forward, self.modules)
@@ -118,6 +118,9 @@ class Agent:
     def _new_report(self) -> AgentReport:
         given = self.settings
         return AgentReport(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
+
+    def _new_whole_run(self) -> WholeRun:
+        return WholeRun(self.torch, *self.report.whole_run_file, samples=bool(self.settings["steps"]))
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
@@ -305,12 +308,16 @@ class Agent:
 
     def _open(self) -> None:
         """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
+        if self.whole_run is not None:
+            self.whole_run.choose(self.step_finder.chosen)
+        if not self.settings["steps"]:  # only their ends are timed, for as long as the program runs
+            self._catch_ending()
+            return
         if self.settings["activities"] and self.foreign.is_active:
             self.report.note(_NOT_STARTED)
             if self.settings["pass"] == "torch":
                 return  # it may end, and the window begin then
         if self.whole_run is not None:
-            self.whole_run.choose(self.step_finder.chosen)
             self.whole_run.window_begins()
         self.sampling.begin(self._in_front().last_ns, identity.processes_here())
         if self.settings["activities"] and not self.foreign.is_active:
@@ -500,7 +507,8 @@ class Agent:
 
     def _catch_ending(self) -> None:
         """Write the trace on a signal that else would lose it. A program's own handler is left in place."""
-        if threading.current_thread() is not threading.main_thread() or self.recorder is None:
+        has_more = self.recorder is not None or not self.settings["steps"]
+        if threading.current_thread() is not threading.main_thread() or not has_more:
             return
         for number in _ENDING:
             if signal.getsignal(number) is signal.SIG_DFL:

@@ -42,10 +42,10 @@ _GOLDEN = 0.618033988749895
 
 
 class WholeRun:
-    """The steps and samples of one process. `begin` at its first step, `write` at its end."""
+    """The steps of one process, and `samples` of its stack. `begin` at its first step, `write` at its end."""
 
-    def __init__(self, torch: Any, folder: str, name: str) -> None:
-        self.torch, self.path = torch, os.path.join(folder, name)
+    def __init__(self, torch: Any, folder: str, name: str, *, samples: bool) -> None:
+        self.torch, self.path, self.has_samples = torch, os.path.join(folder, name), samples
         self.is_on = False
         self.parameter_bytes = 0
         self._optimizers: set[int] = set()
@@ -75,6 +75,8 @@ class WholeRun:
         self.is_on = True
         self.begun_ns, self.begun_unix_ns = time.monotonic_ns(), time.time_ns()
         self._thread = threading.get_ident()
+        if not self.has_samples:
+            return
         with contextlib.suppress(OSError):
             self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
         self._undo.append(private.replace(self.torch.nn.Module, "eval", self._eval()))
@@ -259,7 +261,7 @@ class WholeRun:
     def write(self) -> None:
         """Store what is known so far, whole or not at all. A full disk must not disturb the program."""
         ends = self._ends()
-        if len(ends) < 3:
+        if len(ends) < 3 or not self.has_samples:
             return
         kind = next(kind for kind, each in self.ends.items() if each is ends)
         count, zero = len(ends), self.begun_ns
