@@ -128,9 +128,13 @@ def _of_stretch(run: Run) -> Iterator[str]:
     real = real_time(run)
     if real is None or not real.is_notable:
         return
+    by, why = "Recording made the step", ""
+    if real.by_others_ns:
+        by = "Recorded steps are"
+        why = f"Other programs had cores meanwhile, which can explain up to {milliseconds(real.by_others_ns)} of that. "
     yield (
-        f"Recording made the step {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
-        f"{milliseconds(real.unrecorded_ns)}. Unrecorded steps of the same run were timed, "
+        f"{by} {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
+        f"{milliseconds(real.unrecorded_ns)}. {why}Unrecorded steps of the same run were timed, "
         f"{milliseconds(real.measured_ns)} in the middle. Savings and predicted steps are for the unrecorded step; "
         "everything else is as recorded."
     )
@@ -141,7 +145,8 @@ def _of_stretch(run: Run) -> Iterator[str]:
         )
     times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
     if times:
-        yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
+        by = "Longer in recorded steps" if real.by_others_ns else "Stretched by the recording"
+        yield f"{by}: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 
 def _of_stacks(run: Run) -> Iterator[str]:

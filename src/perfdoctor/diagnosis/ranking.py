@@ -59,6 +59,17 @@ def agreeing(found: Sequence[Found]) -> list[Found]:
     return [replace(each, saving=replace(each.saving, of_symptoms=of_symptoms(each))) for each in found]
 
 
+def outweighed(found: Sequence[Found], run: Run) -> list[Found]:
+    """The same findings, of which a verdict on less of the step than a fix of another one saves is a note."""
+    most = max((each.saving.ns.likely for each in found), default=0) / max(real_step_ns(run), 1)
+
+    def weighed(finding: Finding) -> Finding:
+        situation, share = finding.if_less or ("", 1.0)
+        return replace(finding, situation=situation) if share < most else finding
+
+    return [replace(each, finding=weighed(each.finding)) for each in found]
+
+
 def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:
     is_first = each.finding.situation in each.rule.verdict
     is_note = bool(each.rule.verdict) and not is_first
