@@ -144,9 +144,8 @@ def _of_stretch(run: Run) -> Iterator[str]:
             f"{real.event_ns / 1e3:.1f} µs."
         )
     times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
-    if times:
-        by = "Longer in recorded steps" if real.by_others_ns else "Stretched by the recording"
-        yield f"{by}: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
+    if times and real.is_recorders:
+        yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 
 def _of_stacks(run: Run) -> Iterator[str]:

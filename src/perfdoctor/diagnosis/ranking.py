@@ -60,8 +60,9 @@ def agreeing(found: Sequence[Found]) -> list[Found]:
 
 
 def outweighed(found: Sequence[Found], run: Run) -> list[Found]:
-    """The same findings, of which a verdict on less of the step than a fix of another one saves is a note."""
-    most = max((each.saving.ns.likely for each in found), default=0) / max(real_step_ns(run), 1)
+    """The same findings, of which a verdict on less of the step than another one that is not unsure is a note."""
+    known = (each.finding for each in found if each.finding.confidence != "low")
+    most = max((each.saving_ns_per_step.high for each in known), default=0) / max(run.step_ns, 1)
 
     def weighed(finding: Finding) -> Finding:
         situation, share = finding.if_less or ("", 1.0)

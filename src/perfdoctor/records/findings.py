@@ -105,8 +105,8 @@ class Finding(Struct, frozen=True, eq=False):
     formulas it is, if not that of its situation.
     `changes`: by (rank, device), what the fix does to each kernel, where that differs from one to the other; then
     `affected_ns` is the time of all that change. `if_longer`: the situation if the step gets longer with the fix, as
-    simulated. `if_less`: of a verdict, the situation if a fix of another finding takes more than this share off the
-    step; None: it is one whatever else is found. `lines_in`: (rank, idle cause), where the lines of code behind it are,
+    simulated. `if_less`: of a verdict, the situation if another finding is about more than this share of the step;
+    None: it is one whatever else is found. `lines_in`: (rank, idle cause), where the lines of code behind it are,
     if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
     names.
     A finding equals itself alone.
