@@ -111,9 +111,8 @@ def _recorded(shape: str, scratch: Path) -> Run:
 
 def _run(shape: str, others: float, diagnosis: Mapping[str, Any]) -> Run:
     findings = diagnosis["findings"]
-    every = [each for finding in findings for each in (finding, *finding.get("symptoms", ()))]
-    busy = next((each for each in every if each["rule"] == "busy-machine"), None)
-    planted = next((each for each in every if each["rule"] in _SHAPES[shape][1]), None)
+    busy = next((each for each in findings if each["rule"] == "busy-machine"), None)
+    planted = next((each for each in findings if each["rule"] in _SHAPES[shape][1]), None)
     ns = planted["saving_ns_per_step"] if planted else None
     return Run(
         shape,
