@@ -152,7 +152,10 @@ def _state(runs: Sequence[Run], saved_ms: Mapping[str, float], others: int) -> b
             said += f"; the fault first in {sum(run.is_planted_first for run in here)}"
             told = [run for run in here if run.saving_ms and run.saving_ms[1]]
             inside = [run for run in told if run.saving_ms[0] <= saved_ms[shape] <= run.saving_ms[2]]  # type: ignore[index]
-            said += f", with a saving in {len(told)}, of which {len(inside)} hold the measured {saved_ms[shape]:.1f} ms"
+            said += (
+                f", with a saving in {len(told)}, of which {len(inside)} hold the measured {saved_ms[shape]:.1f} ms ("
+            )
+            said += ", ".join(f"{run.saving_ms[0]:.1f}–{run.saving_ms[2]:.1f}" for run in told if run.saving_ms) + ")"
         print(said)
     return not blamed
 
