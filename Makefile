@@ -73,6 +73,9 @@ promises: $(BIN)/.made  ## predicted savings of the examples on this processor, 
 programs: $(BIN)/.made  ## steps, verdicts and promises of programs with real packages, against the programs themselves
 	$(BIN)/python benchmarks/run_programs.py --rounds $(or $(ROUNDS),3) $(PROGRAMS)
 
+busy-machine: $(BIN)/.made  ## is a machine called busy where it is, and nowhere else; BUSY="--runs 200" on a free machine
+	$(BIN)/python benchmarks/busy_machine.py $(BUSY)
+
 pairs: $(BIN)/.made  ## programs before and after a change, recorded and measured on this processor; nothing else should run
 	$(BIN)/python benchmarks/make_pairs.py --minutes $(or $(MINUTES),15) $(RECORDINGS)
 
@@ -101,5 +104,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-recordings test-all lint truth invariance accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
+.PHONY: help demo test test-recordings test-all lint truth invariance accuracy promises programs busy-machine pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help

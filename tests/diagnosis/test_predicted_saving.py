@@ -150,6 +150,8 @@ def test_what_limits_a_saving_is_named_with_what_it_leaves():
         "noise",
     ]
     assert [each.by for each in PredictedSaving(Saving(1, 2, 9), step_ns=5).bounds] == ["step"]
+    (contention,) = PredictedSaving(Saving(100, 200, 300), contended_share=0.3).bounds
+    assert (contention.by, contention.left) == ("contention", Saving(70, 200, 300))
 
 
 def test_every_bound_that_is_applied_has_words():

@@ -10,7 +10,7 @@ from msgspec import Struct
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import MOST_SHARE, real_time, stack_cost
 from perfdoctor.metrics.communication.nodes import ranks_missing
-from perfdoctor.metrics.host.cpu_use import others_had_the_cores
+from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.program import basis_of
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
@@ -40,7 +40,7 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
         return _of_whole_run(rule, finding)
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
     # Rules that say it are not in doubt by it.
-    if "cpu_samples" not in rule.needs and host_places(run) and others_had_the_cores(run):
+    if "cpu_samples" not in rule.needs and host_places(run) and contended_share(run):
         against.append("other programs took the processor's cores meanwhile")
     if rule.category == "host":
         against += _of_recording(run)
@@ -75,8 +75,8 @@ def _of_recording(run: Run) -> Iterator[str]:
     """A sentence if recording slowed the host: by how much, or only that stacks cost time."""
     real = real_time(run)
     if real is not None:
-        if real.is_notable:
-            yield f"recording made the step {real.stretch:.1f} times as long"
+        if real.is_recorders:
+            yield f"recording made the step {real.recorders_stretch:.1f} times as long"
     elif stack_cost(run)[1] >= MOST_SHARE:
         yield "the profiler recorded Python stacks, which slows the host"
 

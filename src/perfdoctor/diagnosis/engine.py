@@ -14,7 +14,7 @@ from perfdoctor.diagnosis.answers import answered
 from perfdoctor.diagnosis.notes import notes, of_failed_rules
 from perfdoctor.diagnosis.predicted_saving import PredictedSaving, as_predicted, predicted_saving
 from perfdoctor.diagnosis.questions import Question
-from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
+from perfdoctor.diagnosis.ranking import agreeing, outweighed, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
@@ -102,7 +102,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     once = {each for one in seen if one.finding.situation in one.rule.verdict for each in one.finding.explains}
     seen = [_without_saving(each, run) if each.rule.id in once else each for each in seen]
     replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
-    found = agreeing([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen])
+    found = agreeing(outweighed([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen], run))
     advice = ranked(found, run)
     predicted = (
         answered(what_if, advice, found, outcomes, run, replay)

@@ -128,9 +128,13 @@ def _of_stretch(run: Run) -> Iterator[str]:
     real = real_time(run)
     if real is None or not real.is_notable:
         return
+    by, why = "Recording made the step", ""
+    if real.by_others_ns:
+        by = "Recorded steps are"
+        why = f"Other programs had cores meanwhile, which can explain up to {milliseconds(real.by_others_ns)} of that. "
     yield (
-        f"Recording made the step {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
-        f"{milliseconds(real.unrecorded_ns)}. Unrecorded steps of the same run were timed, "
+        f"{by} {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
+        f"{milliseconds(real.unrecorded_ns)}. {why}Unrecorded steps of the same run were timed, "
         f"{milliseconds(real.measured_ns)} in the middle. Savings and predicted steps are for the unrecorded step; "
         "everything else is as recorded."
     )
@@ -140,7 +144,7 @@ def _of_stretch(run: Run) -> Iterator[str]:
             f"{real.event_ns / 1e3:.1f} µs."
         )
     times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
-    if times:
+    if times and real.is_recorders:
         yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 

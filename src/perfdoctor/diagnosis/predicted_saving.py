@@ -7,6 +7,7 @@ replayed       the recorded step, simulated with the fix, shows what it waits fo
 else           a loader beside the training hides faster work on the device, and so does a host that is nearly the limit
 always         only what is there without a recorder is saved, of the step more than noise remains, and what is less
                than noise is no saving
+a busy machine the least that is saved is what others' use of the cores cannot explain
 a cause        saves no less than what fixes a part of it
 ```
 
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
+from perfdoctor.metrics.host.cpu_use import most_contended_share
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.place import Place
@@ -47,8 +49,9 @@ class PredictedSaving(Struct, frozen=True):
     `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that the
     host can spare (None: not known, or the fix relieves it), limit it. `step_ns`: the step without a recorder, mean of
     the ranks; a finding on one rank with a longer window may expect more. `real_share` of the recorded time is there
-    without a recorder, at most `most_real_share`. `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns
-    that the fix adds to the host's time, at most and likely. `limited_by_host`: that makes the step longer, or it may,
+    without a recorder, at most `most_real_share`; `contended_share` of it others' use of the cores may explain.
+    `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns that the fix adds to the host's time, at most
+    and likely. `limited_by_host`: that makes the step longer, or it may,
     and the likely saving is lost in noise. `spread`: of measured savings around likely ones; None: not known.
     `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (of a rule that is not
     ours its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
@@ -63,6 +66,7 @@ class PredictedSaving(Struct, frozen=True):
     step_ns: int | None = None
     real_share: float = 1.0
     most_real_share: float = 1.0
+    contended_share: float = 0.0
     of_symptoms: Saving = field(default_factory=lambda: Saving(0, 0, 0))
     added_host_ns: tuple[int, int] = (0, 0)
     limited_by_host: bool = False
@@ -125,6 +129,8 @@ class PredictedSaving(Struct, frozen=True):
             yield Bound("physics", left := left.within(self.bound_ns))
         high = round(left.high * max(self.real_share, self.most_real_share))
         yield Bound("recorder", left := replace(left.scaled(self.real_share), high=high))
+        # Waiting for a core strikes the training thread at random, in all that it does alike.
+        yield Bound("contention", left := replace(left, low=round(left.low * (1 - self.contended_share))))
         if self.step_ns is not None:
             yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
         if spread is not None and left.likely:
@@ -168,6 +174,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
         real_step_ns(run),
         real_share(rule, finding, run),
         most_real_share(rule, finding, run),
+        most_contended_share(run) if host_places(run) else 0.0,
         added_host_ns=added_ns,
         spread=spread_of(rule.category),
         about_ns=about_ns,

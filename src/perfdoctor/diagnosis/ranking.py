@@ -59,6 +59,18 @@ def agreeing(found: Sequence[Found]) -> list[Found]:
     return [replace(each, saving=replace(each.saving, of_symptoms=of_symptoms(each))) for each in found]
 
 
+def outweighed(found: Sequence[Found], run: Run) -> list[Found]:
+    """The same findings, of which a verdict on less of the step than another one that is not unsure is a note."""
+    known = (each.finding for each in found if each.finding.confidence != "low")
+    most = max((each.saving_ns_per_step.high for each in known), default=0) / max(run.step_ns, 1)
+
+    def weighed(finding: Finding) -> Finding:
+        situation, share = finding.if_less or ("", 1.0)
+        return replace(finding, situation=situation) if share < most else finding
+
+    return [replace(each, finding=weighed(each.finding)) for each in found]
+
+
 def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:
     is_first = each.finding.situation in each.rule.verdict
     is_note = bool(each.rule.verdict) and not is_first

@@ -103,9 +103,10 @@ class Finding(Struct, frozen=True, eq=False):
     `timeline.calls`; None: all behind which the device is idle. `sources`: where a value of the formula comes from, one
     of `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which of the rule's
     formulas it is, if not that of its situation.
-    `changes`: by (rank, device), what the fix does to each kernel, where that
-    differs from one to the other; then `affected_ns` is the time of all that change. `if_longer`: the situation if the
-    step gets longer with the fix, as simulated. `lines_in`: (rank, idle cause), where the lines of code behind it are,
+    `changes`: by (rank, device), what the fix does to each kernel, where that differs from one to the other; then
+    `affected_ns` is the time of all that change. `if_longer`: the situation if the step gets longer with the fix, as
+    simulated. `if_less`: of a verdict, the situation if another finding is about more than this share of the step;
+    None: it is one whatever else is found. `lines_in`: (rank, idle cause), where the lines of code behind it are,
     if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
     names. `run_ns`, `run_steps`: of a finding about the whole run, how long the training took from its first step to
     its last, and how many steps that were: its saving is spread over them. `lines`: the lines of code, where the
@@ -130,6 +131,7 @@ class Finding(Struct, frozen=True, eq=False):
     formula: str = ""
     changes: Mapping[tuple[int, int], KernelChanges] = field(default_factory=dict)
     if_longer: str = ""
+    if_less: tuple[str, float] | None = None
     lines_in: tuple[tuple[int, str], ...] = ()
     stands_alone: bool = False
     run_ns: int = 0

@@ -111,7 +111,7 @@ class RealTime(Struct, frozen=True):
     `measured_ns`: the median of the steps that were timed beside the recording, mean of the ranks. `event_ns`: what
     recording one op, range or call cost the host, `events_per_step` of which were recorded. `stretch_by_part`:
     recorded over unrecorded time of each part that occurs; infinite where nothing of it is left. `has_stacks`: were
-    Python's functions recorded?
+    Python's functions recorded? `by_others_ns`: so much of what is longer others' use of the cores can explain.
     """
 
     recorded_ns: int
@@ -121,11 +121,23 @@ class RealTime(Struct, frozen=True):
     events_per_step: float = 0.0
     stretch_by_part: Mapping[str, float] = field(default_factory=dict)
     has_stacks: bool = False
+    by_others_ns: int = 0
 
     @property
     def stretch(self) -> float:
         """Recorded over unrecorded; 1.0 where there is no step."""
         return max(self.recorded_ns / self.unrecorded_ns, 1.0) if self.unrecorded_ns else 1.0
+
+    @property
+    def recorders_stretch(self) -> float:
+        """The stretch without what others' use of the cores can explain."""
+        longer_ns = self.recorded_ns - self.by_others_ns
+        return max(longer_ns / self.unrecorded_ns, 1.0) if self.unrecorded_ns else 1.0
+
+    @property
+    def is_recorders(self) -> bool:
+        """Is the step notably longer, and surely by recording?"""
+        return self.recorders_stretch > NOTABLE_STRETCH
 
     @property
     def notable_parts(self) -> tuple[tuple[str, float], ...]:

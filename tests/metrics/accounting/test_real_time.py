@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, timeline
+from machine_builders import on_cores
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -20,6 +21,7 @@ from perfdoctor.metrics.accounting.real_time import (
     stack_cost,
 )
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.report.words import wording
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
@@ -50,6 +52,21 @@ def test_what_ops_cost_is_taken_from_ops_and_the_code_between_them() -> None:
     # Half a microsecond inside of each op of four; as much in the 6 ms beside them.
     assert found.stretch_by_part["compute"] == pytest.approx(4.0 / 3.5, rel=0.01)
     assert found.stretch_by_part["host_work"] == pytest.approx(6.0 / 5.5, rel=0.01)
+
+
+def test_what_others_use_of_the_cores_explains_is_not_laid_on_the_recorder() -> None:
+    """Recorded steps of 10 ms, others of 4: for 6 ms of a step the training thread had no core."""
+    drawn = timed(of_the_host(), 4_000_000)
+    beside = on_cores(drawn, waited=0.6, busy_cores=2.0, program_cores=0.4, waiting_threads=0.6)
+    found, alone = (real_time(prepare(each)) for each in (beside, drawn))
+    assert found is not None
+    assert alone is not None
+    assert (found.stretch, found.by_others_ns, found.event_ns) == (alone.stretch, 6_000_000, 0)
+    assert (found.is_recorders, alone.is_recorders) == (False, True)
+    said = [diagnose(each, list(load_rules().values())) for each in (beside, drawn)]
+    blames = [" ".join((wording.verdict(each), *each.notes)).count("Recording made") for each in said]
+    assert blames == [0, 2]
+    assert any("can explain up to 6 ms of that" in note for note in said[0].notes), said[0].notes
 
 
 def test_what_rows_cannot_have_cost_shortens_all_parts_alike() -> None:

@@ -33,6 +33,17 @@ compute(0.2)
 thread.join()
 started.wait()
 """
+#: A daemon that computes, whose parent ends, and six processes one after the other.
+SHORT_LIVED = """
+import subprocess, sys
+def begin(code):
+    return subprocess.Popen([sys.executable, "-c", code])
+compute = "import time\\nwhile time.process_time() < {}: pass"
+daemon = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {compute.format(0.6)!r}]); time.sleep(0.8)"
+begin(daemon).wait()
+for _ in range(6):
+    begin(compute.format(0.2)).wait()
+"""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
@@ -78,6 +89,30 @@ def test_what_it_writes_is_read(sampled: list[dict[str, str]], tmp_path: Path) -
         assert bool(np.isnan(cores[index])) == (not used or not later)
         if used and later:
             assert cores[index] == pytest.approx((int(later) - int(used)) / (ended - begun))
+
+
+def test_what_came_and_went_between_two_samples_and_a_daemon_count_as_the_programs(tmp_path: Path) -> None:
+    """Else another program would seem to have used it."""
+    sampler = CpuSampler(tmp_path / "cpu.csv", hertz=2)
+    sampler.start()
+    program = subprocess.Popen([sys.executable, "-c", SHORT_LIVED])
+    sampler.follow(program.pid)
+    program.wait()
+    sampler.stop()
+    known = [
+        int(row["program_cpu_ns"]) for row in csv.DictReader((tmp_path / "cpu.csv").open()) if row["program_cpu_ns"]
+    ]
+    assert known == sorted(known)
+    # 0.6 s of the daemon and 1.2 s of the others; what ran after the last sample is not seen.
+    assert known[-1] > 1.4e9
+
+
+def test_without_the_list_of_children_nothing_is_said_of_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Children would count as other programs."""
+    monkeypatch.setattr(cpu, "_PROC", tmp_path)
+    assert cpu._Used().sample(1) == {}
 
 
 def test_it_waits_longer_where_a_sample_is_expensive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

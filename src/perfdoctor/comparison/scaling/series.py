@@ -150,7 +150,8 @@ def _notes(series: Sequence[Recorded], kind: Kind, rungs: int) -> Iterator[str]:
     few = [each.snapshot.name for each in series if each.snapshot.steps.steps_ns.size < FEW_STEPS]
     if few:
         yield f"{', '.join(few)}: fewer than {FEW_STEPS} steps. Record 20 or more."
-    slowed = [each.snapshot.name for each in series if each.snapshot.steps.scale < 1 / MOSTLY_RECORDING]
+    steps = [(each.snapshot.name, each.snapshot.steps) for each in series]
+    slowed = [name for name, each in steps if each.scale < (1 - each.contended) / MOSTLY_RECORDING]
     if slowed:
         yield f"{', '.join(slowed)}: recording made most of the step, so its parts say little of the training."
     contended = max(each.snapshot.steps.contended for each in series)

@@ -14,9 +14,9 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find that the training thread waited for a core that others had: a doubt about the measurement, no saving."""
+    """Find that others had the cores that the training thread waited for: a doubt about the measurement, no saving."""
     found = cpu_use.crowding(run)
-    if found is None or found.waiting_share < at["min_waiting_share"] or found.by_others < at["min_share_of_others"]:
+    if found is None or found.lost_share < at["min_lost_share"]:
         return
     yield Finding(
         rule="busy-machine",
@@ -25,10 +25,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "others": found.others,
             "cores": found.cores,
-            "waiting_ms": ms(found.waiting_share * run.step_ns),
+            "waiting_ms": ms(found.lost_share * run.step_ns),
             "step_ms": ms(run.step_ns),
-            "waiting_percent": percent(found.waiting_share),
+            "waiting_percent": percent(found.lost_share),
         },
         evidence=core_measures(run, found),
         situation="without-gpu" if host_places(run) else "",
+        if_less=("", found.lost_share),
     )

@@ -13,7 +13,9 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find that the training thread waited for a core that its own program had; that wait is the most it saves."""
+    """Find that the training thread waited for a core that its own program had; that wait is the most it saves, without
+    what others made of it.
+    """
     found = cpu_use.crowding(run)
     if found is None or found.waiting_share < at["min_waiting_share"]:
         return
@@ -24,11 +26,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     yield Finding(
         rule="cpu-oversubscription",
-        saving_ns_per_step=at_most(int(found.waiting_share * run.step_ns)),
+        saving_ns_per_step=at_most(int((found.waiting_share - found.lost_share) * run.step_ns)),
         confidence="medium",
         values={
             "cores": found.cores,
             "waiting_ms": ms(found.waiting_share * run.step_ns),
+            "others_ms": ms(found.lost_share * run.step_ns),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(found.waiting_share),
             "wanted": found.own_demand,

@@ -86,8 +86,9 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
         won_ns = _won_at_once_ns(run, found, items)
         return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
     if won_ns < at["min_share_of_step"] * run.step_ns:
-        return _Judged(_why_not(run, kind, found, prospect), at_most(found.ns), prospect)
-    unsure = prospect.crowded or (bool(host_places(run)) and not feeding.cores(run).is_known)
+        return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
+    unsure = prospect.crowded or cpu_use.others_use_the_rest(run)
+    unsure |= bool(host_places(run)) and not feeding.cores(run).is_known
     saving = _saving(won_ns, found.ns, at, unsure=unsure)
     return _Judged(kind, saving, prospect, None, found.ns - won_ns, "unsure" if unsure else "")
 
@@ -116,11 +117,11 @@ def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: boo
     return Saving(0 if unsure else expected.low, expected.likely, wait_ns)
 
 
-def _why_not(run: Run, kind: str, found: Idle, prospect: Prospect) -> str:
-    """Why workers save nothing: receiving costs as much as the wait, or no core is idle, or others had it."""
+def _why_not(kind: str, found: Idle, prospect: Prospect) -> str:
+    """Why workers save nothing: receiving costs as much as the wait, or no core would be idle."""
     if prospect.receive_ns >= found.ns or not prospect.crowded:
         return "cheap-batches" if kind == "single-process" else "handed-over"
-    return "other-programs" if cpu_use.others_use_the_rest(run) else "busy-cores"
+    return "busy-cores"
 
 
 def _evidence(run: Run, judged: _Judged) -> Iterator[Evidence]:
@@ -140,4 +141,4 @@ def _evidence(run: Run, judged: _Judged) -> Iterator[Evidence]:
     if cores.is_known:
         yield Measure("cores that each training process may use", cores.count, "count")
     if cores.idle >= 0:
-        yield Measure("of these idle, on the mean of the steps", cores.idle, "count")
+        yield Measure("of these idle or used by other programs, on the mean of the steps", cores.idle, "count")

@@ -73,7 +73,8 @@ class _Model(Struct, frozen=True):
     """What recording cost: `event_ns` a row, and without it the rest of the time is `pace` times as long.
 
     `cost_ns`: the same shared out among those rows alone that lie in time which gets longer. `sleeping`: the share of
-    the training thread's idle time that passes as fast whatever is recorded (0-1).
+    the training thread's idle time that passes as fast whatever is recorded (0-1). `by_others_ns`: what others' use of
+    the cores can explain of the step's being longer, which is laid on no row.
     """
 
     measured_ns: int
@@ -83,6 +84,7 @@ class _Model(Struct, frozen=True):
     cost_ns: float
     pace: float
     sleeping: float
+    by_others_ns: int
 
 
 @once_per_run
@@ -95,7 +97,7 @@ def real_time(run: Run) -> RealTime | None:
     return RealTime(
         run.step_ns, model.unrecorded_ns, model.measured_ns, model.event_ns, model.events_per_step,
         {part: ns / real if real else np.inf for part, (ns, real) in parts.items() if ns},
-        bool(len(run.timeline["functions"])),
+        bool(len(run.timeline["functions"])), model.by_others_ns,
     )  # fmt: skip
 
 
@@ -168,7 +170,8 @@ def _model(run: Run) -> _Model | None:
     on_the_way = run.average([_events(place, _stretchable(place)) / place.units for place in run.places])
     has_device = run.places[0].device is not None
     most_ns = min(MOST_EVENT_NS_WITH_DEVICE if has_device else MOST_EVENT_NS, _most_by_ops_ns(run))
-    explained_ns = min(longer_ns, rows * most_ns) if on_the_way else 0.0
+    by_others_ns = 0.0 if has_device else min(longer_ns, cpu_use.most_contended_share(run) * run.step_ns)
+    explained_ns = min(longer_ns - by_others_ns, rows * most_ns) if on_the_way else 0.0
     # The thread that trains slept for so long of a step while it ran no op.
     asleep_share = np.nan_to_num(cpu_use.sleeping_share(run))
     sleeping_ns = min(asleep_share * run.step_ns, _idle_ns(run), unrecorded_ns)
@@ -184,6 +187,7 @@ def _model(run: Run) -> _Model | None:
         cost_ns=explained_ns / on_the_way if on_the_way else 0.0,
         pace=min(max(unrecorded_ns - unchanged_ns, 0.0) / rest_ns, 1.0) if rest_ns > 0 else 1.0,
         sleeping=sleeping_ns / max(_idle_ns(run), sleeping_ns, 1.0),
+        by_others_ns=round(by_others_ns),
     )
 
 

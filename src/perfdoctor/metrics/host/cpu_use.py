@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.metrics.grouping import of_known, weighted_mean
 from perfdoctor.model.cache import once_per_run
@@ -19,11 +20,11 @@ from perfdoctor.model.timeline import Frame
 _SECOND_NS = 1_000_000_000
 #: A sample stands for a stretch of time if at least half of it lies inside.
 _MOSTLY = 0.5
-#: Of the step. A training thread that waited longer for a core was not measured alone: two runs on a free machine
-#: differ by a few per cent, and kernel threads and the recorder keep a core from the training for less than 1 %.
+#: Of the step. Contention that took less from the training is within noise: two runs on a free machine differ by a few
+#: per cent.
 MOST_WAITING = 0.1
-#: Of the cores that were missing. Where others use less, the training itself has more threads than cores.
-MOST_OF_IT = 0.5
+#: /proc/stat counts a core's time in such ticks: of one core less is not known between two samples.
+_TICK_NS = 10_000_000
 
 
 def cores_allowed(run: Run) -> float:
@@ -51,7 +52,18 @@ def other_cores(run: Run) -> float:
     """
     samples = _samples(run)
     own = samples.floats("program_cores") + samples.floats("recorder_cores")
-    return weighted_mean(np.maximum(samples.floats("busy_cores") - own, 0), samples.duration_ns)
+    # A core's time is counted in ticks: in single samples the program may seem to have used more than was used.
+    return float(np.maximum(weighted_mean(samples.floats("busy_cores") - own, samples.duration_ns), 0))
+
+
+def cores_of_others(run: Run) -> float:
+    """The cores that other programs used, and that other virtual machines took as far as that is known."""
+    return other_cores(run) + float(np.nan_to_num(steal_cores(run)))
+
+
+def others_use_the_rest(run: Run) -> bool:
+    """Would a core be idle if no other program used any? Then it is not the training that leaves none."""
+    return idle_cores(run) < 1 <= idle_cores(run) + cores_of_others(run)
 
 
 def program_cores(run: Run) -> float:
@@ -124,52 +136,64 @@ def cores_used(run: Run) -> float:
 class Crowding(Struct, frozen=True):
     """More threads wanted a core than there are cores. Cores and threads are means over the analysed steps.
 
-    `waiting_share`: of the recorded steps the thread that trains was ready to run and had no core. `own_demand`: cores
-    that the program used, and its threads that waited for one; `others`: cores that other programs used, and those that
-    other virtual machines took. `by_others`: the part of the missing cores that is theirs (0-1).
+    `waiting_share`: of the recorded steps the thread that trains was ready to run and had no core, whoever had it.
+    `own_demand`: cores that the program used, and its threads that waited for one; `recorder`: cores that perfdoctor
+    used; `others`: cores that other programs used, and those that other virtual machines took. `by_others`: the part of
+    the missing cores that is theirs (0-1). Shares of the step that are lost to them: `lost_share`, in which the thread
+    that trains had no core because of them; `most_lost_share`, more than which they cannot explain.
     """
 
     cores: float
     waiting_share: float
     own_demand: float
+    recorder: float
     others: float
+    lost_share: float = 0.0
+    most_lost_share: float = 0.0
 
     @property
     def by_others(self) -> float:
-        """What others use is missing; what the program wants beyond all cores is missing as well."""
-        own_excess = max(self.own_demand - self.cores, 0.0)
+        """What others use is missing; what the program and its recorder want beyond all cores is missing as well."""
+        own_excess = max(self.own_demand + self.recorder - self.cores, 0.0)
         return self.others / (self.others + own_excess) if self.others > 0 else 0.0
 
 
 @once_per_run
 def crowding(run: Run) -> Crowding | None:
-    """Who took the cores that the thread that trains waited for; None where that was not recorded."""
-    found = Crowding(
-        cores_allowed(run), waiting_share(run), program_cores(run) + waiting_threads(run), _cores_of_others(run)
-    )
-    known = (found.cores, found.waiting_share, found.own_demand, found.others)
-    return None if np.isnan(known).any() else found
+    """Who took the cores that the thread that trains waited for; None where that was not recorded.
 
-
-def others_had_the_cores(run: Run) -> bool:
-    """Did the thread that trains wait notably for cores that mostly other programs used?"""
-    found = crowding(run)
-    return found is not None and found.waiting_share >= MOST_WAITING and found.by_others >= MOST_OF_IT
-
-
-def others_use_the_rest(run: Run) -> bool:
-    """Would a core be idle if no other program used any? Then it is not the training that leaves none."""
-    return others_had_the_cores(run) or (idle_cores(run) < 1 <= idle_cores(run) + _cores_of_others(run))
-
-
-def _cores_of_others(run: Run) -> float:
-    """The cores that other programs used, and that other virtual machines took as far as that is known."""
-    return other_cores(run) + float(np.nan_to_num(steal_cores(run)))
+    A thread also waits where cores are idle: from when it is woken until an idle core has it, and behind threads of its
+    own program on the same core. Time is lost to others only while three things are so at once: others run, a thread of
+    the program waits, and no core is idle. None of the three lasts longer than its mean allows. With `i` of `n` cores
+    idle, on the mean, none was idle for at least 1 − i of the time, which counts as likely, and for at most 1 − i ÷ n.
+    """
+    demand = program_cores(run) + waiting_threads(run)
+    recorder = _of_samples(run, "recorder_cores")
+    found = Crowding(cores_allowed(run), waiting_share(run), demand, recorder, cores_of_others(run))
+    if np.isnan([found.cores, found.waiting_share, found.own_demand, found.recorder, found.others]).any():
+        return None
+    idle = float(np.nan_to_num(_of_samples(run, "idle_cores")))
+    in_all = max(float(np.nansum([idle, _of_samples(run, "busy_cores"), steal_cores(run)])), 1.0)
+    surely_others = max(found.others - in_all * _TICK_NS / _samples(run).duration_ns.sum(), 0.0)
+    most = min(surely_others, waiting_threads(run), 1 - idle / in_all, 1.0)
+    # In which its own quota held the program back it waited for nobody.
+    waited = max(found.waiting_share - float(np.nan_to_num(throttled_share(run))), 0.0)
+    lost = min(waited * found.by_others, most, max(1 - idle, 0.0))
+    return replace(found, lost_share=lost, most_lost_share=most)
 
 
 def contended_share(run: Run) -> float:
-    """The share of the steps in which the training waited for cores of others (0-1); 0 also where that is unknown."""
-    return float(np.nan_to_num(waiting_share(run))) if others_had_the_cores(run) else 0.0
+    """The share of the steps in which the training had no core because of others (0-1); 0 where that is unknown, or
+    noise.
+    """
+    found = crowding(run)
+    return found.lost_share if found is not None and found.lost_share >= MOST_WAITING else 0.0
+
+
+def most_contended_share(run: Run) -> float:
+    """The most of the steps that others' use of the cores can explain (0-1); 0 where that is unknown, or noise."""
+    found = crowding(run)
+    return found.most_lost_share if found is not None and found.most_lost_share >= MOST_WAITING else 0.0
 
 
 # --- samples and processes ---

@@ -15,8 +15,7 @@ import csv
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -36,9 +35,12 @@ _SECOND_NS = 1_000_000_000
 _MOST_COST = 0.005
 _JOIN_TIMEOUT_S = 2.0
 # Places in a line of /proc/stat: user nice system idle iowait irq softirq steal. A guest's time is part of user's.
-_BUSY, _IDLE, _STEAL = (0, 1, 2, 5, 6), (3, 4), (7,)
-# Places behind the name in /proc/PID/task/TID/stat.
-_STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12
+# Interrupts serve devices, and are no program's.
+_BUSY, _IDLE, _STEAL = (0, 1, 2), (3, 4), (7,)
+# Places behind the name in /proc/PID/stat, and in that of a thread. `_TICKS`: of the process with all threads that it
+# had, and of all children that it has waited for, with theirs.
+_STATE, _USER_TICKS, _SYSTEM_TICKS, _BEGAN = 0, 11, 12, 19
+_TICKS = (11, 12, 13, 14)
 _PROC = Path("/proc")
 
 
@@ -104,30 +106,63 @@ class CpuSampler:
         return time.thread_time() - begun
 
 
-class _Used(Struct):
-    """Ns that threads have used so far, also those that have ended, by group, from when they were first seen."""
+class _Used:
+    """What the program and the recorder have used so far, from when they were first seen."""
 
-    totals_ns: Counter[str] = field(default_factory=Counter)
-    last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._recorder, self._programs = _Group(), [_Group()]
+        self._program = 0
 
     def sample(self, program: int) -> dict[str, object]:
-        """The columns of `program` and of this process, the recorder. A new thread counts from its begin."""
-        own = list(_threads_below(os.getpid(), but=program))
-        of_program = list(_threads_below(program)) if program else []
-        for group, threads in (("recorder", own), ("program", of_program)):
-            for each in threads:
-                cpu_ns, delay_ns = self.last.get(each.thread, (0, 0))
-                self.totals_ns[f"{group}_cpu_ns"] += max(each.cpu_ns - cpu_ns, 0)
-                self.totals_ns[f"{group}_delay_ns"] += max(each.delay_ns - delay_ns, 0)
-        self.last = {each.thread: (each.cpu_ns, each.delay_ns) for each in (*own, *of_program)}
-        if not of_program:
-            return {"recorder_cpu_ns": self.totals_ns["recorder_cpu_ns"]}
-        return {
-            **self.totals_ns,
-            "program_processes": len({each.process for each in of_program}),
-            "program_threads": len(of_program),
-            "program_runnable": sum(each.state == "R" for each in of_program),
+        """The columns of `program` and of this process, the recorder; none where it is not known who began whom."""
+        if not Path(f"{_PROC}/self/task/{threading.get_native_id()}/children").exists():
+            return {}  # a kernel without CONFIG_PROC_CHILDREN: children would count as other programs
+        if program != self._program:  # the next pass: what the one before used stays counted
+            self._program = program
+            self._programs.append(_Group())
+        self._recorder.add(os.getpid(), but=program)
+        threads = self._programs[-1].add(program) if program else []
+        found: dict[str, object] = {"recorder_cpu_ns": self._recorder.cpu_ns}
+        if not threads:
+            return found
+        return found | {
+            "program_cpu_ns": sum(each.whole_ns for each in self._programs),
+            "program_delay_ns": sum(each.delay_ns for each in self._programs),
+            "program_processes": len({each.process for each in threads}),
+            "program_threads": len(threads),
+            "program_runnable": sum(each.state == "R" for each in threads),
         }
+
+
+class _Group(Struct):
+    """A process, all that it began, and all that those began. A daemon whose parent has ended still belongs to it.
+
+    `cpu_ns` and `delay_ns`: of threads, up to when each was last seen. `whole_ns`: the time on a core also of threads
+    and processes that came and went between two samples, as the kernel adds it to the process that waited for them; in
+    ticks, and so the larger of the two is nearer to the truth.
+    """
+
+    cpu_ns: int = 0
+    delay_ns: int = 0
+    whole_ns: int = 0
+    last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    began: dict[int, str] = field(default_factory=dict)
+
+    def add(self, root: int, but: int = 0) -> list[_ThreadTime]:
+        """Count what was used since the last time, without `but` and all below it. Returns the threads there are."""
+        below = _processes_below([root, *self.began], but)
+        # A number may have been given to another process since.
+        processes = {each: stat for each, stat in below.items() if self.began.get(each, stat[_BEGAN]) == stat[_BEGAN]}
+        self.began = {each: stat[_BEGAN] for each, stat in processes.items()}
+        threads = [thread for each in processes for thread in _threads(each)]
+        for each in threads:
+            cpu_ns, delay_ns = self.last.get(each.thread, (0, 0))
+            self.cpu_ns += max(each.cpu_ns - cpu_ns, 0)
+            self.delay_ns += max(each.delay_ns - delay_ns, 0)
+        self.last = {each.thread: (each.cpu_ns, each.delay_ns) for each in threads}
+        ticks = sum(int(stat[place]) for stat in processes.values() for place in _TICKS)
+        self.whole_ns = max(self.whole_ns, self.cpu_ns, ticks * _tick_ns())
+        return threads
 
 
 class _ThreadTime(Struct, frozen=True):
@@ -140,27 +175,36 @@ class _ThreadTime(Struct, frozen=True):
     delay_ns: int
 
 
-def _threads_below(process: int, but: int = 0) -> Iterator[_ThreadTime]:
-    """The threads of a process and its descendants, without those of `but` and its descendants."""
-    left = [process]
+def _processes_below(roots: Sequence[int], but: int) -> dict[int, list[str]]:
+    """The numbers of /proc/PID/stat of these processes and their descendants, without `but` and its descendants."""
+    left, found = [*roots], dict[int, list[str]]()
     while left:
         each = left.pop()
-        for thread in _names(_PROC / str(each) / "task"):
-            folder = f"{_PROC}/{each}/task/{thread}"
-            left += [int(child) for child in text_of(f"{folder}/children").split() if int(child) != but]
-            if (found := _thread(each, int(thread), folder)) is not None:
-                yield found
+        stat = [] if each in found or each == but else _numbers(f"{_PROC}/{each}/stat")
+        if len(stat) > _BEGAN:
+            found[each] = stat
+            for thread in _names(_PROC / str(each) / "task"):
+                left += [int(child) for child in text_of(f"{_PROC}/{each}/task/{thread}/children").split()]
+    return found
 
 
-def _thread(process: int, thread: int, folder: str) -> _ThreadTime | None:
-    stat = text_of(f"{folder}/stat").rpartition(")")[2].split()
-    if len(stat) <= _SYSTEM_TICKS:  # it has ended
-        return None
-    scheduled = text_of(f"{folder}/schedstat").split()
-    if len(scheduled) > 1:
-        return _ThreadTime(process, thread, stat[_STATE], int(scheduled[0]), int(scheduled[1]))
-    ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
-    return _ThreadTime(process, thread, stat[_STATE], ticks * _tick_ns(), 0)
+def _threads(process: int) -> Iterator[_ThreadTime]:
+    for thread in _names(_PROC / str(process) / "task"):
+        folder = f"{_PROC}/{process}/task/{thread}"
+        stat = _numbers(f"{folder}/stat")
+        if len(stat) <= _SYSTEM_TICKS:  # it has ended
+            continue
+        scheduled = text_of(f"{folder}/schedstat").split()
+        if len(scheduled) > 1:
+            yield _ThreadTime(process, int(thread), stat[_STATE], int(scheduled[0]), int(scheduled[1]))
+        else:
+            ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
+            yield _ThreadTime(process, int(thread), stat[_STATE], ticks * _tick_ns(), 0)
+
+
+def _numbers(file: str) -> list[str]:
+    """What stands behind the name in a file `stat` of a process or thread; [] where it has ended."""
+    return text_of(file).rpartition(")")[2].split()
 
 
 def _machine(allowed: frozenset[int]) -> dict[str, object] | None:

@@ -244,12 +244,13 @@ def _nothing_found(diagnosis: Diagnosis) -> str:
 def _mostly_recording(diagnosis: Diagnosis) -> str:
     """The warning that more of the recorded step is recording than training, and what to do; else ""."""
     real = diagnosis.stretched
-    if real is None or real.stretch <= MOSTLY_RECORDING:
+    if real is None or real.recorders_stretch <= MOSTLY_RECORDING:
         return ""
     do = "Give a step more work, a larger batch, or record fewer signals"
     do = "Record without --stacks" if real.has_stacks else do
     return (
-        f"Recording made this step {factor(real.stretch)} times as long, {duration(real.recorded_ns)} instead of "
+        f"Recording made this step {factor(real.recorders_stretch)} times as long, "
+        f"{duration(real.recorded_ns - real.by_others_ns)} instead of "
         f"{duration(real.unrecorded_ns)}: how it is divided says little of the training. {do}. "
     )
 
