@@ -23,7 +23,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -384,6 +384,7 @@ class Timeline(Keeps, frozen=True):
     steps_marked_by: str = ""
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
+    loader_trials: tuple[LoaderTrial, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -573,6 +574,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
+        loader_trials=tuple(trial for timeline in timelines for trial in timeline.loader_trials),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
         code={line: text for each in timelines for line, text in each.code.items()},
     )

@@ -28,6 +28,8 @@ class StepWindow(Struct, frozen=True):
     source: bool = True
     #: Forwards of modules are marked.
     modules: bool = True
+    #: What workers would do for the loader is tried in a copy of the program.
+    trial: bool = False
 
 
 class PassSettings(Struct, frozen=True):
@@ -63,6 +65,7 @@ def settings(
         "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
         "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,
         "steps": window.steps, "skip": window.skip, "stop": window.stop, "stacks": window.stacks,
-        "modules": window.modules, "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
+        "modules": window.modules, "trial": window.trial and recording.pass_name != "ncu",
+        "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
         "sampling": sampling,
     }  # fmt: skip
