@@ -71,10 +71,10 @@ def test_idle_cores_are_shared_and_own_ones_are_each_processs():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "delay", "io"), [(1.0, 0.0, 0.0), (0.4, 0.0, 1.0), (0.7, 0.0, 0.6), (0.6, 0.04, 0.72), (0.4, 0.2, 0.0)]
+    ("cpu", "delay", "io"), [(1.0, 0.0, 0.0), (0.4, 0.0, 1.0), (0.7, 0.0, 0.6), (0.6, 0.04, 0.64), (0.4, 0.2, 0.4)]
 )
 def test_what_the_training_thread_slept_in_its_waits_was_for_files(cpu, delay, io):
-    """It waits for half of each step; where cores were short, it may have slept for threads that had none."""
+    """It waits for half of each step. As long as it waited for a core, it slept for threads that had none."""
     drawn = draw(host=["o" * 50 + "I" * 50], repeat=10)
     row = {"rank": 0, "process": 100, "name": "recorded steps", "start_ns": BASE_NS, "end_ns": BASE_NS + WHOLE_NS,
            "thread_cpu_ns": cpu * WHOLE_NS, "thread_delay_ns": delay * WHOLE_NS}  # fmt: skip
@@ -86,8 +86,6 @@ def test_the_loader_that_gave_most_batches_counts():
     training, validation = ReportedLoader(9, 2, 2, 1000), ReportedLoader(3, 0, 4, 9000)
     found = run(loaders=[validation, training])
     assert feeding.reported_loader(found) == training
-    assert (feeding.batch(found).tensors, feeding.batch(found).bytes) == (2, 1000)
-    assert math.isnan(feeding.batch(run()).bytes)
 
 
 WAIT = "#" * 8 + " " * 12

@@ -18,9 +18,10 @@ share all cores without loss (R. L. Graham, Bounds on multiprocessing timing ano
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfdoctor.metrics.units import ms
 from perfdoctor.records.findings import Value
@@ -107,16 +108,17 @@ class Supply(Struct, frozen=True):
         if not known:
             return max(self.work_ns / workers, self.cpu_ns / min(cores, workers))
         most = max(known)
-        if most == workers or (most > 1 and self.paces[most // 2] < _SCALES * self.paces[most]):
+        if most == workers or self.paces.get(most // 2, math.inf) < _SCALES * self.paces[most]:
             return self.paces[most]
-        return max(self.paces[most] * most / workers, self.cpu_ns / cores)
+        of_more = [pace_ns for count, pace_ns in self.paces.items() if count > workers]
+        return max(self.paces[most] * most / workers, self.cpu_ns / cores, min(of_more, default=0.0))
 
 
 class Prospect(Struct, frozen=True):
     """With so many `workers` a step takes `likely_ns`, `best_ns` at least and `worst_ns` at most; receiving a batch takes
     `receive_ns` of it.
 
-    `crowded`: they have no core of their own. `prefetch`: batches that each is to have ahead against slow ones.
+    `crowded`: with cores of their own it would be shorter. `prefetch`: batches that each is to have ahead against slow ones.
     """
 
     workers: int
@@ -124,7 +126,7 @@ class Prospect(Struct, frozen=True):
     best_ns: float
     worst_ns: float
     receive_ns: float
-    crowded: bool
+    crowded: bool = False
     prefetch: int = _USUAL_PREFETCH
 
     def worker_values(self) -> dict[str, Value]:
@@ -140,25 +142,35 @@ def with_workers(feeding: Feeding, supply: Supply, cores: Cores) -> Prospect:
     trains_ns = feeding.rest_ns + supply.receive_ns
     needed = min(max(math.ceil(supply.work_ns / max(trains_ns, 1.0)), 1, feeding.workers), _MOST_WORKERS)
     tried = max(supply.paces, default=1)
-    found = [_with(count, feeding, supply, cores) for count in range(max(feeding.workers, 1), max(needed, tried) + 1)]
-    best_ns = min((each.likely_ns for each in found))
-    return next(each for each in found if each.likely_ns <= _AS_GOOD * best_ns)
+    counts = range(max(feeding.workers, 1), max(needed, tried) + 1)
+    found = _fewest(_with(count, feeding, supply, cores) for count in counts)
+    alone = _fewest(_with(count, feeding, supply, Cores()) for count in counts)
+    return replace(found, crowded=found.likely_ns > _AS_GOOD * alone.likely_ns)
+
+
+def _fewest(found: Iterable[Prospect]) -> Prospect:
+    """That with the fewest workers of those with nearly the shortest step."""
+    ordered = list(found)
+    best_ns = min(each.likely_ns for each in ordered)
+    return next(each for each in ordered if each.likely_ns <= _AS_GOOD * best_ns)
 
 
 def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prospect:
     count = cores.count if cores.is_known else math.inf
     pace_ns = supply.pace_ns(workers, count)
-    free = _free(feeding, cores) if cores.is_known else math.inf
-    wanted = workers * supply.of_a_core
+    wanted, now = workers * supply.of_a_core, feeding.workers * supply.of_a_core
+    free = _free(feeding, cores) + min(now, cores.taken) if cores.is_known else math.inf
+    # Several workers that share cores were rarely faster than one: that they are must have been seen.
+    computed_ns = pace_ns * supply.of_a_core if free >= wanted or workers in supply.paces else supply.cpu_ns
 
     def step_ns(receive_ns: float, have: float) -> float:
         """Of what workers compute, only what fits on the cores that they have passes beside the training."""
         trains_ns = feeding.rest_ns + receive_ns
         beside_ns = trains_ns * min(have / wanted, 1.0)
-        return max(pace_ns, trains_ns + max(pace_ns * supply.of_a_core - beside_ns, 0.0)) + first_ns
+        return max(pace_ns, trains_ns + max(computed_ns - beside_ns, 0.0)) + first_ns
 
     first_ns = max(supply.work_ns - pace_ns, 0.0) / feeding.epoch if feeding.epoch else 0.0
-    shared_ns = max(step_ns(supply.receive_ns, math.inf), _work_ns(feeding, supply, cores) / max(count - cores.taken, 1.0))
+    shared_ns = max(step_ns(supply.receive_ns, math.inf), _work_ns(feeding, supply, cores) / max(count, 1.0))
     likely_ns = step_ns(supply.receive_ns, free)
     slowest = supply.slowest_ns / max(workers * likely_ns, 1.0)
     return Prospect(
@@ -167,8 +179,7 @@ def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prosp
         min(shared_ns, likely_ns),
         step_ns(supply.most_receive_ns, free),
         supply.receive_ns,
-        free < wanted and likely_ns > pace_ns + first_ns,
-        max(math.ceil(slowest) + 1, _USUAL_PREFETCH),
+        prefetch=max(math.ceil(slowest) + 1, _USUAL_PREFETCH),
     )
 
 
