@@ -120,7 +120,7 @@ def _session(
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import program
     from perfdoctor.recording.record import Session
-    from perfdoctor.recording.tools.torch_profiler import StepWindow
+    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow
     from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
@@ -141,7 +141,8 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules, trial)
+    trial_s = TRIAL_S if trial else 0.0
+    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules, trial_s)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 

@@ -399,9 +399,10 @@ class Agent:
     def _try_loader(self) -> None:
         """Try once what workers would do for the loader of the recorded steps, while the program waits."""
         source, ends_ns = self.loaders.take_source(), self.ends_ns
-        if self.settings.get("trial") and not self.report.facts["loader_trial"] and not self.is_fork and ends_ns:
+        limit_s = self.settings.get("trial_s")
+        if limit_s and not self.report.facts["loader_trial"] and not self.is_fork and ends_ns:
             waited = self.loaders.waited_ns / max(ends_ns[-1] - ends_ns[0], 1)
-            self.report.write(loader_trial=trial.of_loader(self.torch, source, waited))
+            self.report.write(loader_trial=trial.of_loader(self.torch, source, waited, limit_s))
 
     def _profile_kernels(self, *, on: bool) -> None:
         """Open or close the range in which nsys or ncu records, if they wait for it."""

@@ -22,8 +22,8 @@ from typing import Any
 from perfdoctor_agent import apart, identity, trial_batches
 from perfdoctor_agent.loaders import Source, tensors_in
 
-#: The program waits so long at most, and less by what it takes to end the copy.
-_LIMIT_S, _ENDING_S = 1.8, 0.1
+#: The copy ends so long before the program stops to listen; once it is killed its end is awaited so long at most.
+_AHEAD_S, _ENDING_S = 0.1, 0.5
 #: What is waited less for the loader is no finding: of the recorded steps.
 _LEAST_SHARE = 0.02
 #: To fork a process takes some 10 ms for each GB that it holds.
@@ -39,15 +39,16 @@ _LIMITS = (
 _DEVICE_MEMORY = "/dev/infiniband"
 
 
-def of_loader(torch: Any, source: Source | None, waited_share: float) -> dict[str, Any]:
+def of_loader(torch: Any, source: Source | None, waited_share: float, limit_s: float) -> dict[str, Any]:
     """Facts for the report, in ns a batch; only `left_out`, the reason, where nothing can be tried.
 
-    `waited_share`: of the recorded steps the loader was waited for.
+    `waited_share`: of the recorded steps the loader was waited for. `limit_s`: the program waits no longer than that, and
+    for the copy to be ended.
     """
     begun = time.monotonic()
     try:
         why = _why_not(torch, source, waited_share)
-        facts = {"left_out": why} if why else _tried(torch, source, begun + _LIMIT_S)
+        facts = {"left_out": why} if why else _tried(torch, source, begun + limit_s)
     except Exception as error:  # the program goes on
         facts = {"left_out": type(error).__name__}
     return {**facts, "wall_ns": round((time.monotonic() - begun) * 1e9)}
@@ -127,7 +128,7 @@ def _tried(torch: Any, source: Source, deadline: float) -> dict[str, Any]:
     os.mkdir(folder, 0o700)  # for the sockets of the copy's workers
     child, own = 0, os.getpid()
     try:
-        child = _forked(lambda: _in_copy(torch, source, own, writer, folder, deadline - _ENDING_S))
+        child = _forked(lambda: _in_copy(torch, source, own, writer, folder, deadline - _AHEAD_S))
         os.close(writer)
         writer = -1
         return _heard(reader, deadline)

@@ -35,6 +35,8 @@ _MOST_BYTES = 256 << 20
 #: Of smaller tensors few pages are touched.
 _LARGE_BYTES, _PAGE_BYTES = 1 << 16, 4096
 _POLL_S, _SETTLE_S = 0.0002, 0.02
+#: About what it takes to fork a worker, with the queues and threads around it, of a small program.
+_START_S = 0.05
 
 class _Batches:
     """A dataset of whole batches, each by a call of `make` with its number."""
@@ -74,10 +76,12 @@ def measure(torch: Any, source: Source, guard: apart.Guard, tell: Callable[..., 
             copies = _Taking(torch, lambda _: copy.deepcopy(batch), 0.0, 1)
             tell(receive_ns=copies.ready_ns())
         return
+    start_s = _START_S
     for workers in WORKERS:
-        if time.monotonic() + _taking_s(make_ns, workers) > deadline:
+        if time.monotonic() + start_s + _count(make_ns, workers) * make_ns / 1e9 / workers > deadline:
             return
         taking = _Taking(torch, make, make_ns, workers)
+        start_s = 2 * taking.start_ns / 1e9  # of twice as many
         if workers == 1:
             tell(receive_ns=taking.ready_ns())
         tell(taken=taking.facts())
@@ -94,11 +98,6 @@ def _made(make: Callable[[int], Any], most: int) -> tuple[Any, list[tuple[int, i
         if time.monotonic() > end:
             break
     return batch, rows[1:] or rows
-
-
-def _taking_s(make_ns: float, workers: int) -> float:
-    """About how long batches are taken from so many workers."""
-    return _count(make_ns, workers) * make_ns / 1e9 / workers + 0.05
 
 
 def _count(make_ns: float, workers: int) -> int:
