@@ -366,8 +366,9 @@ class Timeline(Keeps, frozen=True):
     `processes`: the trainings of a command that `perfdoctor run` recorded; only one of them is in the frames.
     `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
-    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
-    how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
+    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `loader_trials`: what was tried
+    with them in copies of the program. `unrecorded_step_ns`: by rank, how long a step took in the same execution while
+    nothing was recorded; without ranks where that is not known.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     """
 
