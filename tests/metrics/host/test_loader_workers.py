@@ -54,15 +54,24 @@ def test_workers_with_cores_of_their_own_leave_what_receiving_costs():
     assert not found.crowded
 
 
-@pytest.mark.parametrize(("count", "workers", "step"), [(16, 9, 10), (6, 5, 18), (3, 2, 45)])
-def test_no_more_workers_than_cores_that_are_free_and_they_set_the_pace(count, workers, step):
-    found = with_workers(Feeding(100 * MS, 90 * MS), supply(90), Cores(count, count - 1, 1, 1))
-    assert (found.workers, found.likely_ns) == (workers, pytest.approx(step * MS, rel=0.12))
+MAKES_ITSELF = Feeding(100 * MS, 90 * MS, 0, 90 * MS)
+
+
+@pytest.mark.parametrize(("count", "workers", "step"), [(16, 9, 10), (6, 6, 100 / 6), (3, 3, 100 / 3)])
+def test_a_training_with_one_thread_and_its_workers_share_the_cores(count, workers, step):
+    found = with_workers(MAKES_ITSELF, supply(90), Cores(count, count - 1, 1, 1))
+    assert (found.workers, found.likely_ns) == (workers, pytest.approx(step * MS))
+
+
+@pytest.mark.parametrize(("count", "workers", "step"), [(16, 9, 10), (6, 4, 22.5), (3, 1, 90)])
+def test_of_cores_on_which_torch_computes_workers_get_those_that_are_left(count, workers, step):
+    found = with_workers(MAKES_ITSELF, supply(90), Cores(count, count - 1.1, 1.1, 2))
+    assert (found.workers, found.likely_ns) == (workers, pytest.approx(step * MS))
 
 
 def test_cores_that_other_programs_use_are_not_free():
-    alone = with_workers(Feeding(100 * MS, 90 * MS), supply(90), Cores(8, 7, 1, 1))
-    shared = with_workers(Feeding(100 * MS, 90 * MS), supply(90), Cores(8, 3, 1, 1))
+    alone = with_workers(MAKES_ITSELF, supply(90), Cores(8, 7, 1, 1))
+    shared = with_workers(MAKES_ITSELF, supply(90), Cores(8, 3, 1, 1))
     assert alone.likely_ns < shared.likely_ns
 
 
@@ -72,7 +81,7 @@ def test_where_cores_are_not_known_a_batch_alone_says_how_many_workers():
 
 def test_more_workers_help_only_where_a_core_is_idle():
     fed = Feeding(50 * MS, 30 * MS, workers=2)  # two workers make a batch in 50 ms, so one takes 100 ms of theirs
-    more, none = (with_workers(fed, supply(100), cores) for cores in (Cores(8, 4, 1, 1), Cores(2, 0, 0.5, 2)))
+    more, none = (with_workers(fed, supply(100), cores) for cores in (Cores(8, 5, 1, 1), Cores(2, 0, 0.5, 2)))
     assert (more.workers, more.likely_ns, more.crowded) == (5, 20 * MS, False)
     assert none.likely_ns >= 50 * MS
 

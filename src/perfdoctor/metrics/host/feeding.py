@@ -72,7 +72,9 @@ _DOUBT_OF_TYPICAL, _DOUBT_OF_MACHINE, _DOUBT_OF_TRIAL = 3.0, 2.0, 1.25
 
 def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     """The step with (more) workers. `wait_ns`: of a step; `workers`: that there are, 0 where the training has none."""
-    computed_ns = 0.0 if workers else (1 - _io_share(run, wait_ns)) * wait_ns
+    tried = trial(run)
+    computed = tried.make_cpu_ns / tried.make_ns if tried else 1 - _io_share(run, wait_ns)
+    computed_ns = 0.0 if workers else min(computed, 1.0) * wait_ns
     known = reported_loader(run)
     feeding = Feeding(run.step_ns, wait_ns, workers, computed_ns, known.epoch if known else 0)
     return with_workers(feeding, _supply(run, feeding), cores(run))

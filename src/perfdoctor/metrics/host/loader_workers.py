@@ -160,24 +160,30 @@ def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prosp
     pace_ns = supply.pace_ns(workers, count)
     wanted, now = workers * supply.of_a_core, feeding.workers * supply.of_a_core
     free = _free(feeding, cores) + min(now, cores.taken) if cores.is_known else math.inf
-    # Several workers that share cores were rarely faster than one: that they are must have been seen.
+    # Several workers that share cores with torch's threads were rarely faster than one: that must have been seen.
     computed_ns = pace_ns * supply.of_a_core if free >= wanted or workers in supply.paces else supply.cpu_ns
-
-    def step_ns(receive_ns: float, have: float) -> float:
-        """Of what workers compute, only what fits on the cores that they have passes beside the training."""
-        trains_ns = feeding.rest_ns + receive_ns
-        beside_ns = trains_ns * min(have / wanted, 1.0)
-        return max(pace_ns, trains_ns + max(computed_ns - beside_ns, 0.0)) + first_ns
-
     first_ns = max(supply.work_ns - pace_ns, 0.0) / feeding.epoch if feeding.epoch else 0.0
-    shared_ns = max(step_ns(supply.receive_ns, math.inf), _work_ns(feeding, supply, cores) / max(count, 1.0))
-    likely_ns = step_ns(supply.receive_ns, free)
+
+    def shared_ns(receive_ns: float) -> float:
+        """All work of a step on all cores, without loss."""
+        work_ns = _work_ns(feeding, supply, cores) / max(count - max(cores.taken - now, 0.0), 1.0)
+        return max(pace_ns, feeding.rest_ns + receive_ns, work_ns) + first_ns
+
+    def step_ns(receive_ns: float) -> float:
+        """Where torch has several threads, what workers compute passes beside the training on cores of their own alone."""
+        if cores.computing <= 1:
+            return shared_ns(receive_ns)
+        trains_ns = feeding.rest_ns + receive_ns
+        beside_ns = trains_ns * min(free / wanted, 1.0)
+        return max(shared_ns(receive_ns), trains_ns + max(computed_ns - beside_ns, 0.0) + first_ns)
+
+    likely_ns = step_ns(supply.receive_ns)
     slowest = supply.slowest_ns / max(workers * likely_ns, 1.0)
     return Prospect(
         workers,
         likely_ns,
-        min(shared_ns, likely_ns),
-        step_ns(supply.most_receive_ns, free),
+        shared_ns(supply.receive_ns),
+        step_ns(supply.most_receive_ns),
         supply.receive_ns,
         prefetch=max(math.ceil(slowest) + 1, _USUAL_PREFETCH),
     )

@@ -27,14 +27,14 @@ WORKERS = (1, 2, 4)
 #: Batches are made for so long, and taken from workers for so long for each number of them.
 _MAKING_S, _TAKING_S = 0.3, 0.25
 #: At most so many, at least so many of each worker; so many are taken when they are ready.
-_MOST, _FEWEST, _READY = 48, 3, 4
+_MOST, _FEWEST, _READY = 48, 3, 3
 #: A batch that takes longer is copied instead, in the worker, to see what passing it on costs.
 _LONG_NS = 120_000_000
 #: Copies of more are not made.
 _MOST_BYTES = 256 << 20
 #: Of smaller tensors few pages are touched.
 _LARGE_BYTES, _PAGE_BYTES = 1 << 16, 4096
-_POLL_S, _SETTLE_S = 0.0002, 0.02
+_POLL_S, _SETTLE_S = 0.0002, 0.06
 #: About what it takes to fork a worker, with the queues and threads around it, of a small program.
 _START_S = 0.05
 
@@ -126,19 +126,22 @@ class _Taking:
         return next(self.iterator)
 
     def ready_ns(self) -> int:
-        """Ns to receive and to touch a batch that is ready, and to free the one before."""
+        """Ns to receive and to touch a batch that is ready, and to free the one before; the least of some.
+
+        While a worker computes in Python, each tensor waits for its lock: up to 5 ms. What that costs is in the pace.
+        """
         found, batch = [], None
         for _ in range(_READY):
             end = time.monotonic() + 1.0
             while self.iterator._worker_result_queue.empty() and time.monotonic() < end:
                 time.sleep(_POLL_S)
-            time.sleep(min(2 * self.make_ns / 1e9, _SETTLE_S))  # the worker makes the next one, and rests
+            time.sleep(min(2.2 * self.make_ns / 1e9, _SETTLE_S))  # the worker makes the next ones, and rests
             begun = time.perf_counter_ns()
             batch = self._take()
             _touch(self.torch.Tensor, batch)
             found.append(time.perf_counter_ns() - begun)
         del batch
-        return round(statistics.median(found))
+        return min(found)
 
     def facts(self) -> dict[str, int]:
         """Ns a batch: by the clock, and of the processor in the workers and here, as fast as batches come."""
