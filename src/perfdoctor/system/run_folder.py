@@ -98,8 +98,10 @@ class ReportedLoader(Struct, frozen=True):
 
 
 class TriedWorkers(Struct, frozen=True):
-    """What so many `workers` did in a trial: means of a batch in ns, as fast as batches came. `cpu_ns`: of a core, in all
-    workers; `own_cpu_ns`: of the process that took them; `start_ns`: until the first batch, without making it.
+    """What so many `workers` did in a trial: means of a batch in ns, as fast as batches came.
+
+    `cpu_ns`: of a core, in all workers; `own_cpu_ns`: of the process that took them; `start_ns`: until the first batch,
+    without making it.
     """
 
     workers: int
@@ -112,8 +114,8 @@ class TriedWorkers(Struct, frozen=True):
 class LoaderTrial(Struct, frozen=True):
     """What batches of the loader cost in a copy of the program (agent/perfdoctor_agent/trial_batches.py), ns each.
 
-    `make_ns`: as a worker makes them, mean of `makes`, the slowest of which took `slowest_ns`; `make_cpu_ns`: of a core;
-    `receive_ns`: one that a worker has ready, 0 if not known. `taken`: by the number of workers, fewest first.
+    `make_ns`: as a worker makes them, mean of `makes`, the slowest of which took `slowest_ns`; `make_cpu_ns`: of a
+    core; `receive_ns`: one that a worker has ready, 0 if not known. `taken`: by the number of workers, fewest first.
     """
 
     makes: int

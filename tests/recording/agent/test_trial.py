@@ -120,7 +120,11 @@ def test_a_dataset_that_does_more_than_read_or_fails_costs_the_trial_alone(tmp_p
     ("make", "prepare", "why"),
     [
         ("pass", "rest = 0.1", "the loader was hardly waited for"),
-        (SLEEP, "import signal; signal.signal(signal.SIGCHLD, lambda *_: print('a child'))", "the program handles the end"),
+        (
+            SLEEP,
+            "import signal; signal.signal(signal.SIGCHLD, lambda *_: print('a child'))",
+            "the program handles the end",
+        ),
         (SLEEP, "sys.modules['jax'] = sys", "a library of the program minds forks"),
         (SLEEP, "dataset = Stream(dataset)", "no loader of torch's with a dataset of items"),
     ],

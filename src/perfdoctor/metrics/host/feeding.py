@@ -65,8 +65,8 @@ def _after_last_wait(place: Place) -> float:
 
 #: Tensors of a batch of unknown contents: what it is trained on, and its targets.
 _USUAL_TENSORS = 2
-#: What a batch of other contents costs, or on another machine: so many times as much as was measured elsewhere. A tensor
-#: that is received took 0.05 to 0.5 ms, with a worker that rests or computes in Python meanwhile.
+#: What a batch of other contents costs, or on another machine: so many times as much as was measured elsewhere. To
+#: receive a tensor took 0.05 to 0.5 ms, from a worker that rests or computes in Python meanwhile.
 _DOUBT_OF_TYPICAL, _DOUBT_OF_MACHINE, _DOUBT_OF_TRIAL = 3.0, 2.0, 1.25
 
 

@@ -115,10 +115,10 @@ class Supply(Struct, frozen=True):
 
 
 class Prospect(Struct, frozen=True):
-    """With so many `workers` a step takes `likely_ns`, `best_ns` at least and `worst_ns` at most; receiving a batch takes
-    `receive_ns` of it.
+    """With so many `workers` a step takes `likely_ns`, `best_ns` at least and `worst_ns` at most.
 
-    `crowded`: with cores of their own it would be shorter. `prefetch`: batches that each is to have ahead against slow ones.
+    Receiving a batch takes `receive_ns` of it. `crowded`: with cores of their own it would be shorter. `prefetch`:
+    batches that each is to have ahead, against slow ones.
     """
 
     workers: int
@@ -170,7 +170,7 @@ def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prosp
         return max(pace_ns, feeding.rest_ns + receive_ns, work_ns) + first_ns
 
     def step_ns(receive_ns: float) -> float:
-        """Where torch has several threads, what workers compute passes beside the training on cores of their own alone."""
+        """Where torch has several threads, only on cores of their own do workers compute beside the training."""
         if cores.computing <= 1:
             return shared_ns(receive_ns)
         trains_ns = feeding.rest_ns + receive_ns

@@ -49,7 +49,10 @@ LOST_LATER = {
         "what a batch costs to make is not tried",
     ),
     **dict.fromkeys(
-        ("utils.data.dataloader._MultiProcessingDataLoaderIter." + name for name in ("_worker_result_queue", "_workers")),
+        (
+            "utils.data.dataloader._MultiProcessingDataLoaderIter." + name
+            for name in ("_worker_result_queue", "_workers")
+        ),
         "what a batch costs from a worker is not tried",
     ),
     "profiler.profiler.warn": "torch's warnings about the recording appear in the program's output",

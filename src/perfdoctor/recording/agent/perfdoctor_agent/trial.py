@@ -42,13 +42,13 @@ _DEVICE_MEMORY = "/dev/infiniband"
 def of_loader(torch: Any, source: Source | None, waited_share: float, limit_s: float) -> dict[str, Any]:
     """Facts for the report, in ns a batch; only `left_out`, the reason, where nothing can be tried.
 
-    `waited_share`: of the recorded steps the loader was waited for. `limit_s`: the program waits no longer than that, and
-    for the copy to be ended.
+    `waited_share`: of the recorded steps the loader was waited for. `limit_s`: the program waits no longer than that,
+    and for the copy to be ended.
     """
     begun = time.monotonic()
     try:
         why = _why_not(torch, source, waited_share)
-        facts = {"left_out": why} if why else _tried(torch, source, begun + limit_s)
+        facts = {"left_out": why} if why or source is None else _tried(torch, source, begun + limit_s)
     except Exception as error:  # the program goes on
         facts = {"left_out": type(error).__name__}
     return {**facts, "wall_ns": round((time.monotonic() - begun) * 1e9)}
@@ -123,7 +123,7 @@ def _attributes(dataset: Any) -> list[Any]:
 
 
 def _tried(torch: Any, source: Source, deadline: float) -> dict[str, Any]:
-    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", "perfdoctor-trial-{}".format(os.getpid()))
+    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"perfdoctor-trial-{os.getpid()}")  # noqa: S108 a folder of our own
     reader, writer = os.pipe()
     os.mkdir(folder, 0o700)  # for the sockets of the copy's workers
     child, own = 0, os.getpid()

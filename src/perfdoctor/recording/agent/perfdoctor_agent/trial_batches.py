@@ -38,6 +38,7 @@ _POLL_S, _SETTLE_S = 0.0002, 0.06
 #: About what it takes to fork a worker, with the queues and threads around it, of a small program.
 _START_S = 0.05
 
+
 class _Batches:
     """A dataset of whole batches, each by a call of `make` with its number."""
 
@@ -88,7 +89,7 @@ def measure(torch: Any, source: Source, guard: apart.Guard, tell: Callable[..., 
 
 
 def _made(make: Callable[[int], Any], most: int) -> tuple[Any, list[tuple[int, int]]]:
-    """The last batch, and ns of each: by the clock, and of the processor. The first one is left out: files are opened."""
+    """The last batch, and ns of each: by the clock, and of the processor; of the first one not, as files are opened."""
     rows, batch = [], None
     end = time.monotonic() + _MAKING_S
     for number in range(most):
@@ -170,7 +171,7 @@ class _Taking:
 
 def _used_ns(pid: int) -> int:
     """Ns of a core that a process has used with all its threads (schedstat of proc(5))."""
-    used, folder = 0, "/proc/{}/task".format(pid)
+    used, folder = 0, f"/proc/{pid}/task"
     for thread in os.listdir(folder):
         with open(os.path.join(folder, thread, "schedstat"), "rb") as file:
             used += int(file.read().split()[0])
