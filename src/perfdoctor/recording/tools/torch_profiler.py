@@ -67,7 +67,7 @@ def settings(
         "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
         "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,
         "steps": window.steps, "skip": window.skip, "stop": window.stop, "stacks": window.stacks,
-        "modules": window.modules, "trial_s": window.trial_s if recording.activities else 0.0,  # ncu measures nothing but kernels
+        "modules": window.modules, "trial_s": window.trial_s * bool(recording.activities),
         "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
         "sampling": sampling,
     }  # fmt: skip

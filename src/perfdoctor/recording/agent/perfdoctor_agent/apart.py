@@ -21,6 +21,8 @@ from typing import Any
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _PROT_READ = 1  # of mman.h
+#: Where shared memory without a file of its own lies.
+_SHARED = ("/dev/shm/", "/dev/zero")  # noqa: S108
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: What of the module `os` only reads, or changes this process alone.
 _HARMLESS = frozenset(
@@ -121,7 +123,8 @@ def _protect_shared_memory() -> None:
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         rows = [line.split(None, 5) for line in maps]
     for span, rights, *_, path in (row for row in rows if len(row) == 6):
-        is_program = path.startswith(("/dev/shm/", "/dev/zero")) or not path.startswith(("/dev/", "/memfd:", "["))  # noqa: S108 where others put it
-        if rights[1] == "w" and rights[3] == "s" and is_program and path.startswith("/"):
+        is_device = path.startswith("/dev/") and not path.startswith(_SHARED)
+        is_file = path.startswith("/") and not path.startswith("/memfd:")
+        if rights[1] == "w" and rights[3] == "s" and is_file and not is_device:
             start, end = (int(each, 16) for each in span.split("-"))
             protect(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _PROT_READ)

@@ -14,8 +14,8 @@ import select
 import shutil
 import signal
 import sys
-import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +73,7 @@ def _why_not_forked() -> str:
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not str(getattr(handler, "__module__", "")).startswith("torch."):
         return "the program handles the end of its processes itself"
-    if threading.active_count() > 1 and _warns_of_forks():
+    if _warns_of_forks():
         return "Python would warn of a fork"
     held = _held_bytes()
     if held > min(_MOST_HELD_BYTES, _available_bytes()):
@@ -83,16 +83,18 @@ def _why_not_forked() -> str:
 
 
 def _warns_of_forks() -> bool:
-    """Is the warning of Python 3.12 about threads shown, or an error? It names the module that forks, which is this."""
-    import warnings
-
+    """Is the warning of Python 3.12 about threads, which torch has, shown or an error? Its module is this one."""
     if sys.version_info < (3, 12):
         return False
     for action, message, category, module, _ in warnings.filters:
-        fits = message is None or message.match("This process")
-        if fits and issubclass(DeprecationWarning, category) and (module is None or module.match(__name__)):
+        if _fits(message, "This process") and issubclass(DeprecationWarning, category) and _fits(module, __name__):
             return action != "ignore"
     return True
+
+
+def _fits(wanted: Any, text: str) -> bool:
+    """As `warnings` compares: nothing, a text of Python's own filters, or a pattern."""
+    return wanted is None or (wanted == text if isinstance(wanted, str) else bool(wanted.match(text)))
 
 
 def _held_bytes() -> int:
