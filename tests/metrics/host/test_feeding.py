@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host import feeding
 from perfdoctor.metrics.host.feeding import loader, unhidden_share
+from perfdoctor.metrics.host.loader_workers import Cores
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import merge
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
 
 WHOLE_NS = 10 * 10_000_000
 
@@ -149,3 +150,10 @@ def test_a_loader_that_only_started_slowly_keeps_up_now():
 def test_only_steps_after_the_last_wait_gain():
     # of the eight steps used the last wait is in the seventh
     assert unhidden_share(steps_that_wait(3, 6, of=9)) == 1 / 8
+
+
+@pytest.mark.parametrize(("make_cpu", "used", "count"), [(10, 9, 1), (10, 15, 1.5), (10, 30, 2), (1, 1, 2)])
+def test_there_are_no_more_cores_than_workers_got_that_wanted_more(make_cpu, used, count):
+    """Two workers take 10 ns a batch together; those that hardly compute show nothing of cores."""
+    tried = LoaderTrial(9, 10, make_cpu, 10, 1, (TriedWorkers(1, 10, 9, 0, 0), TriedWorkers(2, 10, used, 0, 0)))
+    assert feeding._as_tried(Cores(2, 1, 1, 1), tried).count == count

@@ -63,6 +63,8 @@ def _after_last_wait(place: Place) -> float:
     return float(waits.size - 1 - waited[-1]) / waits.size
 
 
+#: Of the cores that workers could use; torch's own thread and the queue between them wait for each other meanwhile.
+_GOT_ALL = 0.9
 #: Tensors of a batch of unknown contents: what it is trained on, and its targets.
 _USUAL_TENSORS = 2
 #: What a batch of other contents costs, or on another machine: so many times as much as was measured elsewhere. To
@@ -77,7 +79,17 @@ def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     computed_ns = 0.0 if workers else min(computed, 1.0) * wait_ns
     known = reported_loader(run)
     feeding = Feeding(run.step_ns, wait_ns, workers, computed_ns, known.epoch if known else 0)
-    return with_workers(feeding, _supply(run, feeding), cores(run))
+    return with_workers(feeding, _supply(run, feeding), _as_tried(cores(run), tried))
+
+
+def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
+    """No more cores than several workers got that could have used more."""
+    most = max(tried.taken, key=lambda each: each.workers, default=None) if tried else None
+    if tried is None or most is None or most.workers < 2:  # a single one leaves cores to others
+        return known
+    wanted, got = most.workers * tried.make_cpu_ns / tried.make_ns, (most.cpu_ns + most.own_cpu_ns) / most.batch_ns
+    lacked = got < _GOT_ALL * min(wanted, known.count)
+    return replace(known, count=min(known.count, max(got, 1.0))) if lacked else known
 
 
 def trial(run: Run) -> LoaderTrial | None:

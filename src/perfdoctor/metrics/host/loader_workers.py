@@ -164,15 +164,15 @@ def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prosp
     computed_ns = pace_ns * supply.of_a_core if free >= wanted or workers in supply.paces else supply.cpu_ns
     first_ns = max(supply.work_ns - pace_ns, 0.0) / feeding.epoch if feeding.epoch else 0.0
 
-    def shared_ns(receive_ns: float) -> float:
-        """All work of a step on all cores, without loss."""
-        work_ns = _work_ns(feeding, supply, cores) / max(count - max(cores.taken - now, 0.0), 1.0)
+    def shared_ns(receive_ns: float, of_others: float = 0.0) -> float:
+        """All work of a step on all cores but those `of_others`, without loss."""
+        work_ns = _work_ns(feeding, supply, cores) / max(count - of_others, 1.0)
         return max(pace_ns, feeding.rest_ns + receive_ns, work_ns) + first_ns
 
     def step_ns(receive_ns: float) -> float:
         """Where torch has several threads, only on cores of their own do workers compute beside the training."""
         if cores.computing <= 1:
-            return shared_ns(receive_ns)
+            return shared_ns(receive_ns, max(cores.taken - now, 0.0))
         trains_ns = feeding.rest_ns + receive_ns
         beside_ns = trains_ns * min(free / wanted, 1.0)
         return max(shared_ns(receive_ns), trains_ns + max(computed_ns - beside_ns, 0.0) + first_ns)
