@@ -88,7 +88,7 @@ def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
     if tried is None or most is None or most.workers < 2:  # a single one leaves cores to others
         return known
     wanted, got = most.workers * tried.make_cpu_ns / tried.make_ns, (most.cpu_ns + most.own_cpu_ns) / most.batch_ns
-    lacked = got < _GOT_ALL * min(wanted, known.count)
+    lacked = wanted > 1 and got < _GOT_ALL * min(wanted, known.count)
     return replace(known, count=min(known.count, max(got, 1.0))) if lacked else known
 
 
