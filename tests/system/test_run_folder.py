@@ -157,3 +157,29 @@ def test_rank_2_comes_before_rank_10(tmp_path: Path) -> None:
     for rank in (10, 2, 1):
         (folder.make("torch") / f"rank{rank}.pt.trace.json").touch()
     assert [file.name[4:-14] for file in folder.files("torch", "*.json")] == ["1", "2", "10"]
+
+
+TAKEN = {"workers": 1, "batch_ns": 9, "cpu_ns": 2, "own_cpu_ns": 1, "start_ns": 5}
+TRIAL = {"makes": 3, "make_ns": 8, "make_cpu_ns": 2, "slowest_ns": 9, "taken": [TAKEN], "left_out": "", "wall_ns": 7}
+
+
+@pytest.mark.parametrize(
+    ("trial", "is_known"),
+    [
+        (TRIAL, True),
+        ({**TRIAL, "receive_ns": 4, "taken": []}, True),
+        ({"left_out": "the loader was hardly waited for", "wall_ns": 7}, False),
+        ({**TRIAL, "make_ns": 0}, False),
+        ({**TRIAL, "makes": "3"}, False),
+        ({**TRIAL, "taken": [{**TAKEN, "batch_ns": 0}]}, False),
+        ({**TRIAL, "taken": [{"workers": 1}]}, False),
+        ([TRIAL], False),
+    ],
+)
+def test_a_trial_is_read_if_it_is_what_the_agent_writes(tmp_path: Path, trial: object, is_known: bool) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "loader_trial": trial}))
+    (found,) = folder.reports("torch")
+    assert (found.loader_trial is not None) == is_known
+    if found.loader_trial and found.loader_trial.taken:
+        assert (found.loader_trial.make_ns, found.loader_trial.taken[0].batch_ns) == (8, 9)

@@ -42,6 +42,7 @@ def run(
     sampling: run_options.Sampling = True,
     source: run_options.Source = True,
     modules: run_options.Modules = True,
+    trial: run_options.Trial = True,
     html: run_options.Html = None,
     no_html: shared_options.NoHtml = False,
     json: run_options.Json = None,
@@ -91,7 +92,7 @@ def run(
     )  # fmt: skip
     session = _session(
         command, output, passes, steps, skip_steps, timeout,
-        stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules,
+        stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules, trial=trial,
     )  # fmt: skip
 
     def notify(text: str) -> None:
@@ -114,12 +115,12 @@ def run(
 
 def _session(
     command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
-    *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool,
+    *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool, trial: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import program
     from perfdoctor.recording.record import Session
-    from perfdoctor.recording.tools.torch_profiler import StepWindow
+    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow
     from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
@@ -140,7 +141,8 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules)
+    trial_s = TRIAL_S if trial else 0.0
+    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules, trial_s)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 

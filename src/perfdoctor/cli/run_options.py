@@ -54,6 +54,13 @@ Source = Annotated[
     bool, typer.Option("--source/--no-source", help="Keep the text of your own lines that the stacks name.")
 ]
 Modules = Annotated[bool, typer.Option("--modules/--no-modules", help="Mark the forwards of modules: 1 to 2 µs each.")]
+Trial = Annotated[
+    bool,
+    typer.Option(
+        "--trial/--no-trial",
+        help="If the training waits for its loader, try workers in a copy of it: it waits 2 s at most.",
+    ),
+]
 Html = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),

@@ -25,7 +25,7 @@ from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.system.project import Project
-from perfdoctor.system.run_folder import ReportedLoader, TimedSteps
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -368,8 +368,9 @@ class Timeline(Keeps, frozen=True):
     `processes`: the trainings of a command that `perfdoctor run` recorded; only one of them is in the frames.
     `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
-    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
-    how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
+    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `loader_trials`: what was tried
+    with them in copies of the program. `unrecorded_step_ns`: by rank, how long a step took in the same execution while
+    nothing was recorded; without ranks where that is not known.
     `timed_steps`: by rank, every step of the same execution that was timed; without ranks in older recordings.
     `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
@@ -389,6 +390,7 @@ class Timeline(Keeps, frozen=True):
     steps_marked_by: str = ""
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
+    loader_trials: tuple[LoaderTrial, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     timed_steps: Mapping[int, TimedSteps] = field(default_factory=dict)
     project: Project | None = None
@@ -581,6 +583,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
+        loader_trials=tuple(trial for timeline in timelines for trial in timeline.loader_trials),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
         timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
         project=next((each.project for each in timelines if each.project), None),

@@ -224,6 +224,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         world_size=max(timeline.world_size, *world_sizes, 0),
         steps_marked_by=part.marked_by,
         loaders=tuple(loader for report in training for loader in report.loaders),
+        loader_trials=tuple(report.loader_trial for report in training if report.loader_trial),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
         whole_runs=tuple(_whole_runs(part)),

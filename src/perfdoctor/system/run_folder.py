@@ -133,6 +133,35 @@ class TimedSteps(Struct, frozen=True):
         return TimedSteps(start_unix_ns, self.lengths_ns[cut:], (begin, behind), self.clock)
 
 
+class TriedWorkers(Struct, frozen=True):
+    """What so many `workers` did in a trial: means of a batch in ns, as fast as batches came.
+
+    `cpu_ns`: of a core, in all workers; `own_cpu_ns`: of the process that took them; `start_ns`: until the first batch,
+    without making it.
+    """
+
+    workers: int
+    batch_ns: int
+    cpu_ns: int
+    own_cpu_ns: int
+    start_ns: int
+
+
+class LoaderTrial(Struct, frozen=True):
+    """What batches of the loader cost in a copy of the program (agent/perfdoctor_agent/trial_batches.py), ns each.
+
+    `make_ns`: as a worker makes them, mean of `makes`, the slowest of which took `slowest_ns`; `make_cpu_ns`: of a
+    core; `receive_ns`: one that a worker has ready, 0 if not known. `taken`: by the number of workers, fewest first.
+    """
+
+    makes: int
+    make_ns: int
+    make_cpu_ns: int
+    slowest_ns: int
+    receive_ns: int = 0
+    taken: tuple[TriedWorkers, ...] = ()
+
+
 class ProcessReport(Struct, frozen=True):
     """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py).
 
@@ -168,6 +197,7 @@ class ProcessReport(Struct, frozen=True):
     own_traces: tuple[str, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
     timed: TimedSteps | None = None
+    loader_trial: LoaderTrial | None = None
 
     @property
     def is_training(self) -> bool:
@@ -310,12 +340,26 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         reported_unix_ns=number("unix_ns") or 0,
         loaders=tuple(_loaders(document.get("loaders"))),
         timed=_timed(document.get("timed")),
+        loader_trial=_trial(document.get("loader_trial")),
     )
 
 
 def _sizes(document: object) -> dict[str, int]:
     """The numbers of a document; empty where any part is not as the agent writes it."""
     return dict(document) if isinstance(document, dict) and all(map(_is_size, document.values())) else {}
+
+
+def _trial(document: object) -> LoaderTrial | None:
+    """What was tried; None where nothing was, or any part is not as the agent writes it."""
+    if not isinstance(document, dict):
+        return None
+    numbers = {name: document.get(name, 0) for name in LoaderTrial.__struct_fields__ if name != "taken"}
+    taken, names = _listed(document.get("taken")), set(TriedWorkers.__struct_fields__)
+    if not all(map(_is_size, numbers.values())) or not (numbers["makes"] and numbers["make_ns"]):
+        return None
+    if not all(isinstance(each, dict) and _sizes(each).keys() == names and each["batch_ns"] for each in taken):
+        return None
+    return LoaderTrial(**numbers, taken=tuple(TriedWorkers(**each) for each in taken))
 
 
 def _loaders(document: object) -> Iterator[ReportedLoader]:

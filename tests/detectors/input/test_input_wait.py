@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
 from perfdoctor.vocabulary.names.torch import CONCATENATES
 
 MS = 1_000_000
@@ -33,6 +33,7 @@ def test_it_fires_where_the_device_waits_for_workers():
         **of_step("wait", 10.0, 40.0),
         "longest_ms": 10.0,
         "stays_ms": pytest.approx(0.1, abs=0.01),
+        "stays_most_ms": pytest.approx(0.1, abs=0.01),
     }
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (0.7 * 9.9 * MS, 0.95 * 9.9 * MS)
     assert finding.saving_ns_per_step.high == 10 * MS
@@ -141,13 +142,13 @@ def test_a_data_set_in_memory_gets_no_workers():
     finding = only_finding("input-wait", on_a_processor(8, threads=1, busy=1))
     assert (finding.situation, likely_ms(finding)) == ("cheap-batches", 0)
     assert finding.saving_ns_per_step.high == 0.8 * MS
-    assert "Workers would save nothing: to receive a batch from one takes about 1.1 ms." in summary(finding)
+    assert "Workers would save nothing: to receive a batch from one takes about 1.1 ms, and a step" in summary(finding)
 
 
 def test_where_torch_computes_on_all_cores_workers_are_not_promised():
     finding = only_finding("input-wait", on_a_processor(50))
     assert (finding.situation, likely_ms(finding)) == ("busy-cores", 0)
-    assert "no core is idle" in summary(finding)
+    assert "on the cores that the training itself uses: a step with them would take about 11.7 ms" in summary(finding)
 
 
 def test_with_an_idle_core_a_worker_brings_the_wait_without_the_cost_of_receiving():
@@ -207,9 +208,51 @@ def test_only_a_machine_that_was_measured_gives_high_confidence():
 def test_an_older_recording_of_a_processor_promises_nothing_for_certain():
     """Neither cores nor batches are known."""
     finding = only_finding("input-wait", draw(host=["o" * 60 + "I" * 40], repeat=10))
-    assert (finding.situation, finding.confidence) == ("single-process", "medium")
+    assert (finding.situation, finding.confidence) == ("single-process", "low")
     assert finding.saving_ns_per_step.low == 0
     assert finding.saving_ns_per_step.likely > 0
+
+
+# --- what a copy of the program has tried
+
+
+def tried(make: float, cpu: float, receive: float, **paces: float) -> LoaderTrial:
+    """In ms; `paces`: from one batch to the next, with w1, w2, w4 workers."""
+    taken = [TriedWorkers(int(name[1:]), round(ns * MS), round(cpu * MS), 0, 0) for name, ns in paces.items()]
+    return LoaderTrial(10, round(make * MS), round(cpu * MS), round(make * MS), round(receive * MS), tuple(taken))
+
+
+def with_trial(run, *trials: LoaderTrial):
+    return prepare(replace(run.timeline, loader_trials=trials))
+
+
+def test_a_dataset_that_sleeps_gets_workers_although_torch_computes_on_all_cores():
+    """A step of 10 ms, of which 8 are slept: nobody needs a core for that, tried or not."""
+    asleep = on_a_processor(80, busy=0.4, thread_cpu_ns=25 * MS, loader=ReportedLoader(10, 0, 2, 16_000))
+    known = with_trial(asleep, tried(8, 0.5, 0.5, w1=8.5, w2=4.2, w4=2.1))
+    for run, least in ((asleep, 4), (known, 6)):
+        finding = only_finding("input-wait", run)
+        assert (finding.situation, finding.confidence != "low") == ("single-process", True)
+        assert likely_ms(finding) > least
+        assert finding.saving_ns_per_step.low > 0
+    assert finding.values["workers"] == 4
+
+
+def test_small_batches_of_many_tensors_get_no_workers():
+    """They take 4 of 10 ms to make, and 12 to get from a worker."""
+    run = on_a_processor(40, threads=1, busy=1, cores=8)
+    finding = only_finding("input-wait", with_trial(run, tried(4, 4, 7, w1=12, w2=11, w4=11)))
+    assert (finding.situation, likely_ms(finding)) == ("cheap-batches", 0)
+
+
+def test_what_was_not_tried_may_make_the_step_longer_and_is_said_with_low_confidence():
+    """Three times what 10 tensors usually cost is more than to make them."""
+    many = on_a_processor(40, threads=1, busy=1, cores=8, loader=ReportedLoader(10, 0, 10, 50_000))
+    finding = only_finding("input-wait", many)
+    assert (finding.confidence, finding.saving_ns_per_step.low) == ("low", 0)
+    assert likely_ms(finding) > 1
+    known = only_finding("input-wait", with_trial(many, tried(4, 4, 0.8, w1=4.5, w2=2.3, w4=1.2)))
+    assert (known.confidence, known.saving_ns_per_step.low > 0) == ("high", True)
 
 
 # --- items of tensors in memory, one by one

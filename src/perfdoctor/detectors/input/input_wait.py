@@ -17,14 +17,17 @@ from perfdoctor.metrics.host.item_fetch import ItemFetch, item_fetch
 from perfdoctor.metrics.host.loader_workers import Prospect
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.model.steps import Confidence
+from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
+from perfdoctor.system.run_folder import LoaderTrial
 
 
 class _Judged(Struct, frozen=True):
     """What workers, or batches that are indexed at once, save, and which of the situations that is.
 
-    `stays_ns`: what then stays of the wait, a step; `formula`: that of the saving, if not that of the situation.
+    `stays_ns`: what then likely stays of the wait, a step; `stays_most_ns`: at most, all of it where workers may make
+    the step longer.
     """
 
     situation: str
@@ -32,7 +35,7 @@ class _Judged(Struct, frozen=True):
     prospect: Prospect | None = None
     items: ItemFetch | None = None
     stays_ns: float = 0.0
-    formula: str = ""
+    stays_most_ns: float = 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -41,17 +44,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     judged = _judged(run, found, at)
-    # Of items it is not known what the dataset does between its ops.
-    is_measured = judged.situation not in ("unmarked", "items")
-    is_measured = is_measured and feeding.cores(run).is_known and feeding.cost(run).is_measured
     yield Finding(
         rule="input-wait",
         saving_ns_per_step=judged.saving,
-        confidence="high" if is_measured else "medium",
+        confidence=_confidence(run, judged),
         values={
             **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
             "stays_ms": ms(judged.stays_ns),
+            "stays_most_ms": ms(judged.stays_most_ns),
             **(judged.prospect.worker_values() if judged.prospect else {}),
             **(judged.items.item_values() if judged.items else {}),
         },
@@ -62,9 +63,23 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *_evidence(run, judged),
         ),
         situation=judged.situation,
-        formula=judged.formula,
-        sources={} if judged.items else {"stays_ms": "measured" if feeding.cost(run).is_measured else "table"},
+        sources={} if judged.items else dict.fromkeys(("stays_ms", "stays_most_ms"), _source(run)),
     )
+
+
+def _source(run: Run) -> str:
+    """Where it comes from what a batch from a worker costs."""
+    return "recording" if feeding.trial(run) else "measured" if feeding.cost(run).is_measured else "table"
+
+
+def _confidence(run: Run, judged: _Judged) -> Confidence:
+    """Low where a fix may make the step longer; high where what it rests on was measured, and cores are left for it."""
+    if judged.saving.likely and not judged.saving.low:
+        return "low"
+    # Of items it is not known what the dataset does between its ops.
+    is_measured = judged.situation not in ("unmarked", "items") and feeding.cores(run).is_known
+    is_measured = is_measured and not (judged.prospect and judged.prospect.crowded)
+    return "high" if is_measured and _source(run) != "table" else "medium"
 
 
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
@@ -87,10 +102,11 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
         return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
-    unsure = prospect.crowded or cpu_use.others_use_the_rest(run)
-    unsure |= bool(host_places(run)) and not feeding.cores(run).is_known
-    saving = _saving(won_ns, found.ns, at, unsure=unsure)
-    return _Judged(kind, saving, prospect, None, found.ns - won_ns, "unsure" if unsure else "")
+    # Cores that others have, or that nobody counted, may not be there for workers: then these may save nothing.
+    is_known = feeding.cores(run).is_known and not cpu_use.others_use_the_rest(run)
+    worst_ns = prospect.worst_ns if is_known or not host_places(run) else run.step_ns
+    stays_ns, stays_most_ns = (found.ns - max(run.step_ns - ns, 0.0) for ns in (prospect.likely_ns, worst_ns))
+    return _Judged(kind, _saving(found.ns, at, stays_ns, stays_most_ns), prospect, None, stays_ns, stays_most_ns)
 
 
 def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
@@ -108,13 +124,14 @@ def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float
     won_ns = found.ns - (feeding.receive_ns(run) if kind == "workers" else 0.0)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged("handed-over", at_most(found.ns))
-    return _Judged(kind, _saving(won_ns, found.ns, at), stays_ns=found.ns - won_ns)
+    stays_ns = found.ns - won_ns
+    return _Judged(kind, _saving(found.ns, at, stays_ns, stays_ns), stays_ns=stays_ns, stays_most_ns=stays_ns)
 
 
-def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: bool = False) -> Saving:
-    """The saving, at most all of the wait, which cheaper samples may save, too. `unsure`: workers may save nothing."""
-    expected = shares(at, "recoverable_share").of(won_ns)
-    return Saving(0 if unsure else expected.low, expected.likely, wait_ns)
+def _saving(wait_ns: int, at: Mapping[str, float], stays_ns: float, stays_most_ns: float) -> Saving:
+    """The saving by what stays of the wait; at most all of it, which cheaper samples may save, too."""
+    likely = shares(at, "recoverable_share").of(wait_ns - stays_ns).likely
+    return Saving(min(shares(at, "recoverable_share").of(wait_ns - stays_most_ns).low, likely), likely, wait_ns)
 
 
 def _why_not(kind: str, found: Idle, prospect: Prospect) -> str:
@@ -133,12 +150,24 @@ def _evidence(run: Run, judged: _Judged) -> Iterator[Evidence]:
         yield Measure("a batch that is indexed at once", items.at_once_ns, "ns")
     if judged.prospect is None:
         return
-    batch, cores = feeding.batch(run), feeding.cores(run)
+    cores, known = feeding.cores(run), feeding.reported_loader(run)
     yield Measure("receiving a batch from a worker takes the training process", judged.prospect.receive_ns, "ns")
-    if feeding.reported_loader(run):
-        yield Measure("tensors of a batch", batch.tensors, "count")
-        yield Measure("bytes of a batch", batch.bytes, "bytes")
+    yield from _of_trial(feeding.trial(run))
+    if known:
+        yield Measure("tensors of a batch", known.tensors, "count")
+        yield Measure("bytes of a batch", known.bytes, "bytes")
     if cores.is_known:
         yield Measure("cores that each training process may use", cores.count, "count")
     if cores.idle >= 0:
         yield Measure("of these idle or used by other programs, on the mean of the steps", cores.idle, "count")
+
+
+def _of_trial(tried: LoaderTrial | None) -> Iterator[Evidence]:
+    if tried is None:
+        return
+    yield Measure("making a batch takes one worker", tried.make_ns, "ns")
+    yield Measure("of that on a core", tried.make_cpu_ns, "ns")
+    if tried.taken:
+        rows = tuple((each.workers, each.batch_ns, each.cpu_ns, each.start_ns) for each in tried.taken)
+        columns = ("workers", "from one batch to the next", "on cores, a batch", "start of the workers")
+        yield Rows("tried without the training", columns, ("count", "ns", "ns", "ns"), rows)

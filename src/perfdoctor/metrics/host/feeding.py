@@ -17,10 +17,10 @@ from perfdoctor.hardware.worker_batch import TYPICAL, WorkerBatch, of_machine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.grouping import of_known
 from perfdoctor.metrics.host import cpu_use
-from perfdoctor.metrics.host.loader_workers import Batch, Cores, Feeding, Prospect, with_workers
+from perfdoctor.metrics.host.loader_workers import Cores, Feeding, Prospect, Supply, with_workers
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.system.run_folder import ReportedLoader
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader
 from perfdoctor.vocabulary.names import loaders as loader_names
 
 _LOADERS = (("single-process", loader_names.SINGLE_PROCESS), ("workers", loader_names.WORKERS))
@@ -63,15 +63,63 @@ def _after_last_wait(place: Place) -> float:
     return float(waits.size - 1 - waited[-1]) / waits.size
 
 
-#: Where the training thread had to wait for a core for longer than noise, torch's other threads had to as well, and it
-#: slept until they were done: then not all of its sleep was for files and networks.
-_CORES_WERE_SHORT = 0.05
+#: Of the cores that workers could use; torch's own thread and the queue between them wait for each other meanwhile.
+_GOT_ALL = 0.9
+#: Tensors of a batch of unknown contents: what it is trained on, and its targets.
+_USUAL_TENSORS = 2
+#: What a batch of other contents costs, or on another machine: so many times as much as was measured elsewhere. To
+#: receive a tensor took 0.05 to 0.5 ms, from a worker that rests or computes in Python meanwhile.
+_DOUBT_OF_TYPICAL, _DOUBT_OF_MACHINE, _DOUBT_OF_TRIAL = 3.0, 2.0, 1.25
 
 
 def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     """The step with (more) workers. `wait_ns`: of a step; `workers`: that there are, 0 where the training has none."""
-    feeding = Feeding(run.step_ns, wait_ns, workers, _io_share(run, wait_ns), pins=not host_places(run))
-    return with_workers(feeding, batch(run), cost(run), cores(run))
+    tried = trial(run)
+    computed = tried.make_cpu_ns / tried.make_ns if tried else 1 - _io_share(run, wait_ns)
+    computed_ns = 0.0 if workers else min(computed, 1.0) * wait_ns
+    known = reported_loader(run)
+    feeding = Feeding(run.step_ns, wait_ns, workers, computed_ns, known.epoch if known else 0)
+    return with_workers(feeding, _supply(run, feeding), _as_tried(cores(run), tried))
+
+
+def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
+    """No more cores than several workers got that could have used more."""
+    most = max(tried.taken, key=lambda each: each.workers, default=None) if tried else None
+    if tried is None or most is None or most.workers < 2:  # a single one leaves cores to others
+        return known
+    wanted, got = most.workers * tried.make_cpu_ns / tried.make_ns, (most.cpu_ns + most.own_cpu_ns) / most.batch_ns
+    lacked = wanted > 1 and got < _GOT_ALL * min(wanted, known.count)
+    return replace(known, count=min(known.count, max(got, 1.0))) if lacked else known
+
+
+def trial(run: Run) -> LoaderTrial | None:
+    """What was tried with the loader in a copy of the program; None where nothing was."""
+    return next(iter(run.timeline.loader_trials), None)
+
+
+def _supply(run: Run, feeding: Feeding) -> Supply:
+    """What a batch from a worker costs: as it was tried, else by its contents and what the recording shows."""
+    tried, typical, batch = trial(run), cost(run), _contents(run)
+    send_ns, pins = typical.send.ns(*batch), not host_places(run)
+    receive_ns = typical.receive_ns(*batch, pinned=pins)
+    doubt = _DOUBT_OF_MACHINE if typical.is_measured else _DOUBT_OF_TYPICAL
+    if tried and tried.receive_ns:
+        # A thread that pins batches receives them beside the training, and takes Python's lock from it at most.
+        doubt = _DOUBT_OF_TRIAL if not pins else max(tried.receive_ns / receive_ns, 1.0)
+        receive_ns = receive_ns if pins else tried.receive_ns
+    if feeding.workers:  # they send as well
+        work_ns = float(feeding.workers * feeding.step_ns)
+        taken_ns = cores(run).taken * feeding.step_ns
+        cpu_ns = tried.make_cpu_ns if tried else min(taken_ns, work_ns) if cores(run).is_known else work_ns
+        return Supply(work_ns, cpu_ns, receive_ns, doubt * receive_ns, is_tried=tried is not None)
+    if tried is None:
+        work_ns, cpu_ns = feeding.wait_ns + send_ns, feeding.fetch_cpu_ns + send_ns
+        return Supply(work_ns, cpu_ns, receive_ns, doubt * receive_ns)
+    work_ns, cpu_ns = tried.make_ns + send_ns, tried.make_cpu_ns + send_ns
+    if tried.taken:
+        work_ns, cpu_ns = float(tried.taken[0].batch_ns), float(tried.taken[0].cpu_ns)
+    paces = {each.workers: float(each.batch_ns) for each in tried.taken}
+    return Supply(work_ns, cpu_ns, receive_ns, doubt * receive_ns, tried.slowest_ns, paces, is_tried=True)
 
 
 def receive_ns(run: Run) -> float:
@@ -90,10 +138,10 @@ def reported_loader(run: Run) -> ReportedLoader | None:
     return max(run.timeline.loaders, key=lambda each: each.batches, default=None)
 
 
-def batch(run: Run) -> Batch:
-    """What the largest batch of the reported loader holds."""
+def _contents(run: Run) -> tuple[float, float]:
+    """Tensors and bytes of a batch of the reported loader, its first one; the usual ones where none was reported."""
     found = reported_loader(run)
-    return Batch(found.tensors, found.bytes) if found else Batch()
+    return (found.tensors, found.bytes) if found else (_USUAL_TENSORS, 0)
 
 
 def cores(run: Run) -> Cores:
@@ -111,10 +159,11 @@ def cores(run: Run) -> Cores:
 
 
 def _io_share(run: Run, wait_ns: float) -> float:
-    """The share of its waits in which the training thread used no core: it neither ran nor waited for one (0-1)."""
-    if cpu_use.waiting_share(run) > _CORES_WERE_SHORT:
-        return 0.0
-    sleeping = cpu_use.sleeping_share(run)
+    """The share of its waits in which the training thread used no core: it neither ran nor waited for one (0-1).
+
+    Where it waited for cores, torch's other threads did as well, for about as long, and it slept until they were done.
+    """
+    sleeping = cpu_use.sleeping_share(run) - float(np.nan_to_num(cpu_use.waiting_share(run)))
     if np.isnan(sleeping) or not host_places(run):
         return 0.0  # on a GPU the thread also waits for the device
     return float(np.clip(sleeping * run.step_ns / max(wait_ns, 1.0), 0, 1))

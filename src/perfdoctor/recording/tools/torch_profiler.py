@@ -14,6 +14,8 @@ from perfdoctor.system import masking
 
 AGENT = Path(__file__).absolute().parents[1] / "agent"
 VARIABLE = "PERFDOCTOR_AGENT"
+#: The program waits so long for a trial at most: 2 s, with what it takes to start and to end a copy of it.
+TRIAL_S = 1.8
 
 
 class StepWindow(Struct, frozen=True):
@@ -28,6 +30,8 @@ class StepWindow(Struct, frozen=True):
     source: bool = True
     #: Forwards of modules are marked.
     modules: bool = True
+    #: So long a copy of the program may try what workers would do for its loader; 0: nothing is tried.
+    trial_s: float = 0.0
 
 
 class PassSettings(Struct, frozen=True):
@@ -63,6 +67,7 @@ def settings(
         "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
         "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,
         "steps": window.steps, "skip": window.skip, "stop": window.stop, "stacks": window.stacks,
-        "modules": window.modules, "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
+        "modules": window.modules, "trial_s": window.trial_s * bool(recording.activities),
+        "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
         "sampling": sampling,
     }  # fmt: skip

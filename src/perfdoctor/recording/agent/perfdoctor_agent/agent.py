@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import identity, nvtx, private
+from perfdoctor_agent import identity, nvtx, private, trial
 from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
@@ -384,6 +384,7 @@ class Agent:
         self._recorded()
         self._off(but=self._of_steps)
         self._write_result()
+        self._try_loader()
         if self.settings["stop"]:
             self.report.write(stopped=True)
             raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
@@ -440,6 +441,14 @@ class Agent:
             processor=self.processor.facts, loaders=self.loaders.facts, **unrecorded(self._in_front()),
         )  # fmt: skip
 
+    def _try_loader(self) -> None:
+        """Try once what workers would do for the loader of the recorded steps, while the program waits."""
+        source, ends_ns = self.loaders.take_source(), self.ends_ns
+        limit_s = self.settings.get("trial_s")
+        if limit_s and not self.report.facts["loader_trial"] and not self.is_fork and ends_ns:
+            waited = self.loaders.waited_ns / max(ends_ns[-1] - ends_ns[0], 1)
+            self.report.write(loader_trial=trial.of_loader(self.torch, source, waited, limit_s))
+
     def _profile_kernels(self, *, on: bool) -> None:
         """Open or close the range in which nsys or ncu records, if they wait for it."""
         wanted = self.settings["capture_range"]
@@ -468,13 +477,15 @@ class Agent:
             self.report.write()
 
     @_guarded
-    def finish(self) -> None:
+    def finish(self, *, is_killed: bool = False) -> None:
         """Keep, at the end of the process, what was recorded in a window that is still open."""
         if os.getpid() != self.pid:
             return
         with self._lock:
             if not self.is_done:
                 self._end_window()
+                if not is_killed and getattr(sys, "last_value", None) is None:  # it did not end by an error
+                    self._try_loader()
             self._write_unrecorded()
             if self.whole_run is not None:
                 self.whole_run.end()
@@ -517,7 +528,7 @@ class Agent:
 
     def _ended_by(self, number: int, _frame: Any) -> None:
         self._release_signals()
-        self.finish()
+        self.finish(is_killed=True)
         os.kill(os.getpid(), number)
 
     def _release_signals(self) -> None:
@@ -557,6 +568,7 @@ class Agent:
 
     def _leave(self, but: str = "") -> None:
         self.behind = None
+        self.loaders.take_source()
         self._off(but)
 
     def forked(self) -> None:

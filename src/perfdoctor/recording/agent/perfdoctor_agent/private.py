@@ -41,6 +41,20 @@ LOST_LATER = {
     "_dynamo.utils.unpatched_nn_module_call": "torch.compile traces watched modules on a longer way",
     "_dynamo.variables.nn_module.unpatched_nn_module_call": "torch.compile traces watched modules on a longer way",
     "utils.data.dataloader._BaseDataLoaderIter._num_workers": "what the DataLoaders do is not known",
+    **dict.fromkeys(
+        (
+            "utils.data.dataloader._BaseDataLoaderIter." + name
+            for name in ("_dataset", "_collate_fn", "_index_sampler", "_auto_collation")
+        ),
+        "what a batch costs to make is not tried",
+    ),
+    **dict.fromkeys(
+        (
+            "utils.data.dataloader._MultiProcessingDataLoaderIter." + name
+            for name in ("_worker_result_queue", "_workers")
+        ),
+        "what a batch costs from a worker is not tried",
+    ),
     "profiler.profiler.warn": "torch's warnings about the recording appear in the program's output",
     KINETO_LEVEL: "Kineto's lines about the recording appear in the program's output",
 }

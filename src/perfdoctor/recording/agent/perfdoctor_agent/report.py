@@ -23,7 +23,7 @@ class AgentReport:
             "steps_seen": 0, "steps_recorded": 0, "step_found_by": "", "rank": None, "world_size": None, "trace": "",
             "nvtx_ranges": 0, "watched_step_ns": 0,
             "unwatched_step_ns": 0, "unwatched_steps": 0, "unwatched_clock": "", "timed": {},
-            "memory": {"kind": "", "device": -1, "samples": []}, "processor": {}, "loaders": [],
+            "memory": {"kind": "", "device": -1, "samples": []}, "processor": {}, "loaders": [], "loader_trial": {},
             "stopped": False, "ended": False, "notes": [],
         }  # fmt: skip
 
