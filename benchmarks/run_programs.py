@@ -34,13 +34,14 @@ else:
     import tomli as tomllib
 
 import program_runs
+from page_sections import with_section
 from program_runs import Round
 from program_scores import ASPECTS, Score, planted_name, state, state_planted, table
 
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs" / "accuracy.md"
 _KEPT = _ROOT / ".cache" / "programs.json"
-_BEGIN, _END = "<!-- programs: begin -->", "<!-- programs: end -->"
+_BEGIN, _END = "<!-- programs -->", "<!-- end of programs -->"
 _PLANTED = "planted"
 
 #: By the name of a program, or of a planted case.
@@ -72,18 +73,11 @@ def _planted(python: str, case: Mapping[str, Any], count: int) -> list[Round]:
     return _rounds(count, lambda: program_runs.one_round(python, "every_k_steps", {}, given))
 
 
-def written(page: str, part: Sequence[str]) -> str:
-    """The page with this part between its marks, at the end where it has none yet."""
-    text = "\n".join([_BEGIN, "", *part, "", _END])
-    if _BEGIN not in page:
-        return f"{page.rstrip()}\n\n{text}\n"
-    return page[: page.index(_BEGIN)] + text + page[page.index(_END) + len(_END) :]
-
-
 def _write_table(results: Results, known: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> None:
     programs = {name: results[name] for name in known if name in results}
     planted = [(case, results[planted_name(case)]) for case in cases if planted_name(case) in results]
-    _PAGE.write_text(written(_PAGE.read_text("utf-8"), list(table(programs, known, planted))), "utf-8")
+    part = list(table(programs, known, planted))
+    _PAGE.write_text(with_section(_PAGE.read_text("utf-8"), part, _BEGIN, _END), "utf-8")
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ class Gpt(torch.nn.Module):
         return functional.cross_entropy(self.out(hidden).flatten(0, 1), y.flatten())
 
 
-TEXTS = {"train": torch.randint(LETTERS, (500_000,)), "val": torch.randint(LETTERS, (50_000,))}
+TEXTS = {"train": torch.randint(LETTERS, (6_000_000,)), "val": torch.randint(LETTERS, (50_000,))}
 
 
 def batch(split: str) -> tuple[torch.Tensor, torch.Tensor]:
