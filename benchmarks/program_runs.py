@@ -31,6 +31,8 @@ _KIND = re.compile(r"^(\w+) takes ([\d.]+) of the training: [\d.]+ s(?:, every (
 _STEP = re.compile(r"ProfilerStep#\d+")
 #: A program that takes longer hangs.
 _LONGEST_S = 900
+#: Steps before and behind a window in which the recorder is made ready and put away.
+_PUT_AWAY = 2
 #: Fewer steps behind the window say nothing of a percent.
 _FEWEST_BEHIND = 20
 
@@ -160,7 +162,7 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
         (scratch / "beats").mkdir()
         plain = alone(command(python, name, known, *arguments), scratch / "alone")
         under, diagnosis = recorded(command(python, name, known, *arguments), scratch, scratch / "beats")
-        windows = _Windows(scratch / "run", scratch / "beats")
+        windows = Windows(scratch / "run", scratch / "beats")
         line, named = first_line(diagnosis, FOLDER / f"{name}.py")
         return Round(
             plain,
@@ -259,27 +261,44 @@ def _base_ns(diagnosis: Mapping[str, Any], steps: Mapping[str, Any]) -> float:
 # --- the program's own steps, and those recorded ---
 
 
-class _Windows:
+def _recorded_steps(trace: Mapping[str, Any]) -> tuple[list[tuple[int, int]], int]:
+    """From when to when each lasted, in ns since 1970, and the process."""
+    origin_ns = int(trace.get("baseTimeNanoseconds", 0))
+    marks = [
+        event
+        for event in trace["traceEvents"]
+        if event.get("cat") == "user_annotation" and _STEP.fullmatch(str(event.get("name")))
+    ]
+    steps = sorted(
+        (origin_ns + round(each["ts"] * 1000), origin_ns + round((each["ts"] + each["dur"]) * 1000)) for each in marks
+    )
+    return steps, marks[0]["pid"] if marks else 0
+
+
+def _apart(steps: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Windows of steps: within one a step begins where the last one ended."""
+    longest_ns = max(end - begin for begin, end in steps)
+    windows = [[steps[0]]]
+    for (_, ended_ns), step in pairwise(steps):
+        if step[0] - ended_ns > longest_ns:
+            windows.append([])
+        windows[-1].append(step)
+    return windows
+
+
+class Windows:
     """Where torch's traces alone say that steps were recorded, of one process, and when its own steps ended."""
 
     def __init__(self, run: Path, beats: Path) -> None:
         self.windows: list[list[tuple[int, int]]] = []
         pid = None
         for path in sorted(run.glob("torch/*rank0.pt.trace.json.gz")):
-            trace = json.loads(gzip.decompress(path.read_bytes()))
-            origin_ns = int(trace.get("baseTimeNanoseconds", 0))
-            steps = sorted(
-                (
-                    origin_ns + round(event["ts"] * 1000),
-                    origin_ns + round((event["ts"] + event["dur"]) * 1000),
-                    event["pid"],
-                )
-                for event in trace["traceEvents"]
-                if event.get("cat") == "user_annotation" and _STEP.fullmatch(str(event.get("name")))
-            )
-            if steps and pid in (None, steps[0][2]):
-                pid = steps[0][2]
-                self.windows.append([(begin, end) for begin, end, _ in steps])
+            steps, of = _recorded_steps(json.loads(gzip.decompress(path.read_bytes())))
+            if steps and pid in (None, of):
+                pid = of
+                self.windows += _apart(steps)
+        if not self.windows:
+            raise RuntimeError(f"no step was recorded: {sorted(path.name for path in run.rglob('*'))[:20]}")
         self.windows.sort()
         told = json.loads((beats / f"{pid}.json").read_text("utf-8"))
         self.ends_ns: list[int] = told["ends_ns"]
@@ -304,10 +323,19 @@ class _Windows:
         return self._over(plain, within)
 
     def behind(self, plain: Path) -> float | None:
-        """Of steps behind the last window, without the two in which the recorder is put away."""
-        last_ns = max(steps[-1][1] for steps in self.windows)
-        numbers = list(range(bisect_right(self.ends_ns, last_ns) + 2, len(self.lengths_ns)))
+        """Of steps behind the first window and in no other, without the two in which the recorder is put away."""
+        busy = {
+            number
+            for steps in self.windows
+            for number in range(self._number(steps[0][0]) - _PUT_AWAY, self._number(steps[-1][1]) + _PUT_AWAY)
+        }
+        first = self._number(self.windows[0][-1][1])
+        numbers = [number for number in range(first, len(self.lengths_ns)) if number not in busy]
         return self._over(plain, numbers) if len(numbers) >= _FEWEST_BEHIND else None
+
+    def _number(self, moment_ns: int) -> int:
+        """The first of the program's own steps, by its place in `lengths_ns`, that begins behind this moment."""
+        return bisect_right(self.ends_ns, moment_ns)
 
     def _over(self, plain: Path, numbers: Sequence[int]) -> float | None:
         """The median of these steps, over that of the same ones in a plain run, of whichever process."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ _KEPT = _ROOT / ".cache" / "programs.json"
 _BEGIN, _END = "<!-- programs -->", "<!-- end of programs -->"
 _PLANTED = "planted"
 
+#: A program that fails, hangs or prints nothing; a recording that is not there.
+_FAILURES = (RuntimeError, OSError, ValueError, LookupError, subprocess.SubprocessError)
 #: By the name of a program, or of a planted case.
 Results = dict[str, list[Round]]
 
@@ -110,7 +113,7 @@ def main() -> None:
             return results.get(name, [])
         try:
             rounds = run()
-        except RuntimeError as error:
+        except _FAILURES as error:
             print(f"\n{name}: {error}\n  {score.hold('steps', name, False)}", flush=True)
             return []
         if rounds:

@@ -10,7 +10,7 @@ from beats import Beats, arguments
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-GIVEN = arguments(200, "rare-validations")
+GIVEN = arguments(150, "rare-validations")
 EVERY = 100 if GIVEN.fix == "rare-validations" else 25
 
 
@@ -66,7 +66,7 @@ def main() -> None:
             enable_model_summary=False,
             callbacks=[Clock(beats), ModelCheckpoint(folder, every_n_train_steps=50)],
         )
-        trainer.fit(Network(), loader(100, 32), loader(30, 16))
+        trainer.fit(Network(), loader(100, 32), loader(60, 16))
     beats.finish()
 
 

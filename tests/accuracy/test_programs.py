@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import json
 import sys
 
 import msgspec
 import pytest
 from marked_lines import marks
-from program_runs import FOLDER, Alone, Kind, Promise, Round, Said, firsts, printed
+from program_runs import FOLDER, Alone, Kind, Promise, Round, Said, Windows, firsts, printed
 from program_scores import ASPECTS, BETWEEN, Score, state, state_planted, table
 
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -124,6 +126,31 @@ def test_a_rule_about_what_the_program_does_not_do_is_wrong():
     found = a_round()
     found.found.append("long-checkpoints")
     assert held(found).wrong["silent"] == ["gru"]
+
+
+def test_recorded_steps_and_those_behind_each_window_are_held_against_the_same_ones_alone(tmp_path):
+    alone_ns, recorded_ns, count = 10_000_000, 25_000_000, 120
+    windows = (range(5, 15), range(60, 70))
+    lengths = [recorded_ns if any(number in window for window in windows) else alone_ns for number in range(count)]
+    ends = [1_000_000_000 + sum(lengths[: number + 1]) for number in range(count)]
+    events = [
+        {"cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 7}
+        | {"ts": ends[number - 1] / 1000, "dur": lengths[number] / 1000}
+        for window in windows
+        for number in window
+    ]
+    for name, each in (("beats", lengths), ("alone", [alone_ns] * count)):
+        (tmp_path / name).mkdir()
+        told = {"ends_ns": ends, "steps_ns": each[1:]}
+        (tmp_path / name / "7.json").write_text(json.dumps(told))
+    (tmp_path / "torch").mkdir()
+    trace = gzip.compress(json.dumps({"traceEvents": events}).encode())
+    (tmp_path / "torch" / "rank0.pt.trace.json.gz").write_bytes(trace)
+    found = Windows(tmp_path, tmp_path / "beats")
+    assert len(found.windows) == 2
+    assert found.steps_in_each() == [1] * 20
+    assert found.recorded(tmp_path / "alone") == 2.5
+    assert found.behind(tmp_path / "alone") == 1.0
 
 
 def test_a_planted_case_needs_the_rule_the_share_and_the_line():
