@@ -65,6 +65,10 @@ class Promise:
     of_run: bool
     left: tuple[float, float, float] | None
 
+    def is_of(self, fix: Mapping[str, str]) -> bool:
+        """Is it this fix of the program that is advised first?"""
+        return self.rule == fix["rule"] and fix.get("title", "") in self.fix.lower()
+
 
 @dataclass
 class Said:
@@ -154,7 +158,7 @@ def recorded(arguments: Sequence[str], scratch: Path, beats: Path) -> tuple[Alon
 
 
 def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Sequence[str] = ()) -> Round:
-    """`name`: the program's file, without its ending."""
+    """`name`: the program's file, without its ending. What a fix leaves is measured where it is advised, or what it saves unknown."""
     # Not below the folder of a training that is recorded at the same time.
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -163,6 +167,8 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
         plain = alone(command(python, name, known, *arguments), scratch / "alone")
         under, diagnosis = recorded(command(python, name, known, *arguments), scratch, scratch / "beats")
         windows = Windows(scratch / "run", scratch / "beats")
+        promises = [_promise(finding, diagnosis) for finding in diagnosis["findings"] if _most(finding)]
+        asked = [fix["name"] for fix in known.get("fix", ()) if any(_asks(each, fix) for each in promises)]
         line, named = first_line(diagnosis, FOLDER / f"{name}.py")
         return Round(
             plain,
@@ -173,12 +179,16 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
             named,
             windows.steps_in_each(),
             _unrecorded_ms(diagnosis),
-            [_promise(finding, diagnosis) for finding in diagnosis["findings"] if _most(finding)],
+            promises,
             windows.recorded(scratch / "alone"),
             windows.behind(scratch / "alone"),
             said_between(diagnosis, FOLDER / f"{name}.py"),
-            {fix["name"]: alone(command(python, name, known, "--fix", fix["name"])) for fix in known.get("fix", ())},
+            {fix: alone(command(python, name, known, "--fix", fix)) for fix in asked},
         )
+
+
+def _asks(promise: Promise, fix: Mapping[str, str]) -> bool:
+    return promise.is_of(fix) or (promise.left is None and promise.rule == fix["rule"])
 
 
 # --- what the diagnosis says ---

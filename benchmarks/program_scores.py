@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from program_runs import Promise, Round, Said
+from program_runs import Round, Said
 
 #: A length that differs by more from the program's own is wrong, unless the program differs as much from itself.
 _CLOSE = 0.05
@@ -169,23 +169,24 @@ def _left(found: Round, fix: str, of_run: bool) -> float:
     return after.training_s / before.training_s if of_run else after.step_ms / before.step_ms
 
 
-def _advised(fix: Mapping[str, str], found: Round) -> list[Promise]:
-    return [each for each in found.promises if each.rule == fix["rule"] and fix.get("title", "") in each.fix.lower()]
-
-
 def _state_fix(name: str, fix: Mapping[str, str], rounds: Sequence[Round], score: Score) -> Iterator[str]:
     what = f"{name}, {fix['name']}"
-    advised = [promise for each in rounds for promise in _advised(fix, each)]
-    of_run = any(each.of_run for each in advised) or fix["rule"] in BETWEEN.values()
+    rounds = [each for each in rounds if fix["name"] in each.fixed]
+    if not rounds:
+        yield f"  --fix {fix['name']}: not advised"
+        return
+    advised = [promise for each in rounds for promise in each.promises if promise.is_of(fix)]
+    of_run = any(each.of_run for each in advised)
     left = [_left(each, fix["name"], of_run) for each in rounds]
     measured, noise = statistics.median(left), _spread(left)
     whole = "training" if of_run else "step"
     said = f"  --fix {fix['name']}: {measured:.3f} of the {whole} is left (± {100 * noise:.0f} %)"
     stated = [each.left for each in advised if each.left is not None]
-    if measured <= _MUCH_LEFT and any(fix["rule"] in each.found for each in rounds) and fix.get("advised", True):
-        score.hold("known", what, most([any(each.left for each in _advised(fix, one)) for one in rounds]))
+    if measured <= _MUCH_LEFT:
+        known = [all(each.left for each in one.promises if each.rule == fix["rule"]) for one in rounds]
+        said += f", stated: {score.hold('known', what, most(known))}"
     if not stated:
-        yield f"{said}; {'saving unknown' if advised else 'not advised'}"
+        yield f"{said}; saving unknown"
         return
     least, likely, at_most = (statistics.median(each[case] for each in stated) for case in range(3))
     margin = max(noise, _CLOSE)

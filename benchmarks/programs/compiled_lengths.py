@@ -1,4 +1,4 @@
-"""torch.compile with fixed shapes: every fifth batch is a little longer, and the model is compiled anew."""
+"""torch.compile with fixed shapes: every eighth batch is a little longer, and the model is compiled anew."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> None:
     compiled = torch.compile(model, backend="aot_eager", dynamic=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for number in range(GIVEN.steps):
-        length = LONGEST if GIVEN.fix == "padded" else SHORTEST + number // 5
+        length = LONGEST if GIVEN.fix == "padded" else SHORTEST + number // 8
         words, labels = torch.randint(VOCABULARY, (32, length)), torch.randint(10, (32,))
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(compiled(words), labels)  # slow
