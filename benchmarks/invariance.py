@@ -28,6 +28,7 @@ from typing import Any
 
 import msgspec
 from labels import recordings
+from page_sections import with_section
 from recorded_otherwise import CHANGES, Change, permuted, read_trace
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -276,11 +277,7 @@ def section(results: Sequence[Result]) -> Iterator[str]:
 
 
 def written(page: str, part: Sequence[str]) -> str:
-    """The page with this part between its marks, at the end where it has none yet."""
-    text = "\n".join([BEGIN, "", *part, "", END])
-    if BEGIN not in page:
-        return f"{page.rstrip()}\n\n{text}\n"
-    return page[: page.index(BEGIN)] + text + page[page.index(END) + len(END) :]
+    return with_section(page, part, BEGIN, END)
 
 
 def main() -> int:

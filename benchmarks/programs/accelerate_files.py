@@ -17,7 +17,7 @@ class Images(Dataset):
         return 100_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        time.sleep(0.002)  # the disk
+        time.sleep(0.002)  # slow
         return torch.full((3, 32, 32), index % 7 / 7), index % 10
 
 

@@ -22,8 +22,8 @@ def train() -> None:
     tokens = torch.randn(8, 64, 128)
     for _ in range(GIVEN.steps):
         optimizer.zero_grad()
-        model(tokens).square().mean().backward()
-        optimizer.step()
+        model(tokens).square().mean().backward()  # slow
+        optimizer.step()  # slow
         beats.step()
     beats.finish()
 

@@ -28,7 +28,7 @@ def main() -> None:
         loss(judge(made), ones).backward()
         makes.step()
         if GIVEN.fix != "no-collections":
-            gc.collect()
+            gc.collect()  # slow
         beats.step()
     beats.finish()
 

@@ -17,8 +17,8 @@ def train(model: torch.nn.Module, number: int, steps: int, fix: str) -> None:
     rows, labels = torch.randn(512, 512), torch.randint(10, (512,))
     for _ in range(steps + number):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(rows), labels).backward()
-        optimizer.step()
+        torch.nn.functional.cross_entropy(model(rows), labels).backward()  # slow
+        optimizer.step()  # slow
         beats.step()
     beats.finish()
 

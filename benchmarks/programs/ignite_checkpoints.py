@@ -43,7 +43,7 @@ def main() -> None:
     engine.add_event_handler(Events.ITERATION_COMPLETED, beats.step)
     with tempfile.TemporaryDirectory() as folder:
 
-        def save() -> None:
+        def save() -> None:  # slow: checkpoint
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, Path(folder) / "last.pt")
 
         engine.add_event_handler(Events.ITERATION_COMPLETED(every=EVERY), save)

@@ -24,7 +24,7 @@ def main() -> None:
             for parameter in model.parameters():
                 parameter.sub_(parameter.grad, alpha=0.01)
         if GIVEN.fix != "no-poll":
-            time.sleep(0.015)  # is there a file that says stop?
+            time.sleep(0.015)  # slow
         beats.step()
     beats.finish()
 

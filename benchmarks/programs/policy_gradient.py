@@ -17,15 +17,15 @@ def main() -> None:
     for _ in range(GIVEN.steps):
         chosen, rewards = [], []
         for _ in range(64):
-            move = torch.distributions.Categorical(logits=policy(torch.from_numpy(state)))
-            action = move.sample()
-            state, reward, fallen, late, _ = pole.step(int(action))
-            chosen.append(move.log_prob(action))
+            move = torch.distributions.Categorical(logits=policy(torch.from_numpy(state)))  # slow
+            action = move.sample()  # slow
+            state, reward, fallen, late, _ = pole.step(int(action))  # slow
+            chosen.append(move.log_prob(action))  # slow
             rewards.append(float(reward) if not fallen else -1.0)
             if fallen or late:
                 state, _ = pole.reset()
         optimizer.zero_grad()
-        (-(torch.stack(chosen) * torch.tensor(rewards)).mean()).backward()
+        (-(torch.stack(chosen) * torch.tensor(rewards)).mean()).backward()  # slow
         optimizer.step()
         beats.step()
     beats.finish()

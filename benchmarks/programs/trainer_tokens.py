@@ -13,7 +13,7 @@ TEXT = "the quick brown fox jumps over the lazy dog and runs away from the slow 
 LENGTH, VOCABULARY = 64, 512
 
 
-def tokens(text: str) -> list[int]:
+def tokens(text: str) -> list[int]:  # slow
     pieces: list[int] = []
     for word in text.split():
         value = 7
@@ -31,7 +31,7 @@ class Texts(torch.utils.data.Dataset):
         return 100_000
 
     def __getitem__(self, index: int) -> dict[str, list[int]]:
-        pieces = self.once or tokens(TEXT[index % 17 :])
+        pieces = self.once or tokens(TEXT[index % 17 :])  # slow
         return {"input_ids": pieces, "labels": pieces}
 
 

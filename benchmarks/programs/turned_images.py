@@ -38,9 +38,9 @@ class Pictures(Dataset):
         return 100_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.changed() if self.ready is None else self.ready, index % 10
+        return self.changed() if self.ready is None else self.ready, index % 10  # slow
 
-    def changed(self) -> torch.Tensor:
+    def changed(self) -> torch.Tensor:  # slow
         corner = random.randrange(64), random.randrange(64)
         cut = self.picture.crop((*corner, corner[0] + 384, corner[1] + 384)).rotate(random.uniform(-20, 20))
         cut = ImageEnhance.Color(cut.resize((64, 64), Image.Resampling.BICUBIC)).enhance(random.uniform(0.6, 1.4))

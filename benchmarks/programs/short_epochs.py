@@ -1,0 +1,54 @@
+"""Epochs of twenty steps, each of which starts two workers anew, and those read an index first."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from beats import Beats, arguments
+from torch.utils.data import DataLoader, Dataset
+
+GIVEN = arguments(200, "workers-stay")
+EPOCH, BATCH = 20, 64
+
+
+class Rows(Dataset):
+    def __len__(self) -> int:
+        return EPOCH * BATCH
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((256,), index % 7 / 7), index % 10
+
+
+def read_index(_: int) -> None:
+    time.sleep(0.25)  # from a disk
+
+
+def main() -> None:
+    beats = Beats()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(256, 1024),
+        torch.nn.ReLU(),
+        torch.nn.Linear(1024, 1024),
+        torch.nn.ReLU(),
+        torch.nn.Linear(1024, 10),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    stay = GIVEN.fix == "workers-stay"
+    loader = DataLoader(
+        Rows(), batch_size=BATCH, shuffle=True, num_workers=2, worker_init_fn=read_index, persistent_workers=stay
+    )
+    for _ in range(GIVEN.steps // EPOCH):
+        beats.begin("epoch_change")
+        for number, (rows, labels) in enumerate(loader):  # slow: epoch_change
+            if number == 0:
+                beats.end()
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(rows), labels).backward()
+            optimizer.step()
+            beats.step()
+    beats.finish()
+
+
+if __name__ == "__main__":
+    main()
