@@ -97,7 +97,9 @@ UNSCALES = regex(r"^aten::_amp_foreach_non_finite_check_and_unscale_$")
 ZERO_GRAD = regex(r"\bzero_grad\b", re.IGNORECASE)
 #: What a program calls for a tensor full of zeros or of one value; operators fill theirs inside their own.
 FILL_ON_REQUEST = regex(r"^aten::(zeros|zeros_like|new_zeros|zero_|full|full_like|new_full|fill_)$")
-#: Ops that update many tensors in one call; and the mathematics of Muon and Shampoo, which fuses with nothing.
+#: Ops that update many tensors in one call.
+MULTI_TENSOR = regex(r"^aten::_foreach_")
+#: These and fused ones; and the mathematics of Muon and Shampoo, which fuses with nothing.
 NOT_PER_TENSOR = regex(
     r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
 )
