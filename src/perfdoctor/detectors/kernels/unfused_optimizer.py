@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_host import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.saved_shares import saving_in_cases, shares
+from perfdoctor.detectors.saved_shares import Shares, saving_in_cases, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.kernels.fused_update import FusedUpdate, fused_update
 from perfdoctor.metrics.kernels.host_update import HostUpdate, host_update
@@ -81,7 +81,8 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     least_left = 1 - at["host_recoverable_share_high"]
     of_rank = {place.rank: host_update(place, at["op_dispatch_ns"], least_left) for place in host_places(run)}
     worst = of_rank[found.worst.rank]
-    calls = shares(at, "host_recoverable_share" if worst.fuses else "multi_tensor_share")
+    likely, high = at["multi_tensor_share_likely"], at["multi_tensor_share_high"]
+    calls = shares(at, "host_recoverable_share") if worst.fuses else Shares(0.0, likely, high)
     passing_ns = run.mean(lambda place: of_rank[place.rank].passing_ns)
 
     def left_ns(case: str) -> int:

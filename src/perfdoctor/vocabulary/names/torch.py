@@ -104,6 +104,27 @@ NOT_PER_TENSOR = regex(
     r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
 )
 
+#: What users call, by the ops inside of PyTorch that it begins with. Others with an underscore, and those that only
+#: shape or make memory, have no call of their own.
+_CALLS = {
+    "aten::lift_fresh": "torch.tensor", "aten::detach_": "torch.tensor", "aten::to": "Tensor.to",
+    "aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_", "aten::item": "Tensor.item",
+    "aten::_local_scalar_dense": "Tensor.item", "aten::is_nonzero": "bool(Tensor)", "aten::select": "Tensor[]",
+    "aten::slice": "Tensor[]", "aten::index": "Tensor[]", "aten::_index_put_impl_": "Tensor[] =",
+}  # fmt: skip
+_INTERNAL = regex(r"^aten::(_|empty|resize_|set_|alias|as_strided|result_type|contiguous|detach|lift)|^(autograd|c10|torch)::")
+
+
+def call_of(name: str) -> str:
+    """What a user calls that begins with this op or kernel: `torch.tensor` of `aten::lift_fresh`; "" for none.
+
+    Kernels and ranges keep their names.
+    """
+    if name in _CALLS:
+        return _CALLS[name]
+    return "" if _INTERNAL.search(name) else name.removeprefix("aten::")
+
+
 # --- loops over tensors, written in Python ---
 
 NORM = regex(r"^aten::(linalg_vector_norm|norm|linalg_norm)$")
