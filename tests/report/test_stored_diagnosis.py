@@ -130,3 +130,26 @@ def test_what_needs_the_recording_says_so(folder):
 def test_with_a_recording_beside_it_the_recording_is_read(folder):
     shutil.copytree(FIXTURES / "launch-bound" / "torch", folder / "torch")
     assert "launch-bound" in run("run", "--no-html", "--format", "brief").stdout
+
+
+def test_explain_prints_of_a_run_what_was_found_there_with_its_own_numbers(tmp_path):
+    folder = tmp_path / "runs" / "first"
+    folder.mkdir(parents=True)
+    made = SAMPLES["input_bound"]
+    (folder / "diagnosis.json").write_text(json_report.render(made), "utf-8")
+    done = CliRunner().invoke(app, ["explain", str(folder)])
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    for advice in made.findings:
+        assert " ".join(advice.summary.split()) in words
+        assert all(" ".join(fix.title.split()) in words for fix in advice.fixes)
+    assert "How it is detected" not in done.stdout
+    only_fixes = CliRunner().invoke(app, ["explain", str(folder / "diagnosis.json"), "--quiet"]).stdout
+    assert "Fix: " in only_fixes
+    assert "Not a problem when" not in only_fixes
+
+
+def test_explain_of_a_folder_without_a_diagnosis_says_how_to_write_one(tmp_path):
+    done = CliRunner().invoke(app, ["explain", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "perfdoctor analyze" in done.output

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, below, recorded_environment
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,12 @@ def test_rank_2_comes_before_rank_10(tmp_path: Path) -> None:
     for rank in (10, 2, 1):
         (folder.make("torch") / f"rank{rank}.pt.trace.json").touch()
     assert [file.name[4:-14] for file in folder.files("torch", "*.json")] == ["1", "2", "10"]
+
+
+def test_runs_below_a_folder_are_found_at_the_nearest_depth_and_not_inside_of_runs(tmp_path):
+    for place in ("perfdoctor-runs/first", "perfdoctor-runs/second", "perfdoctor-runs/second/torch/inner"):
+        RunFolder.create(tmp_path / place, Manifest(perfdoctor="1", command=["python", "train.py"]))
+    assert {path.name for path in below(tmp_path)} == {"first", "second"}
+    assert {path.name for path in below(tmp_path / "perfdoctor-runs")} == {"first", "second"}
+    assert below(tmp_path / "perfdoctor-runs/second") == [], "a run folder is no folder of runs"
+    assert below(tmp_path / "none") == []

@@ -26,7 +26,7 @@ TO_DO = "TODO"
 _VERSION = regex(r"\d+\.\d+\.\d+")
 _NO_IMPERATIVE = regex(r"(ing|ed|s)$")
 #: Dots that stand for code, and not the rest of the dimensions: `x[..., :3]`.
-_DOTS = regex(r"(?<!\[)\.\.\.|…")
+_DOTS = regex(r"(?<!\[)\.\.\.|=\s*…")
 #: What no training does.
 _SERVES = regex(r"\binference_mode\(|\bvllm\b|\bsglang\b|\.generate\(|\bkv.?cache\b", re.IGNORECASE)
 #: Such a fix may be C++, or words.
