@@ -16,6 +16,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report import brief, json_report, markdown
 from perfdoctor.report.stored_diagnosis import stored
+from perfdoctor.system.run_folder import Manifest, RunFolder
 
 TORCH = FIXTURES / "unfused-optimizer" / "torch"
 REAL = [TORCH, *(FIXTURES / name for name in ("cpu-slow-input", "straggler/nsys", "launch-bound/nsys"))]
@@ -153,3 +154,17 @@ def test_explain_of_a_folder_without_a_diagnosis_says_how_to_write_one(tmp_path)
     done = CliRunner().invoke(app, ["explain", str(tmp_path)])
     assert done.exit_code == 2
     assert "perfdoctor analyze" in done.output
+
+
+def test_a_folder_above_several_runs_lists_them_and_above_one_is_that_run(tmp_path):
+    for name in ("first", "second"):
+        RunFolder.create(tmp_path / "runs" / name, Manifest(perfdoctor="1", command=["python", f"{name}.py"]))
+        (tmp_path / "runs" / name / "diagnosis.json").write_text(json_report.render(SAMPLES["input_bound"]), "utf-8")
+    several = CliRunner().invoke(app, ["analyze", str(tmp_path), "--no-html"])
+    assert several.exit_code == 2
+    assert "first.py" in several.output
+    assert "second.py" in several.output
+    shutil.rmtree(tmp_path / "runs" / "second")
+    one = CliRunner().invoke(app, ["explain", str(tmp_path) + "/"])
+    assert one.exit_code == 0, one.output
+    assert str(tmp_path / "runs" / "first") in one.output

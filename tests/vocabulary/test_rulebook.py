@@ -159,4 +159,6 @@ def test_of_the_fixes_that_fit_those_that_need_minutes_come_first():
             efforts = [rank[fix.effort] for fix in rule.fixes_for(situation, frozenset({"torch", "gpu"}))]
             assert efforts == sorted(efforts), rule.id
     names = [fix.title for fix in load_rules()["host-work"].fixes_for("", frozenset({"torch", "gpu"}))]
-    assert names.index("Do it rarely, or after launching the next step") < names.index("Move it to another thread or process")
+    assert names.index("Do it rarely, or after launching the next step") < names.index(
+        "Move it to another thread or process"
+    )

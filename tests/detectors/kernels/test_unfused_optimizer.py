@@ -6,7 +6,6 @@ import json
 
 import pytest
 from builders import ELEMENTWISE, FOREACH_ADAM, draw, findings, of_step, only_finding, summary
-
 from msgspec.structs import replace
 
 from perfdoctor.model.columns import Text

@@ -36,7 +36,7 @@ _PASSES_WITH_MOMENTUM, _FUSED_WITHOUT_MOMENTUM = 7, 3
 
 
 class HostUpdate(Struct, frozen=True):
-    """An update in the window, in ns: `passing_ns` in ops beyond their calls, and `left_ns` of that when fused, by case.
+    """An update in the window, in ns: `passing_ns` in ops beyond their calls, and what is left of that when fused.
 
     `passes` over each parameter, 0 where shapes do not show them; `fused_passes` of the fused implementation;
     `parameter_bytes` of a step. `fuses`: is there more than one op a tensor, and an implementation that fuses them?
@@ -62,7 +62,7 @@ def host_update(place: HostPlace, call_ns: float, least_left: float) -> HostUpda
     """The update of the training thread.
 
     `call_ns`: the most that an op takes which has next to nothing to compute. `least_left`: the share of the passing
-    time that is left at the least, where the recording has no shapes.
+    time that is left at the least, whatever rate a single op reached.
     """
     ops = host_update_rows(place).ops
     passes = passes_of(place) or passes_alike(np.unique(ops.name.codes).size)
@@ -78,10 +78,12 @@ def host_update(place: HostPlace, call_ns: float, least_left: float) -> HostUpda
     if not tensors.bytes or beyond[known].sum() < _KNOWN_SHARE * passing_ns:
         low, likely = (passing_ns * passes.left(case) for case in ("low", "likely"))
         return HostUpdate(passing_ns, low, likely, min(likely, passing_ns * least_left), 0.0, 0.0, 0.0, 0.0, fuses=True)
-    return _by_bytes(ops, beyond, tensors, passes, place.units)
+    return _by_bytes(ops, beyond, tensors, passes, place.units, least_left)
 
 
-def _by_bytes(ops: Frame, beyond: Floats, tensors: _Tensors, passes: Passes, units: float) -> HostUpdate:
+def _by_bytes(
+    ops: Frame, beyond: Floats, tensors: _Tensors, passes: Passes, units: float, least_left: float
+) -> HostUpdate:
     """The update by the bytes that it needs, at rates that its own ops reached."""
     passing_ns, moved, rows = float(beyond.sum()), tensors.moved, (tensors.moved > 0) & (beyond > 0)
     recorded = float(moved.sum()) / units / tensors.bytes
@@ -92,12 +94,11 @@ def _by_bytes(ops: Frame, beyond: Floats, tensors: _Tensors, passes: Passes, uni
     usual = float(moved[in_place].sum() / beyond[in_place].sum()) if in_place.any() else mean
     low_ns = min(needed / mean, passing_ns)
     likely_ns = min(low_ns, needed / usual)
-    high_ns = min(likely_ns, needed / _best(moved[rows], beyond[rows]))
+    best_ns = needed / _best(moved[rows], beyond[rows])
+    high_ns = min(likely_ns, max(best_ns, least_left * passing_ns))
     many = len(ops) / units / tensors.count
     rate = needed / likely_ns * 1e9
-    return HostUpdate(
-        passing_ns, low_ns, likely_ns, high_ns, recorded, fused, tensors.bytes, rate, fuses=many >= 2
-    )
+    return HostUpdate(passing_ns, low_ns, likely_ns, high_ns, recorded, fused, tensors.bytes, rate, fuses=many >= 2)
 
 
 def _fused_passes(passes: Passes, recorded: float) -> float:

@@ -186,10 +186,7 @@ def prediction(each: Promise) -> str:
     what = f"{what}, for as many items," if each.same_items else what
     shown = f"{what} got {duration(abs(each.shown_ns))} {'shorter' if each.shown_ns > 0 else 'longer'}"
     shown = shown if round(each.shown_ns) else f"{what} is as long as before"
-    return (
-        f"predicted {duration(each.likely)} ({between(each.low, each.high)}); {shown}: "
-        f"{KEPT[each.kept]}{because}"
-    )
+    return f"predicted {duration(each.likely)} ({between(each.low, each.high)}); {shown}: {KEPT[each.kept]}{because}"
 
 
 def finding(each: FindingChange) -> str:

@@ -112,7 +112,9 @@ _CALLS = {
     "aten::_local_scalar_dense": "Tensor.item", "aten::is_nonzero": "bool(Tensor)", "aten::select": "Tensor[]",
     "aten::slice": "Tensor[]", "aten::index": "Tensor[]", "aten::_index_put_impl_": "Tensor[] =",
 }  # fmt: skip
-_INTERNAL = regex(r"^aten::(_|empty|resize_|set_|alias|as_strided|result_type|contiguous|detach|lift)|^(autograd|c10|torch)::")
+_INTERNAL = regex(
+    r"^aten::(_|empty|resize_|set_|alias|as_strided|result_type|contiguous|detach|lift)|^(autograd|c10|torch)::"
+)
 
 
 def call_of(name: str) -> str:
