@@ -642,8 +642,27 @@ def is_python(fix):
 
 @of_each("document,fix", {name: fix for name, fix in FIXES.items() if is_python(fix[1])})
 def test_python_in_a_fix_can_be_parsed(document, fix):
-    runnable = fix["how"].replace(", ...)", ")")  # "and whatever else you pass": Python allows it in any other place
-    compile(runnable, fix["title"], "exec", ast.PyCF_ONLY_AST)
+    compile(fix["how"], fix["title"], "exec", ast.PyCF_ONLY_AST)
+
+
+@of_each("document,fix", FIXES)
+def test_code_of_a_fix_has_no_dots_in_place_of_code(document, fix):
+    """`x[..., :3]` is Python for the other dimensions; anything else with dots cannot be pasted."""
+    dotted = [line for line in fix["how"].splitlines() if re.search(r"(?<!\[)\.\.\.|=\s*…", line)]
+    assert dotted == [], "write what stands there, or a name for it"
+
+
+@of_each("document,fix", FIXES)
+def test_what_only_a_program_that_answers_requests_does_is_no_fix_of_a_training(document, fix):
+    serves = re.search(r"inference_mode\(|\bvllm\b|\bsglang\b|\.generate\(|kv.?cache", fix["how"], re.IGNORECASE)
+    assert not serves or any("inference" in condition for condition in fix.get("when", []))
+
+
+@of_each("document,fix", FIXES)
+def test_no_fix_asks_for_stacks_where_they_were_recorded(document, fix):
+    asks = re.search(r"with_stack=True|--python-sampling|py-spy", fix["how"])
+    of_other_programs = {"not stacks", "not torch"} & set(fix.get("when", []))
+    assert not asks or of_other_programs, 'add when = ["not stacks"]'
 
 
 # Derivations

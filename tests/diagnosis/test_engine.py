@@ -567,10 +567,10 @@ def test_ops_that_only_a_gpu_has_say_that_one_was_used(op, on_gpu):
     assert diagnose(drawn, []).gpu_not_recorded is on_gpu
 
 
-def test_without_a_gpu_the_training_thread_is_idle_and_no_gpu():
+def test_without_a_gpu_the_training_thread_runs_no_op_and_no_gpu_is_idle():
     drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000)
     (advice,) = [each for each in diagnose(drawn, list(load_rules().values())).findings if each.rule == "host-work"]
-    assert advice.summary.startswith("The training thread is idle for 10.0 ms")
+    assert advice.summary.startswith("The training thread runs no op for 10.0 ms")
 
 
 @of_recordings(

@@ -8,7 +8,7 @@ import json
 import pytest
 from builders import draw, only_finding
 
-from perfdoctor.diagnosis.lines import code_lines
+from perfdoctor.diagnosis.lines import code_lines, facts_of
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.sampled_lines import of_training
 from perfdoctor.model.intervals import Intervals
@@ -111,3 +111,28 @@ def test_a_training_that_waits_for_a_thread_of_its_own_names_that_ones_line(tmp_
     joined = sampled_stacks.join(draw(kernels="####", repeat=6), [file], {10: 0}, -BEGIN)
     named = of_training(joined, [(0, Intervals.single(BEGIN, BEGIN + 1000 * MS))])
     assert [(line.name, line.samples) for line in named] == [(first, 8), ("train.py(9): step", 2)]
+
+
+UPDATE = "/usr/lib/python3/site-packages/torch/optim/adam.py(213): Adam.step"
+IN_ENVIRONMENT = "gymnasium/envs/classic_control/cartpole.py(160): CartPoleEnv.step"
+
+
+@pytest.mark.parametrize(
+    ("frame", "facts", "first"),
+    [
+        (UPDATE, {"stacks", "updating"}, "Update all tensors in one call"),
+        (IN_ENVIRONMENT, {"stacks", "environments"}, "Step all environments in one call, each in a process of its own"),
+        ("train.py(9): report", {"stacks"}, "Do it rarely, or beside the ops in another process"),
+    ],
+)
+def test_the_fixes_are_of_what_the_time_is_spent_in(frame, facts, first, tmp_path):
+    drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000)
+    text = ("t" * 30 + "u" * 10) * 6
+    run = prepare(with_samples(drawn, tmp_path, {0: (text, {"t": "train.py(3): main", "u": frame})}))
+    finding, rule = only_finding("host-work", run), load_rules()["host-work"]
+    assert facts_of(rule, finding, run) == facts
+    titles = [fix.title for fix in rule.fixes_for(finding.situation, frozenset({"torch"}) | facts)]
+    assert titles[0] == first
+    assert "Annotate code that has no name in the recording" not in titles
+    generic = {"Do it rarely, or beside the ops in another process", "Run less Python for each op"}
+    assert not generic & set(titles) or facts == {"stacks"}

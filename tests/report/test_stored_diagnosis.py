@@ -16,6 +16,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report import brief, json_report, markdown
 from perfdoctor.report.stored_diagnosis import stored
+from perfdoctor.system.run_folder import Manifest, RunFolder
 
 TORCH = FIXTURES / "unfused-optimizer" / "torch"
 REAL = [TORCH, *(FIXTURES / name for name in ("cpu-slow-input", "straggler/nsys", "launch-bound/nsys"))]
@@ -130,3 +131,40 @@ def test_what_needs_the_recording_says_so(folder):
 def test_with_a_recording_beside_it_the_recording_is_read(folder):
     shutil.copytree(FIXTURES / "launch-bound" / "torch", folder / "torch")
     assert "launch-bound" in run("run", "--no-html", "--format", "brief").stdout
+
+
+def test_explain_prints_of_a_run_what_was_found_there_with_its_own_numbers(tmp_path):
+    folder = tmp_path / "runs" / "first"
+    folder.mkdir(parents=True)
+    made = SAMPLES["input_bound"]
+    (folder / "diagnosis.json").write_text(json_report.render(made), "utf-8")
+    done = CliRunner().invoke(app, ["explain", str(folder)])
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    for advice in made.findings:
+        assert " ".join(advice.summary.split()) in words
+        assert all(" ".join(fix.title.split()) in words for fix in advice.fixes)
+    assert "How it is detected" not in done.stdout
+    only_fixes = CliRunner().invoke(app, ["explain", str(folder / "diagnosis.json"), "--quiet"]).stdout
+    assert "Fix: " in only_fixes
+    assert "Not a problem when" not in only_fixes
+
+
+def test_explain_of_a_folder_without_a_diagnosis_says_how_to_write_one(tmp_path):
+    done = CliRunner().invoke(app, ["explain", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "perfdoctor analyze" in done.output
+
+
+def test_a_folder_above_several_runs_lists_them_and_above_one_is_that_run(tmp_path):
+    for name in ("first", "second"):
+        RunFolder.create(tmp_path / "runs" / name, Manifest(perfdoctor="1", command=["python", f"{name}.py"]))
+        (tmp_path / "runs" / name / "diagnosis.json").write_text(json_report.render(SAMPLES["input_bound"]), "utf-8")
+    several = CliRunner().invoke(app, ["analyze", str(tmp_path), "--no-html"])
+    assert several.exit_code == 2
+    assert "first.py" in several.output
+    assert "second.py" in several.output
+    shutil.rmtree(tmp_path / "runs" / "second")
+    one = CliRunner().invoke(app, ["explain", str(tmp_path) + "/"])
+    assert one.exit_code == 0, one.output
+    assert str(tmp_path / "runs" / "first") in one.output

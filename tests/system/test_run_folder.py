@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.masking import masked_command
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, below, recorded_environment
 
 
 @pytest.mark.parametrize(
@@ -183,3 +183,12 @@ def test_a_trial_is_read_if_it_is_what_the_agent_writes(tmp_path: Path, trial: o
     assert (found.loader_trial is not None) == is_known
     if found.loader_trial and found.loader_trial.taken:
         assert (found.loader_trial.make_ns, found.loader_trial.taken[0].batch_ns) == (8, 9)
+
+
+def test_runs_below_a_folder_are_found_at_the_nearest_depth_and_not_inside_of_runs(tmp_path):
+    for place in ("perfdoctor-runs/first", "perfdoctor-runs/second", "perfdoctor-runs/second/torch/inner"):
+        RunFolder.create(tmp_path / place, Manifest(perfdoctor="1", command=["python", "train.py"]))
+    assert {path.name for path in below(tmp_path)} == {"first", "second"}
+    assert {path.name for path in below(tmp_path / "perfdoctor-runs")} == {"first", "second"}
+    assert below(tmp_path / "perfdoctor-runs/second") == [], "a run folder is no folder of runs"
+    assert below(tmp_path / "none") == []

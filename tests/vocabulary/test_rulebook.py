@@ -49,8 +49,8 @@ def test_a_threshold_can_be_set_and_only_that_one_changes(tmp_path):
 
 
 def test_a_whole_number_is_a_number(tmp_path):
-    changed = override(tmp_path, "[tool.perfdoctor.thresholds.unfused-optimizer]\nmin_kernels_per_step = 7\n")
-    assert changed["unfused-optimizer"].at["min_kernels_per_step"] == 7.0
+    changed = override(tmp_path, "[tool.perfdoctor.thresholds.unfused-optimizer]\nkernel_floor_ns = 7\n")
+    assert changed["unfused-optimizer"].at["kernel_floor_ns"] == 7.0
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,15 @@ def test_units_follow_from_names():
     assert [unit_of(name) for name in ("wait_ms", "link_gb_per_second", "lost_percent", "tensors", "late_per_step")] == [
         "ms", "GB/s", "%", "count", "count",
     ]  # fmt: skip
+
+
+def test_of_the_fixes_that_fit_those_that_need_minutes_come_first():
+    rank = {"minutes": 0, "hours": 1, "days": 2}
+    for rule in load_rules().values():
+        for situation in ("", *rule.summaries):
+            efforts = [rank[fix.effort] for fix in rule.fixes_for(situation, frozenset({"torch", "gpu"}))]
+            assert efforts == sorted(efforts), rule.id
+    names = [fix.title for fix in load_rules()["host-work"].fixes_for("", frozenset({"torch", "gpu"}))]
+    assert names.index("Do it rarely, or after launching the next step") < names.index(
+        "Move it to another thread or process"
+    )

@@ -26,3 +26,11 @@ def test_parts_that_are_known_are_said(values, said):
 def test_what_is_missing_is_an_error(template):
     with pytest.raises(KeyError):
         filled(template, {"line": ""}, CLAUSES)
+
+
+@pytest.mark.parametrize(
+    ("us", "said"), [(999.4, "999 µs each"), (4903.0, "4.9 ms each"), (1_234_567.0, "1,235 ms each")]
+)
+def test_a_thousand_microseconds_are_told_in_milliseconds(us, said):
+    assert filled("{us:,.0f} µs each", {"us": us}, {}) == said
+    assert filled("`read 5000 bytes`, {us:.0f} ops", {"us": 3.0}, {}) == "`read 5000 bytes`, 3 ops"

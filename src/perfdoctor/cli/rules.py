@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfdoctor.cli import completion, shared_options
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.report.json_document import NAME
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +54,9 @@ def explain(
     rule: Annotated[
         str,
         typer.Argument(
-            metavar="RULE", help="Its id, as reports and `perfdoctor rules` name it.", autocompletion=completion.rules
+            metavar="RULE|RUN",
+            help="A rule's id, as reports name it; or a run folder or diagnosis.json, for all that was found there.",
+            autocompletion=completion.rules,
         ),
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
@@ -60,7 +64,10 @@ def explain(
     own_rules: shared_options.OwnRules = None,
     config: shared_options.Config = None,
 ) -> None:
-    """Explain one rule: its cost, its thresholds, every fix with code."""
+    """Explain one rule with every fix, or of a run what was found in it with the fixes that fit."""
+    if _is_run(rule):
+        explain_run(Path(rule), quiet=quiet)
+        return
     from perfdoctor.report.rule_page import print_page
     from perfdoctor.report.terminal_text import Terminal
 
@@ -69,6 +76,29 @@ def explain(
     if found.broken:
         raise PerfdoctorError(f"the rule {rule} cannot be used: {found.broken}", do="Mend the file.")
     print_page(found, known, Terminal(), quiet=quiet, verbose=verbose)
+
+
+def _is_run(text: str) -> bool:
+    """Is it no rule but a place? The id of a rule may be a folder's name as well, and means the rule."""
+    path = Path(text)
+    return path.suffix == ".json" or (path.is_dir() and ((path / NAME).is_file() or text in (".", "..") or "/" in text))
+
+
+def explain_run(path: Path, *, quiet: bool) -> None:
+    """Print what was found in the run, with the fixes that fit. Raises UsageError where no diagnosis is there."""
+    from perfdoctor.cli.scale_options import run_below
+    from perfdoctor.report import run_page
+    from perfdoctor.report.stored_diagnosis import stored
+    from perfdoctor.report.terminal_text import Terminal
+
+    folder = run_below(path)
+    file = folder / NAME if folder.is_dir() else folder
+    diagnosis = stored(str(path), file) if file.is_file() else None
+    if diagnosis is None:
+        raise UsageError(
+            f"{path} holds no diagnosis", do=f"Write it: perfdoctor analyze {path} --json {NAME}, and explain that."
+        )
+    run_page.print_page(diagnosis, Terminal(), quiet=quiet)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:

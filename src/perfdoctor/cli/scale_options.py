@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli.progress import progress
+from perfdoctor.errors import UsageError
 from perfdoctor.system.paths import is_plain
 from perfdoctor.system.processors import JOBS
 
@@ -45,13 +47,17 @@ Cluster = Annotated[
 ]
 
 
+#: Of the runs below a folder, as many as a screen has room for.
+_SHOWN_RUNS = 10
+
+
 @contextmanager
 def at_hand(
     given: Sequence[str], cluster: str | None, *, quiet: bool, verbose: bool
 ) -> Iterator[Sequence[Path | RemoteFile]]:
     """The `given` recordings as paths on this machine: those elsewhere are fetched, unless a cluster reads them."""
     if all(is_plain(text) for text in given):
-        yield [Path(text) for text in given]
+        yield [run_below(Path(given[0]))] if len(given) == 1 else [Path(text) for text in given]
         return
     from perfdoctor.system import remote
 
@@ -59,6 +65,28 @@ def at_hand(
         with progress(quiet=quiet, verbose=verbose) as update:
             paths = stack.enter_context(remote.at_hand(given, update, spread=cluster is not None))
         yield paths
+
+
+def run_below(path: Path) -> Path:
+    """The one run folder below a folder that is none, said on standard error; the path, where there is none.
+
+    Raises UsageError where there are several: they are different trainings, and no ranks of one.
+    """
+    from perfdoctor.system.run_folder import RunFolder, below
+
+    runs = below(path)
+    if not runs:
+        return path
+    if len(runs) == 1:
+        typer.echo(f"perfdoctor: the one run below {path}: {runs[0]}", err=True)
+        return runs[0]
+    rows = [f"  {run}  {shlex.join(found.manifest.command)[:60]}" for run in runs[:_SHOWN_RUNS]
+            if (found := RunFolder.open(run))]  # fmt: skip
+    more = [f"  and {len(runs) - _SHOWN_RUNS} more"] * (len(runs) > _SHOWN_RUNS)
+    raise UsageError(
+        f"{path} is no run folder; below it are {len(runs)}, the latest first:\n" + "\n".join([*rows, *more]),
+        do=f"Name one: {runs[0]} is the latest.",
+    )
 
 
 class Given(Struct, frozen=True):

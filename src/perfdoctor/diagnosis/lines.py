@@ -8,8 +8,11 @@ Where stacks were recorded and not sampled, it is the function instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.metrics.host.own_code import own_functions, time_in_functions
@@ -18,6 +21,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import CodeLine, Finding
+from perfdoctor.vocabulary.names import python_code
+from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -36,6 +41,35 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
         CodeLine(*each.place, each.samples, each.share, each.text(timeline), is_worker=each.is_worker)
         for each in _sampled(rule, finding, run)[:_SHOWN]
     )
+
+
+def facts_of(rule: Rule, finding: Finding, run: Run) -> frozenset[str]:
+    """The facts of this finding alone: what most of its time is spent in, as ranges or sampled stacks show it."""
+    known = {"stacks"} if len(run.timeline["functions"]) or len(run.timeline["stack_samples"]) else set()
+    times = [(rank, pieces) for rank, pieces in _times(rule, finding, run) if pieces]
+    stacks = sampled_lines.stacks_of_training(run.timeline, times)
+    most = MOST_OF_IT * stacks.total()
+    updates = _count(stacks, python_code.UPDATE)
+    if updates > most or (not stacks and _in_updates(run, times)):
+        known.add("updating")
+    one_by_one = Counter({each: n for each, n in stacks.items() if not python_code.VECTOR_ENVIRONMENT.search(each)})
+    if _count(one_by_one, python_code.ENVIRONMENT_STEP) > most:
+        known.add("environments")
+    return frozenset(known)
+
+
+def _count(stacks: Counter[str], pattern: re.Pattern[str]) -> int:
+    return sum(count for stack, count in stacks.items() if pattern.search(stack))
+
+
+def _in_updates(run: Run, times: Sequence[tuple[int, Intervals]]) -> bool:
+    """Does most of the time lie inside the optimizer's ranges?"""
+    inside = 0
+    for rank, pieces in times:
+        rows = (run.timeline[signal].of(rank=rank) for signal in ("ranges", "ops"))
+        updates = Intervals.union(frame.named(torch_names.OPTIMIZER_RANGE).intervals for frame in rows)
+        inside += (pieces & updates).total_ns
+    return inside > MOST_OF_IT * sum(pieces.total_ns for _, pieces in times)
 
 
 def _sampled(rule: Rule, finding: Finding, run: Run) -> list[SampledLine]:

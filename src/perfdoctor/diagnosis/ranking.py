@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.derivations import derivation
-from perfdoctor.diagnosis.lines import code_lines
+from perfdoctor.diagnosis.lines import code_lines, facts_of
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
@@ -125,8 +125,7 @@ def _advice(
         step_ns = finding.run_ns // finding.run_steps
     fixes = [
         Fix(basis.prose(fix.title), basis.prose(fix.filled(finding.values)), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
-        for fix in rule.fixes
-        if fix.fits(finding.situation, facts(run))
+        for fix in rule.fixes_for(finding.situation, facts(run) | facts_of(rule, finding, run))
     ]
     return Advice(
         rank=rank,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 import string
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,6 +25,10 @@ OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when")
 TO_DO = "TODO"
 _VERSION = regex(r"\d+\.\d+\.\d+")
 _NO_IMPERATIVE = regex(r"(ing|ed|s)$")
+#: Dots that stand for code, and not the rest of the dimensions: `x[..., :3]`.
+_DOTS = regex(r"(?<!\[)\.\.\.|=\s*…")
+#: What no training does.
+_SERVES = regex(r"\binference_mode\(|\bvllm\b|\bsglang\b|\.generate\(|\bkv.?cache\b", re.IGNORECASE)
 #: Such a fix may be C++, or words.
 _WITHOUT_TORCH = "not torch"
 _SHELL = regex(r"^(\$|#!|python|pip|taskset|nsys|ncu|[A-Z_]+=\S*|nvidia-smi|perfdoctor|torchrun|export) ")
@@ -156,11 +161,15 @@ def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
     first = title.partition(" ")[0]
     if not first[:1].isupper() or _NO_IMPERATIVE.search(first) or title.endswith("."):
         yield f"the title {title!r} of a fix begins with a verb in its plain form, and ends without a full stop"
+    if any(_DOTS.search(line) for line in fix["how"].splitlines()):
+        yield f"the fix {title!r} has dots in place of code: write what stands there, or a name for it"
+    if _SERVES.search(fix["how"]) and not any("inference" in each for each in fix.get("when", ())):
+        yield f"the fix {title!r} is one of a program that answers requests: say so in `when`"
     if not fix["how"].strip():
         yield f"the fix {title!r} has no code to paste"
     elif _WITHOUT_TORCH not in fix.get("when", ()) and not any(_SHELL.match(line) for line in fix["how"].splitlines()):
         try:
-            compile(fix["how"].replace(", ...)", ")"), title, "exec", ast.PyCF_ONLY_AST)
+            compile(fix["how"], title, "exec", ast.PyCF_ONLY_AST)
         except SyntaxError as error:
             yield f"the code of the fix {title!r}, line {error.lineno}, is no Python: {error.msg}"
 

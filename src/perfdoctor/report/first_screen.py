@@ -48,8 +48,7 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
         said.append(f"Compare “{clean_name(number.label)}”: {now} in this recording.")
     saving, base = advice.saved, advice.run_ns or diagnosis.base_ns
     if saving.likely and base:
-        low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
-        about = wording.ranged(low, likely, high)
+        about = wording.durations(*(max(base - ns, 0) for ns in (saving.high, saving.likely, saving.low)))
         it = diagnosis.basis.each.strip() or "the same recording"
         it = f"without a recorder, {it}" if diagnosis.stretched else it
         it = "a training of as many steps" if advice.run_ns else it
@@ -73,10 +72,10 @@ def _then(diagnosis: Diagnosis) -> Fact | None:
     prediction = diagnosis.prediction
     if prediction is None:
         return None
-    low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
-    about = wording.speedup(prediction.speedup)
+    low, likely, high = prediction.step_ns
+    about, is_one = wording.speedup(prediction.speedup), wording.duration(low) == wording.duration(high)
     label = "What if" if prediction.asked else "After the fixes"
-    return Fact(label, f"≈ {likely}", about if low == high else f"{low} to {high}, {about}")
+    return Fact(label, f"≈ {wording.duration(likely)}", about if is_one else f"{wording.between(low, high)}, {about}")
 
 
 def _steps(diagnosis: Diagnosis) -> Fact | None:

@@ -162,10 +162,10 @@ def _step(facts: Row) -> str:
 def _predicted(facts: Row) -> str:
     if not facts["predicted_ns"]:
         return ""
-    low, high = wording.duration(facts["predicted_low_ns"] or 0), wording.duration(facts["predicted_high_ns"] or 0)
+    about = wording.between(facts["predicted_low_ns"] or 0, facts["predicted_high_ns"] or 0)
     fixed = stored_list(facts["predicted_fixed"])
     names = ", ".join(clean_name(str(rule), 40) for rule in fixed) if isinstance(fixed, list) else ""
-    return f"{wording.duration(facts['predicted_ns'])} ({low} to {high})" + (f" with {names} fixed" if names else "")
+    return f"{wording.duration(facts['predicted_ns'])} ({about})" + (f" with {names} fixed" if names else "")
 
 
 def _parts(stored: StoredRun) -> Iterator[Text]:
@@ -187,10 +187,10 @@ def _findings(stored: StoredRun) -> Iterator[Text]:
     yield Text()
     rows = []
     for each in stored.findings:
-        low, likely, high = (wording.duration(each[f"{case}_ns"] or 0) for case in CASES)
+        low, likely, high = (each[f"{case}_ns"] or 0 for case in CASES)
         rows.append([
             Text(f"{each['position']}"), Text(("  " if each["symptom_of"] else "") + clean_name(each["rule"], 40)),
-            Text(f"saves {likely} ({low} to {high})" if each["high_ns"] else ""),
+            Text(f"saves {wording.duration(likely)} ({wording.between(low, high)})" if each["high_ns"] else ""),
             Text(f"{clean_name(each['confidence'] or '')} confidence"),
         ])  # fmt: skip
     yield from columns(rows, words=(1, 3))

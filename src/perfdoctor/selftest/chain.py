@@ -204,7 +204,10 @@ def prediction_kept(
         return ToolCheck(name, Verdict.ABSENT, f"nothing was predicted; the fixed twin takes {share(left)} of the step")
     low, likely, high = (float(predicted[case]) / step_ns for case in ("low", "likely", "high"))
     numbers = {"left_share": left, "predicted_low": low, "predicted_likely": likely, "predicted_high": high}
-    text = f"predicted {share(likely)} of the step ({share(low)} to {share(high)}), the fixed twin takes {share(left)}"
+    about = f"predicted: the fix leaves {share(likely)} of the step ({share(low)} to {share(high)})"
+    if not likely < 1:  # see `wording.saving`
+        about = f"how much the fix saves was not predicted, but {share(low)} to {share(high)} of the step are left"
+    text = f"{about}; measured: the fixed twin takes {share(left)}"
     if low - PREDICTION_TOLERANCE_SHARE <= left <= high + PREDICTION_TOLERANCE_SHARE:
         return ToolCheck(name, Verdict.WORKS, text, "", 0.0, numbers)
     do = "The prediction misses on this machine: look at the range, and measure a fix before you keep it."

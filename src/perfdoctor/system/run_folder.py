@@ -205,6 +205,12 @@ class ProcessReport(Struct, frozen=True):
         return self.steps_seen > 0 or bool(self.trace)
 
 
+#: `perfdoctor-runs/<time>-<program>` below a project, and a folder of projects above it.
+_DEPTH = 3
+#: In one folder: a data set has more, and is none of runs.
+_MOST_FOLDERS = 1_000
+
+
 def free_name(runs: Path, name: str) -> Path:
     """A path in `runs` that does not exist yet, for a run that begins now: its time, then `name`."""
     stem = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
@@ -220,6 +226,24 @@ def started_in(folder: Path) -> str:
     inside = Path(os.path.abspath(folder))  # noqa: PTH100 it need not exist, and is no link
     here = Path.cwd()
     return os.path.relpath(here, inside) if inside.is_relative_to(here) else without_home(str(here))
+
+
+def below(path: Path) -> list[Path]:
+    """The run folders below a folder that is none, the latest first; those of one depth, down to `_DEPTH`."""
+    found: list[Path] = []
+    folders = [path] if path.is_dir() and not (path / MANIFEST).is_file() else []
+    for _ in range(_DEPTH):
+        folders = [each for folder in folders for each in _folders(folder)]
+        if found := [each for each in folders if "perfdoctor" in (json_object(each / MANIFEST) or {})]:
+            break
+    return sorted(found, key=lambda each: (each / MANIFEST).stat().st_mtime_ns, reverse=True)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return [each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")][:_MOST_FOLDERS]
+    except OSError:
+        return []
 
 
 def json_object(file: Path) -> dict[str, Any] | None:

@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 GPU: Mapping[str, str] = {
     "The_device": "The GPU",
     "the_device": "the GPU",
+    "is_idle": "is idle",
     "runs_code": "runs code that launches no GPU work",
 }
 TRAINING_THREAD: Mapping[str, str] = {
     "The_device": "The training thread",
     "the_device": "the training thread",
-    "runs_code": "runs code outside of any op",
+    "is_idle": "runs no op",
+    "runs_code": "runs other code",
 }
 MAIN_THREAD: Mapping[str, str] = {
     "The_device": "The main thread",
     "the_device": "the main thread",
-    "runs_code": "runs code outside of any op",
+    "is_idle": "runs no op",
+    "runs_code": "runs other code",
 }
 
 

@@ -21,6 +21,8 @@ from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
 from perfdoctor.vocabulary.parts import SHRINKS
 
+#: The work that a fix needs, the least first.
+EFFORTS = ("minutes", "hours", "days")
 #: Why a threshold is what it is, where the user says so.
 SET_BY_USER, SET_BY_CALLER = "set in pyproject.toml", "set by the caller"
 #: Pages that speak of PyTorch.
@@ -131,6 +133,14 @@ class Rule(Struct, frozen=True):
     def applies(self, facts: frozenset[str]) -> bool:
         """May it find anything in a program of which these facts are known?"""
         return all(holds(condition, facts) for condition in self.when)
+
+    def fixes_for(self, situation: str, facts: frozenset[str]) -> tuple[RuleFix, ...]:
+        """The fixes of such a finding, what needs minutes first; of one effort in the order of the document.
+
+        The document names first what its saving is predicted of.
+        """
+        fitting = (fix for fix in self.fixes if fix.fits(situation, facts))
+        return tuple(sorted(fitting, key=lambda fix: EFFORTS.index(fix.effort)))
 
     def in_words_of(self, facts: frozenset[str], *, without_gpu: bool = False) -> Rule:
         """The rule in words that fit a program with these `facts`, and a run with or `without_gpu`."""

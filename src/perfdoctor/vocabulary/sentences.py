@@ -6,14 +6,24 @@ clause, is the part named `line` where the value `line` is known (not empty, not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.patterns import regex
+
 CLAUSE = "_clause"
+#: A thousand and more of a unit.
+_MANY_US = regex(r"(?<![\d.,])(\d{4,}|\d{1,3}(?:,\d{3})+)(?:\.\d+)? µs")
 
 
 def filled(template: str, values: Mapping[str, object], clauses: Mapping[str, str]) -> str:
     """Fill `values` and `clauses` into the template. Raises KeyError if one that it names is missing."""
-    return template.format_map(_Words(values, clauses))
+    return _MANY_US.sub(_in_ms, template.format_map(_Words(values, clauses)))
+
+
+def _in_ms(found: re.Match[str]) -> str:
+    """`4.90 ms` in place of `4903 µs`: a rule's sentence does not know how long its ops will be."""
+    return milliseconds(float(found[1].replace(",", "")) * 1e3)
 
 
 class _Words(Mapping[str, object]):

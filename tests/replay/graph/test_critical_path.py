@@ -52,7 +52,7 @@ def test_a_host_that_never_waits_is_all_of_it():
 
 def test_a_loader_of_its_own_pace_is_all_of_it():
     found = path_of(steps(["l" + " " * 39, " " * 20 + "i" * 20, "o"], kernels="#" * 10 + " " * 30))
-    assert found.share["input_wait"] > 0.94
+    assert found.share["loader"] > 0.94
 
 
 def test_a_loader_in_the_training_is_host_time_of_its_kind():

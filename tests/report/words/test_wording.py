@@ -247,3 +247,12 @@ def test_a_version_is_whole():
     (source, *_) = INPUT_BOUND.sources
     cuda = replace(source, kind="kineto", tool_version="schemaVersion 1, CUDA 12.6")
     assert wording.recorded(replace(INPUT_BOUND, sources=(cuda,)))[-1] == "kineto schemaVersion 1, CUDA 12.6"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(2e6, 4e6, "2.00 ms to 4.00 ms"), (1, 32e6, "up to 32.0 ms"), (0.31e6, 32e6, "up to 32.0 ms"),
+     (0.33e6, 32e6, "330 µs to 32.0 ms")],
+)  # fmt: skip
+def test_a_range_of_times_that_begins_at_next_to_nothing_has_no_lower_end(low, high, said):
+    assert wording.between(low, high) == said

@@ -70,3 +70,16 @@ def test_what_is_no_line_is_nobodys():
 def test_whole_paths_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_step"),
+    [
+        ("/usr/lib/python3/site-packages/gymnasium/envs/classic_control/cartpole.py(160): CartPoleEnv.step", True),
+        ("gymnasium/wrappers/common.py(125): TimeLimit.step", True), ("my_envs/maze.py(12): step", True),
+        ("world.py(40): MazeEnv.step", True), ("train.py(40): step", False), ("torch/optim/adam.py(3): Adam.step", False),
+        ("gymnasium/envs/classic_control/cartpole.py(90): CartPoleEnv.reset", False),
+    ],
+)  # fmt: skip
+def test_a_step_of_an_environment_is_known_by_its_file_or_class(name, is_step):
+    assert bool(python_code.ENVIRONMENT_STEP.search(f"train.py(1): main\n{name}\nnumpy/x.py(3): f")) is is_step

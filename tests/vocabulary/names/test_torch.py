@@ -45,3 +45,15 @@ from perfdoctor.vocabulary.names import torch
 def test_names_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)
+
+
+@of_each(
+    ("op", "call"),
+    [
+        ("aten::lift_fresh", "torch.tensor"), ("aten::_to_copy", "Tensor.to"), ("aten::linear", "linear"),
+        ("aten::_foreach_add_", ""), ("autograd::engine::evaluate_function: AddBackward0", ""), ("aten::empty", ""),
+        ("sgemm_128x64", "sgemm_128x64"),
+    ],
+)  # fmt: skip
+def test_an_op_is_named_as_users_call_it_or_not_at_all(op, call):
+    assert torch.call_of(op) == call

@@ -19,6 +19,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.python_code import is_user_function, kind_of
+from perfdoctor.vocabulary.names.torch import call_of
 
 
 class _HostTime(Struct, frozen=True):
@@ -109,8 +110,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "beyond_ms": ms(beyond_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
-            # The kernel or op that ended so much of the idle time.
-            "following": next((each.name for each in following if each.idle_ns >= named_ns), ""),
+            # What the user calls next behind so much of the idle time; a kernel's name where it launches one.
+            "following": next((call_of(each.name) for each in following if each.idle_ns >= named_ns), ""),
         },
         evidence=(
             Measure("idle while the host ran code that issues nothing", found.ns, "ns"),

@@ -43,6 +43,11 @@ class Passes(Struct, frozen=True):
     most: int
     fused: int
 
+    @property
+    def fuses(self) -> bool:
+        """Is there an implementation that fuses them?"""
+        return self.fused < self.usual
+
     def left(self, case: str) -> float:
         """The share of the time of passes that is left when fused, in one of `savings.CASES`."""
         return self.fused / {"low": self.fewest, "likely": self.usual, "high": self.most}[case]
@@ -73,9 +78,8 @@ def passes_of(place: Place) -> Passes | None:
     return max(known, key=lambda each: each.left("likely"), default=None)
 
 
-def _unnamed(place: Place, rows: Mask) -> Passes:
-    """The passes of an unnamed optimizer, by its number of different kernels; at the least, fusing may save none."""
-    different = np.unique(place.kernels.name.codes[rows]).size
+def passes_alike(different: int) -> Passes:
+    """The passes of an unnamed optimizer of so many different kernels or ops; at the least, fusing may save none."""
     alike = _PASSES["adamw" if different >= _KERNELS_OF_ADAM else "sgd"]
     return replace(alike, fewest=alike.fused)
 
@@ -98,7 +102,8 @@ def fused_update(place: Place, rows: Mask, case: str, floor_ns: float, short_ns:
     `floor_ns`: start and end of a kernel, unless it was measured on this machine. Kernels of less than `short_ns` may
     be nothing else: in the best case no pass over memory is left of them.
     """
-    ns, passes = place.kernel_ns[rows].astype(float), passes_of(place) or _unnamed(place, rows)
+    ns = place.kernel_ns[rows].astype(float)
+    passes = passes_of(place) or passes_alike(np.unique(place.kernels.name.codes[rows]).size)
     if not ns.size:
         return FusedUpdate(0.0, 0.0)
     floor, limits = kernel_floor_ns(place, floor_ns), attained(place)

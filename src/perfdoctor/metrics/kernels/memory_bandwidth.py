@@ -111,8 +111,10 @@ def _is_known(name: str) -> bool:
 @lru_cache(maxsize=65536)
 def moved_bytes(op: str, shapes: str, types: str) -> int:
     """The bytes that the op reads and writes at the least; 0 where that is not recorded."""
+    if not _is_known(op):
+        return 0
     try:
-        tensors = [_tensor(shape, kind) for shape, kind in zip(json.loads(shapes), json.loads(types), strict=True)]
+        tensors = [tensor_bytes(shape, kind) for shape, kind in zip(json.loads(shapes), json.loads(types), strict=True)]
     except (ValueError, TypeError):
         return 0
     name, sizes = op.removeprefix("aten::"), [size for size in tensors if size]
@@ -124,7 +126,7 @@ def moved_bytes(op: str, shapes: str, types: str) -> int:
     return sum(read) + max(read, default=0)
 
 
-def _tensor(shape: object, kind: object) -> int:
+def tensor_bytes(shape: object, kind: object) -> int:
     """Bytes of one input; 0 for a number, and for what is no tensor of a known type."""
     size = _BYTES_PER_ELEMENT.get(str(kind).lower(), 0)
     if not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
@@ -139,5 +141,5 @@ def _passes(op: str, shapes: str, types: str) -> float:
     reads = 0 if name in _FILLS else 1 if name == _COPY else _READS.get(name.removesuffix("_"), 1)
     if not moved or reads <= 1:
         return float(reads + 1) if moved else 0.0
-    sizes = [size for size in map(_tensor, json.loads(shapes), json.loads(types)) if size][:reads]
+    sizes = [size for size in map(tensor_bytes, json.loads(shapes), json.loads(types)) if size][:reads]
     return moved / max(sizes)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.kernels.fused_update import passes_of
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import Launches, launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Frame, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -34,11 +36,19 @@ def is_fused(place: Place) -> Mask:
     return place.kernels.name.matches(kernel_names.FUSED_UPDATE)
 
 
-def host_updates(place: HostPlace) -> HostOps:
+class HostUpdateRows(Struct, frozen=True):
+    """`ops`: the outermost ops of single tensors inside the optimizer's steps; `time`: theirs and their Python's."""
+
+    ops: Frame
+    time: Intervals
+
+
+@once_per_place
+def host_update_rows(place: HostPlace) -> HostUpdateRows:
     """The ops by which the training thread updates tensor by tensor, inside the optimizer's steps.
 
-    The Python around the ops counts as theirs, also in `total_ns`. A step that runs a backward pass (LBFGS calls its
-    closure) is no update.
+    A step that runs a backward pass (LBFGS calls its closure) is no update. On a processor the multi-tensor ops are
+    loops: they call an op for each tensor, and those count where a fused implementation is known.
     """
     ops = place.rows("ops")
     marks = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in (place.rows("ranges"), ops)]
@@ -46,13 +56,24 @@ def host_updates(place: HostPlace) -> HostOps:
     backward = ops.named(torch_names.AUTOGRAD_NODE)
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
-        return HostOps(0, 0, Intervals.empty())
-    inner = ops.take(~ops.name.matches(torch_names.OPTIMIZER_RANGE))
+        return HostUpdateRows(ops.take(np.zeros(len(ops), dtype=bool)), Intervals.empty())
     updating = updating & place.window
-    inner = outermost(inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0))
+    inner = ops.take(~ops.name.matches(torch_names.OPTIMIZER_RANGE))
+    inner = inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0)
+    passes = passes_of(place)
+    many = inner.name.matches(torch_names.MULTI_TENSOR) & (passes is not None and passes.fuses)
+    called = inner.take(~many).intervals
+    loops = many.copy()
+    loops[many] = called.overlap_ns(inner.start_ns[many], inner.end_ns[many]) > 0
+    inner = outermost(inner.take(~loops))
     others = inner.name.matches(torch_names.NOT_PER_TENSOR)
-    updating = updating - inner.take(others).intervals
-    return HostOps(int((~others).sum()), updating.total_ns, updating)
+    return HostUpdateRows(inner.take(~others), updating - inner.take(others).intervals)
+
+
+def host_updates(place: HostPlace) -> HostOps:
+    """How many ops update tensor by tensor; the Python around them counts as theirs, also in `total_ns`."""
+    found = host_update_rows(place)
+    return HostOps(len(found.ops), found.time.total_ns, found.time)
 
 
 def filled_by_zero_grad(launched: Launches) -> Mask:

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
@@ -59,6 +60,7 @@ def efficiency(run: Run) -> Efficiency | None:
     # Of one GPU and step: as given, else the targets of the loss, where all places agree.
     targets = {targets_per_step(place) for place in run.places}
     items = user_values.tokens_per_step or (targets.pop() if len(targets) == 1 else None)
+    step_ns = real_step_ns(run)
     model = given or (float(np.mean([each.model for each in counted])) if known else None)
     return Efficiency(
         model_from="parameters" if given else "shapes" if known else "",
@@ -74,7 +76,7 @@ def efficiency(run: Run) -> Efficiency | None:
         peak_source=source if best.peak else "",
         items="tokens" if user_values.tokens_per_step else "targets" if items else "",
         items_per_step=items,
-        items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
+        items_per_second=items / (step_ns / 1e9) if items and run.whole_steps and step_ns else None,
         lacks=_lacks(best, counted=bool(given) or enough, steps=run.whole_steps or not user_values.parameters),
         on_gpu=on_gpu,
         roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,

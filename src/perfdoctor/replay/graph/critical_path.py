@@ -20,7 +20,8 @@ from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.replay.graph.simulate import Simulation
 
 #: Host time of the named causes first; the rest is launching work, and Python in between.
-KINDS = ("compute", "communication", "copies", *NAMED_CAUSES, "host", "latency")
+#: A loader's own pace is no wait of the step: its workers make batches while the step computes.
+KINDS = ("compute", "communication", "copies", *NAMED_CAUSES, "loader", "host", "latency")
 _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "copies"}
 
 
@@ -117,7 +118,7 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
     yield "latency", "from the end of work to the end of the call that waits", back, float((kind == WAIT_END).sum())
     host, of_loader = nodes[kind == HOST], (by == 1)[kind == HOST]
     paced = float(lag[kind == HOST][of_loader].sum())
-    yield "input_wait", "the loader's own pace", paced, float(of_loader.sum())
+    yield "loader", "the loader's own pace", paced, float(of_loader.sum())
     # Work may start before its call returns, which stands behind it on the way back.
     early = np.zeros(nodes.size, np.int64)
     early[1:][kind[:-1] == WORK] = np.maximum(-waits[: int((kind[:-1] == WORK).sum())], 0)

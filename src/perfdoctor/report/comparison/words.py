@@ -9,7 +9,7 @@ from perfdoctor.comparison.records import Changed, Comparison, FindingChange, Pr
 from perfdoctor.comparison.scaling.records import ScalingResult
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import PROSE_LIMIT, clean, clean_name, names_apart
-from perfdoctor.report.words.wording import counted, duration, factor, share, size
+from perfdoctor.report.words.wording import between, counted, duration, factor, share, size
 from perfdoctor.vocabulary.parts import PARTS
 
 SPREAD_FROM = {
@@ -216,10 +216,7 @@ def prediction(each: Promise) -> str:
     what = f"{what}, for as many items," if each.same_items else what
     shown = f"{what} got {duration(abs(each.shown_ns))} {'shorter' if each.shown_ns > 0 else 'longer'}"
     shown = shown if round(each.shown_ns) else f"{what} is as long as before"
-    return (
-        f"predicted {duration(each.likely)} ({duration(each.low)} to {duration(each.high)}); {shown}: "
-        f"{KEPT[each.kept]}{because}"
-    )
+    return f"predicted {duration(each.likely)} ({between(each.low, each.high)}); {shown}: {KEPT[each.kept]}{because}"
 
 
 def finding(each: FindingChange) -> str:

@@ -9,7 +9,7 @@ from perfdoctor.comparison.scaling.records import CauseGrowth, Forecast, Rung, S
 from perfdoctor.comparison.scaling.series import STATED
 from perfdoctor.report.comparison.words import delta, finding, percent
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.wording import NO_NUMBER, count, duration, fine_share
+from perfdoctor.report.words.wording import NO_NUMBER, between, count, duration, fine_share
 
 KINDS = {
     "weak": "Weak scaling: each {one} has the same work, so a step would ideally stay as long.",
@@ -237,7 +237,7 @@ def checked(scaling: ScalingResult, each: Forecast) -> str:
 def ahead(scaling: ScalingResult, each: Forecast) -> str:
     """Prediction for more ranks than were recorded."""
     return (
-        f"{way(each)}: {duration(each.step_ns)} ({duration(each.low_ns)} to {duration(each.high_ns)}) on "
+        f"{way(each)}: {duration(each.step_ns)} ({between(each.low_ns, each.high_ns)}) on "
         f"{on(scaling, each.ranks)}, {throughput(scaling, each.throughput)}"
     )
 

@@ -60,6 +60,6 @@ def limits(derivation: Derivation) -> list[str]:
     """What limited the result, each with what it left; [] where nothing did."""
     found = []
     for bound in derivation.bounds:
-        left = wording.ranged(*map(wording.duration, (bound.left.low, bound.left.likely, bound.left.high)))
+        left = wording.durations(bound.left.low, bound.left.likely, bound.left.high)
         found.append(f"{BOUNDS[bound.by].capitalize()}: {left}.")
     return found

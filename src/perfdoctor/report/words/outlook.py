@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
-_KINDS = {"host": "host work", "latency": "launch and wake-up latency"}
+_KINDS = {"host": "host work", "loader": "making batches beside the step", "latency": "launch and wake-up latency"}
 
 
 class Stage(Struct, frozen=True):
@@ -37,7 +37,7 @@ def together(diagnosis: Diagnosis) -> str:
     prediction = _worth_showing(diagnosis)
     if prediction is None:
         return ""
-    about = wording.ranged(*map(wording.duration, prediction.step_ns))
+    about = wording.durations(*prediction.step_ns)
     took, times = wording.duration(prediction.now_ns), wording.speedup(prediction.speedup)
     if any(step.rule in SIZES for step in prediction.steps):
         of_each = " of each rank" if prediction.scaling is not None else ""

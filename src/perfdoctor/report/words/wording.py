@@ -166,6 +166,16 @@ def ranged(low: str, likely: str, high: str) -> str:
     return likely if low == high else f"{likely} ({low} to {high})"
 
 
+def durations(low: float, likely: float, high: float) -> str:
+    """`3 ms (2 ms to 4 ms)` of times in ns; see `between`."""
+    return duration(likely) if duration(low) == duration(high) else f"{duration(likely)} ({between(low, high)})"
+
+
+def between(low: float, high: float) -> str:
+    """`2 ms to 4 ms`; `up to 4 ms` where next to nothing may be left, which no range can say."""
+    return f"up to {duration(high)}" if low * _NEXT_TO_NOTHING < high else f"{duration(low)} to {duration(high)}"
+
+
 def quantity(value: Value, unit: str, limit: int = NAME_LIMIT) -> str:
     """A value of evidence in its unit; a text stays text, whatever the unit."""
     if isinstance(value, str):

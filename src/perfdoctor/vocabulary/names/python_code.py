@@ -38,6 +38,13 @@ PROFILER_STOP = regex(r"/torch/profiler/profiler\.py\(\d+\): (?:\w+\.)?stop_trac
 #: What runs while PyTorch shows a range of its own: a backward pass, an update, a wait for a batch.
 BACKWARD = regex(r"/torch/autograd/graph\.py\(\d+\): _engine_run_backward$", re.MULTILINE)
 UPDATE = regex(r"/torch/optim/\w+\.py\(\d+\): (?:\w+\.)?step$", re.MULTILINE)
+#: A step of an environment that the program calls itself, and one of many environments at once.
+ENVIRONMENT_STEP = regex(
+    r"(?:^|/)(?:gym|gymnasium|pettingzoo|dm_control|envpool|\w*[eE]nvs?)(?:/[\w/]*)?(?:\.py)?\(\d+\): (?:\w+\.)?step$"
+    r"|\.py\(\d+\): \w*Env(?:ironment)?\.step$",
+    re.MULTILINE,
+)
+VECTOR_ENVIRONMENT = regex(r"(?:gymnasium|gym)/vector/|vec_env/|Vec(?:tor)?Env\w*\.step", re.MULTILINE)
 NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$", re.MULTILINE)
 #: What waits for another thread, and where it ends.
 _THREADS = regex(rf"^(?:(?:.*/)?{_PYTHON})?(?:queue|threading|concurrent/futures/\w+)\.py\(\d+\): ")

@@ -97,10 +97,35 @@ UNSCALES = regex(r"^aten::_amp_foreach_non_finite_check_and_unscale_$")
 ZERO_GRAD = regex(r"\bzero_grad\b", re.IGNORECASE)
 #: What a program calls for a tensor full of zeros or of one value; operators fill theirs inside their own.
 FILL_ON_REQUEST = regex(r"^aten::(zeros|zeros_like|new_zeros|zero_|full|full_like|new_full|fill_)$")
-#: Ops that update many tensors in one call; and the mathematics of Muon and Shampoo, which fuses with nothing.
+#: Ops that update many tensors in one call.
+MULTI_TENSOR = regex(r"^aten::_foreach_")
+#: These and fused ones; and the mathematics of Muon and Shampoo, which fuses with nothing.
 NOT_PER_TENSOR = regex(
     r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
 )
+
+#: What users call, by the ops inside of PyTorch that it begins with. Others with an underscore, and those that only
+#: shape or make memory, have no call of their own.
+_CALLS = {
+    "aten::lift_fresh": "torch.tensor", "aten::detach_": "torch.tensor", "aten::to": "Tensor.to",
+    "aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_", "aten::item": "Tensor.item",
+    "aten::_local_scalar_dense": "Tensor.item", "aten::is_nonzero": "bool(Tensor)", "aten::select": "Tensor[]",
+    "aten::slice": "Tensor[]", "aten::index": "Tensor[]", "aten::_index_put_impl_": "Tensor[] =",
+}  # fmt: skip
+_INTERNAL = regex(
+    r"^aten::(_|empty|resize_|set_|alias|as_strided|result_type|contiguous|detach|lift)|^(autograd|c10|torch)::"
+)
+
+
+def call_of(name: str) -> str:
+    """What a user calls that begins with this op or kernel: `torch.tensor` of `aten::lift_fresh`; "" for none.
+
+    Kernels and ranges keep their names.
+    """
+    if name in _CALLS:
+        return _CALLS[name]
+    return "" if _INTERNAL.search(name) else name.removeprefix("aten::")
+
 
 # --- loops over tensors, written in Python ---
 
