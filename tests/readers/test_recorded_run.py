@@ -130,38 +130,6 @@ def test_steps_that_the_recorder_marked_are_not_called_the_programs(tmp_path: Pa
     assert wording.found_by(diagnose(read([TORCH]), []).steps) == "profiler steps"
 
 
-@pytest.mark.parametrize(
-    ("long", "noted"),
-    [
-        ({"steps": 60, "all_ns": 2_000_000_000, "long": 3, "long_ns": 1_800_000_000, "apart": 20}, True),
-        ({"steps": 60, "all_ns": 2_000_000_000, "long": 3, "long_ns": 190_000_000, "apart": 20}, False),
-        ({"steps": 60, "all_ns": 2_000_000_000, "long": 6, "long_ns": 1_800_000_000, "apart": 10}, False),
-        ({"steps": 60, "long": 3}, False),
-        ({"steps": 60, "all_ns": "x", "long": 3, "long_ns": 1_800_000_000, "apart": 20}, False),
-        ({}, False),
-    ],
-)
-def test_a_note_says_what_only_some_steps_do_where_the_window_need_not_hold_one(tmp_path: Path, long, noted) -> None:
-    folder = run_folder(tmp_path / "run", torch=TORCH)
-    report = {
-        "pass": "torch",
-        "pid": 5,
-        "rank": 0,
-        "steps_seen": 15,
-        "steps_recorded": 10,
-        "unwatched_step_ns": 3_420_000,
-    }
-    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({**report, "unwatched_long": long}))
-    found = [note for note in read([folder.path]).notes if "only timed" in note]
-    assert len(found) == noted
-    if noted:
-        assert found[0] == (
-            "3 of 60 steps that were only timed, after the recorded ones, took 600 ms each (90 % of the time; usual: "
-            "3.42 ms). An evaluation or a checkpoint may be in none of the recorded steps: --steps 21 records one."
-        )
-        assert len(found[0]) < 240, "the terminal cuts what is longer"
-
-
 def test_the_loaders_that_fed_the_steps_are_read(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
     loader = {"batches": 10, "workers": 2, "tensors": 3, "bytes": 4_000, "epoch": 50}

@@ -38,21 +38,6 @@ def test_a_disturbed_step_does_not_count():
     assert unrecorded(ends([]), ends([10] * 30 + [400]))["unwatched_step_ns"] == 10 * MS
 
 
-@pytest.mark.parametrize(
-    ("behind", "expected"),
-    [
-        # Every eighth step is followed by an evaluation of 400 ms.
-        (([10] * 7 + [410]) * 4, {"steps": 32, "all_ns": 1920 * MS, "long": 4, "long_ns": 1640 * MS, "apart": 8}),
-        ([10] * 20 + [30] + [10] * 9, {"steps": 30, "all_ns": 320 * MS, "long": 1, "long_ns": 30 * MS, "apart": 21}),
-        ([10, 40] * 15, {}),
-        ([10] * 29 + [19], {}),
-        ([10] * 5 + [400], {}),  # too few behind the window
-    ],
-)
-def test_steps_that_do_something_else_besides_are_counted_with_their_time(behind, expected):
-    assert unrecorded(ends([]), ends(behind)).get("unwatched_long") == expected
-
-
 class DeviceClock:
     """Events of a GPU whose steps take so many ms each, behind a first one of 50 ms."""
 

@@ -102,8 +102,10 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
         return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
-    # Cores that others have, or that nobody counted, may not be there for workers: then these may save nothing.
-    is_known = feeding.cores(run).is_known and not cpu_use.others_use_the_rest(run)
+    # Cores that others have, or that nobody counted, may not be there for workers: then these may save nothing. A trial
+    # had the same cores.
+    counted = feeding.cores(run).is_known and not cpu_use.others_use_the_rest(run)
+    is_known = counted or feeding.trial(run) is not None
     worst_ns = prospect.worst_ns if is_known or not host_places(run) else run.step_ns
     stays_ns, stays_most_ns = (found.ns - max(run.step_ns - ns, 0.0) for ns in (prospect.likely_ns, worst_ns))
     return _Judged(kind, _saving(found.ns, at, stays_ns, stays_most_ns), prospect, None, stays_ns, stays_most_ns)

@@ -154,7 +154,8 @@ def cores(run: Run) -> Cores:
     bound = of_known(np.nanmin, run.job.timeline["cpu_processes"].floats("allowed_cores"))
     count = bound / sharing if math.isnan(of_all) else float(np.fmin(bound, of_all / sharing))
     # What other programs used is free for workers when they have ended.
-    known = Cores(count, (cpu_use.idle_cores(run) + cpu_use.cores_of_others(run)) / sharing, cpu_use.cores_used(run))
+    left = cpu_use.idle_cores(run) + float(np.nan_to_num(cpu_use.cores_of_others(run)))
+    known = Cores(count, left / sharing, cpu_use.cores_used(run))
     return replace(known, computing=known.count if math.isnan(threads) else threads)
 
 
