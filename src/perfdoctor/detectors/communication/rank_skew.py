@@ -8,18 +8,21 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.detectors.saved_shares import half_certain
+from perfdoctor.detectors.saved_shares import at_most, half_certain
 from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication import lateness
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
+from perfdoctor.metrics.communication.persistence import Persistence, persistence
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.metrics.host.cpu_use import cores_allowed, without_core_ns
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import HostComparison, compared
+from perfdoctor.metrics.kernels.same_kernels import is_slower_at_the_same
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop
+from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven_flop
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
@@ -42,7 +45,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
-    seen = _seen(run, matched, at["clear_culprit_share"])
+    seen = _seen(run, matched, at)
     if seen.most_ns >= at["min_share_of_step"] * run.job.step_ns:
         yield _finding(run, matched, seen, at)
 
@@ -56,19 +59,32 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     share = instead.get(main, 0) / max(sum(instead.values()), 1)
     known = [in_full[other.rank] for other in others if other.rank in in_full]
     host = compared(whole, known) if whole and main in _HOST else None
-    is_clear = share >= at["clear_culprit_share"]
+    is_main = share >= at["clear_culprit_share"]
     is_uneven = bool(
-        is_clear and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
+        is_main and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
     )
     within = _within(whole, at) if whole and main == "host_work" else ""
-    situation = "uneven-work" if is_uneven else _situation(main, host, within, at) if is_clear else ""
+    core_ns = _longer_without_core_ns(run, seen)
+    if not seen.is_clear:
+        situation = _nobody(run, seen, at)
+    elif is_uneven:
+        situation = "uneven-work"
+    elif core_ns >= MOST_OF_IT * seen.ahead_ns:
+        situation = "contention"
+    elif is_main and main == "compute" and whole:
+        situation = "slower-compute" if _is_slower(run, whole, known, at) else "compute"
+    else:
+        situation = _situation(main, host, within, at) if is_main else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
-    won_share = 1 - 1 / len(seen.places) if is_uneven else 1.0
+    won_share = 1 - 1 / len(seen.places) if situation == "uneven-work" else 1.0
+    # Which of equal ranks is late is chance: a fix may even them out, or leave them as they are.
+    is_chance = situation == "chance"
+    likely_ns = int(won_share * seen.likely_ns)
     node, units = seen.late_node, min(place.units for place in seen.places)
     return Finding(
         rule="rank-skew",
-        saving_ns_per_step=half_certain(int(won_share * seen.likely_ns), seen.most_ns),
-        confidence="high" if seen.is_clear or node else "medium",
+        saving_ns_per_step=at_most(max(likely_ns, seen.most_ns)) if is_chance else half_certain(likely_ns, seen.most_ns),
+        confidence="high" if node or (seen.is_clear and situation != "contention") else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
             "other_rows_per_step": host.other_rows if host else 0.0,
@@ -77,6 +93,12 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "within": within,
             "late_rank": late.rank,
             **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
+            "late_in": seen.late_again.late_in,
+            "compared": seen.late_again.compared,
+            "compared_what": "steps" if seen.late_again.of_steps else "stretches of the recording",
+            "chance_percent": percent(seen.late_again.chance),
+            "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
+            "cores": cores_allowed(run),
             "waiting_ms": ms(seen.waiting_ns),
             "caused_ms": ms(seen.likely_ns),
             "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
@@ -86,6 +108,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "instead_percent": percent(share),
             "won_share": won_share,
             "more_flop_percent": percent(more_flop(whole, known)) if is_uneven and whole else 0.0,
+            "slower_compute": _times_as_long(whole, known) if situation == "slower-compute" and whole else 0.0,
         },
         evidence=(
             Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
@@ -98,7 +121,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
         situation="node" if node else situation,
         explains=_symptoms(main, late, others, at) if seen.is_clear else (),
         # Where no rank is the clear culprit it is unknown what one in time would change.
-        lines_in=((late.rank, main),) if seen.is_clear and is_clear and main in _OF_CODE else (),
+        lines_in=((late.rank, main),) if seen.is_clear and is_main and main in _OF_CODE else (),
         work={late.rank_and_device: np.ones(len(whole.kernels), dtype=bool)} if seen.is_clear and whole else {},
         affected_ns=seen.likely_ns,
     )
@@ -117,7 +140,8 @@ class _Node(Struct, frozen=True):
 class _Skew(Struct, frozen=True):
     """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that a fix saves of it.
 
-    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
+    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window. `is_clear`: is one rank
+    the reason for most of the waiting, and `late_again` by more than chance?
     """
 
     places: Sequence[JobPlace]
@@ -125,14 +149,17 @@ class _Skew(Struct, frozen=True):
     late: JobPlace
     others: Sequence[JobPlace]
     is_clear: bool
+    late_again: Persistence
     late_share: float
     late_node: _Node | None
     waiting_ns: int
     most_ns: int
     likely_ns: int
+    ahead_ns: int
 
 
-def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
+def _seen(run: Run, matched: Skew, at: Mapping[str, float]) -> _Skew:
+    clear_share = at["clear_culprit_share"]
     # Of a process with several devices the one that its collectives run on.
     places = [place for place in run.job.places if len(place.collectives)]
     own = lateness.own_lateness_ns(places, matched)
@@ -141,7 +168,9 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
     late_share, node = _who(places, matched, own, clear_share)
     # How much of its lateness would go with it: little where another one comes just before it.
     of_its_own = matched.caused_alone_ns(late.rank) / max(int(matched.caused_ns[matched.number(late.rank)]), 1)
-    is_clear = node is None and min(late_share, of_its_own) >= clear_share
+    late_again = persistence(places, matched, np.array([matched.number(late.rank)]))
+    is_again = late_again.chance <= at["most_chance"]
+    is_clear = node is None and is_again and min(late_share, of_its_own) >= clear_share
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
@@ -159,7 +188,13 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
         likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
-    return _Skew(places, own, late, others, is_clear, late_share, node, waiting_ns, most_ns, likely_ns)
+    less_ns = np.median(np.delete(matched.waiting_ns, matched.number(late.rank))) - matched.waiting_ns[
+        matched.number(late.rank)
+    ]
+    ahead_ns = int(less_ns / late.units)
+    return _Skew(
+        places, own, late, others, is_clear, late_again, late_share, node, waiting_ns, most_ns, likely_ns, ahead_ns
+    )
 
 
 def _exposed_waits_ns(
@@ -193,7 +228,47 @@ def _sooner_ns(others: Sequence[JobPlace], which: Callable[[list[int]], float], 
     return int(which([otherwise if (own := sooner_ns(each)) is None else own // each.units for each in others]))
 
 
+# --- is it chance, or a lack of cores? ---
+
+
+def _nobody(run: Run, seen: _Skew, at: Mapping[str, float]) -> str:
+    """The situation where no rank is the straggler: several are late, or who is late changes."""
+    if seen.late_again.chance <= at["most_chance"]:
+        return "several"
+    uneven = uneven_flop(host_places(run))
+    return "chance" if uneven <= at["same_work_within"] else "by-turns"  # NaN, which is unknown, is not
+
+
+def _longer_without_core_ns(run: Run, seen: _Skew) -> int:
+    """For how much longer than the others' the late rank's thread was ready to run and had no core, in ns a step."""
+    without = without_core_ns(run)
+    others = [without[place.rank] for place in seen.others if place.rank in without]
+    return int(max(without[seen.late.rank] - np.median(others), 0)) if others and seen.late.rank in without else 0
+
+
+def _mean_without_core_ns(run: Run, seen: _Skew) -> float:
+    """How long the ranks' threads had no core, a mean in ns a step; 0 where that explains little of the waiting."""
+    without = list(without_core_ns(run).values())
+    mean = float(np.mean(without)) if without else 0.0
+    return mean if mean >= MOST_OF_IT * seen.waiting_ns else 0.0
+
+
 # --- what the late rank does instead ---
+
+
+def _is_slower(run: Run, late: Place, others: Sequence[Place], at: Mapping[str, float]) -> bool:
+    """Is the same work known to take its device, or its core, longer?"""
+    if late.device is not None:
+        return is_slower_at_the_same(run, late, at["same_work_within"], at["slower_at_least"])
+    is_same = abs(more_flop(late, others)) <= at["same_work_within"]  # unknown is NaN, and not the same
+    return is_same and _times_as_long(late, others) >= 1 + at["slower_at_least"]
+
+
+def _times_as_long(late: Place, others: Sequence[Place]) -> float:
+    """Its compute in a step as a multiple of the middle one's."""
+    middle = float(np.median([place.compute.total_ns / place.units for place in others])) if others else 0.0
+    return late.compute.total_ns / late.units / middle if middle else 1.0
+
 
 
 def _within(place: Place, at: Mapping[str, float]) -> str:
