@@ -132,7 +132,7 @@ def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArr
 
 def more_flop(late: Place, others: Sequence[Place]) -> float:
     """The share by which its FLOP a step exceed the median of the others'; NaN where they are not known."""
-    own, middle = _flop(late), float(np.median([_flop(place) for place in others]))
+    own, middle = flop_per_step(late), float(np.median([flop_per_step(place) for place in others]))
     return own / middle - 1 if middle else float("nan")
 
 
@@ -163,7 +163,7 @@ def _flop_by_step(place: Place) -> Floats:
     return np.bincount(step[inside], weights=work.flop[work.known][inside], minlength=place.steps.used)
 
 
-def _flop(place: Place) -> float:
+def flop_per_step(place: Place) -> float:
     """Known FLOP of a step; NaN without any."""
     work = op_work(place)
     return float(work.flop[work.known].sum()) / place.units if work.known.any() else float("nan")
