@@ -16,9 +16,11 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import flop_per_step
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Value
+from perfdoctor.records.findings import Finding, Measure, Rows
 
 _MOST_ROWS = 16
+#: The first and the last stage send one message and receive one for each micro-batch, those between them twice as many.
+_OF_A_MICRO_BATCH = 2
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -43,7 +45,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "messages_per_step": found.per_step,
             **found.time_values("exposed"),
-            **(uneven.values if uneven else {}),
+            **(
+                {
+                    "heavy_rank": uneven.heavy.rank,
+                    "heavy_ms": ms(uneven.heavy_ns),
+                    "light_rank": uneven.light.rank,
+                    "light_ms": ms(uneven.light_ns),
+                    "mean_ms": ms(uneven.mean_ns),
+                    "moved_percent": percent(uneven.more_ns / uneven.heavy_ns),
+                    "micro_batches": uneven.micro_batches,
+                }
+                if uneven
+                else {}
+            ),
         },
         evidence=(
             Measure("exposed sends and receives", found.ns, "ns"),
@@ -76,18 +90,6 @@ class _Uneven(Struct, frozen=True):
         """
         return int(self.more_ns * (1 - 1 / self.micro_batches))
 
-    @property
-    def values(self) -> dict[str, Value]:
-        return {
-            "heavy_rank": self.heavy.rank,
-            "heavy_ms": ms(self.heavy_ns),
-            "light_rank": self.light.rank,
-            "light_ms": ms(self.light_ns),
-            "mean_ms": ms(self.mean_ns),
-            "moved_percent": percent(self.more_ns / self.heavy_ns),
-            "micro_batches": self.micro_batches,
-        }
-
 
 def _uneven(run: Run, at: Mapping[str, float]) -> _Uneven | None:
     """The uneven stages; None where evening them saves too little, or the heaviest has no more work than others."""
@@ -95,10 +97,10 @@ def _uneven(run: Run, at: Mapping[str, float]) -> _Uneven | None:
     if len(places) < 2 or len(places) < len(run.job.places):
         return None
     compute = np.array([place.compute.total_ns / place.units for place in places])
-    count = min(np.count_nonzero(proven_messages(place)) / place.units for place in places)
+    count = min(np.count_nonzero(proven_messages(place)) / place.units for place in places) / _OF_A_MICRO_BATCH
     heavy, light = int(compute.argmax()), int(compute.argmin())
     found = _Uneven(
-        places[heavy], compute[heavy], places[light], compute[light], float(compute.mean()), max(count / 2, 1)
+        places[heavy], compute[heavy], places[light], compute[light], float(compute.mean()), max(count, 1.0)
     )
     flop = np.array([flop_per_step(place) for place in places])
     if not np.isnan(flop).any():
