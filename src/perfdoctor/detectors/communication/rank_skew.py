@@ -83,7 +83,9 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     node, units = seen.late_node, min(place.units for place in seen.places)
     return Finding(
         rule="rank-skew",
-        saving_ns_per_step=at_most(max(likely_ns, seen.most_ns)) if is_chance else half_certain(likely_ns, seen.most_ns),
+        saving_ns_per_step=at_most(max(likely_ns, seen.most_ns))
+        if is_chance
+        else half_certain(likely_ns, seen.most_ns),
         confidence="high" if node or (seen.is_clear and situation != "contention") else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
@@ -188,9 +190,10 @@ def _seen(run: Run, matched: Skew, at: Mapping[str, float]) -> _Skew:
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
         likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
-    less_ns = np.median(np.delete(matched.waiting_ns, matched.number(late.rank))) - matched.waiting_ns[
-        matched.number(late.rank)
-    ]
+    less_ns = (
+        np.median(np.delete(matched.waiting_ns, matched.number(late.rank)))
+        - matched.waiting_ns[matched.number(late.rank)]
+    )
     ahead_ns = int(less_ns / late.units)
     return _Skew(
         places, own, late, others, is_clear, late_again, late_share, node, waiting_ns, most_ns, likely_ns, ahead_ns
@@ -268,7 +271,6 @@ def _times_as_long(late: Place, others: Sequence[Place]) -> float:
     """Its compute in a step as a multiple of the middle one's."""
     middle = float(np.median([place.compute.total_ns / place.units for place in others])) if others else 0.0
     return late.compute.total_ns / late.units / middle if middle else 1.0
-
 
 
 def _within(place: Place, at: Mapping[str, float]) -> str:

@@ -68,7 +68,12 @@ def is_slower_at_the_same(run: Job[JobPlace], place: Place, tolerance: float, at
     Without the number of their blocks it is not known whether they are the same.
     """
     found = same_kernels(run, 0.0)
-    if found is None or (place.kernels["blocks"] == UNKNOWN).any() or place not in found.places or found.share_of_compute < 1 - tolerance:
+    if (
+        found is None
+        or (place.kernels["blocks"] == UNKNOWN).any()
+        or place not in found.places
+        or found.share_of_compute < 1 - tolerance
+    ):
         return False
     return bool(found.slowdown[found.places.index(place)] >= 1 + at_least)
 
