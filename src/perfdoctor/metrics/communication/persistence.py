@@ -1,7 +1,7 @@
 """Is a rank late again and again, or does chance make one late now and another then?
 
-A rank comes last in some collective of every step, and over a few steps chance alone makes one the latest. What tells is
-whether it comes later than the others in one step after the other, by more than it varies:
+A rank comes last in some collective of every step, and over a few steps chance alone makes one the latest. What tells
+is whether it comes later than the others in one step after the other, by more than it varies:
 
 ```
 signs  : in k of n steps it waits least of all, which chance does in each with 1 / R, of R ranks: binomial
@@ -10,7 +10,7 @@ size   : how much less it waits than the middle one of the others, the mean of a
 ```
 
 Steps are alike in a row: what holds a core holds it for several of them. So both are asked of steps, and of means over
-two, four, … steps in a row as well (batch means; G. Fishman, Management Science 24, 1978), and the weakest answer counts.
+two, four, … in a row as well (batch means; G. Fishman, Management Science 24, 1978), and the weakest answer counts.
 """
 
 from __future__ import annotations
