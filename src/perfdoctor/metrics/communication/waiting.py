@@ -1,4 +1,4 @@
-"""How long do ranks wait in collectives for one that comes late, is it the same one again, and what would a fix save?"""
+"""How long do ranks wait in collectives for one that comes late, is it the same one again, and what does that cost?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LateNode(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that a fix saves of it, and
+    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns`, `likely_ns` that a fix saves of it, and
     `ahead_ns`, by which the late rank waits less than the middle one of the others.
 
     `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window. `is_clear`: is one rank
