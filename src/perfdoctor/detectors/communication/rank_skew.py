@@ -74,6 +74,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     won_share = 1 - 1 / len(seen.places) if situation == "uneven-work" else 1.0
     # Which of equal ranks is late is chance: a fix may even them out, or leave them as they are.
     is_chance = situation == "chance"
+    is_certain = seen.late_again.chance <= at["most_chance"]
     likely_ns = int(won_share * seen.likely_ns)
     node, units = seen.late_node, min(place.units for place in seen.places)
     return Finding(
@@ -81,7 +82,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
         saving_ns_per_step=at_most(max(likely_ns, seen.most_ns))
         if is_chance
         else half_certain(likely_ns, seen.most_ns),
-        confidence="high" if node or (seen.is_clear and situation != "contention") else "medium",
+        confidence="high" if node or (seen.is_clear and is_certain and situation != "contention") else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
             "other_rows_per_step": host.other_rows if host else 0.0,

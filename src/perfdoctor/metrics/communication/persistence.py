@@ -42,6 +42,16 @@ class Persistence(Struct, frozen=True):
     of_steps: bool
     chance: float
 
+    @property
+    def is_short(self) -> bool:
+        """Are there too few steps for chance to be ruled out, however late a rank is?"""
+        return not self.of_steps or self.compared < _FEWEST_BATCHES
+
+    @property
+    def mostly(self) -> bool:
+        """Did it come last in most of them?"""
+        return self.late_in * 2 > self.compared
+
 
 def persistence(places: Sequence[JobPlace], matched: Skew, ranks: Ints) -> Persistence:
     """Of these ranks (their places in `matched.ranks`), taken together; `places` are those of `matched.ranks`."""

@@ -61,7 +61,9 @@ def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> 
     # How much of its lateness would go with it: little where another one comes just before it.
     of_its_own = matched.caused_alone_ns(late.rank) / max(int(matched.caused_ns[matched.number(late.rank)]), 1)
     late_again = persistence(places, matched, np.array([matched.number(late.rank)]))
-    is_again = late_again.chance <= most_chance
+    # Ranks with devices of their own seldom take turns: of few steps, which rule nothing out, most have to do.
+    few_do = late_again.is_short and late_again.mostly and late.device is not None
+    is_again = late_again.chance <= most_chance or few_do
     is_clear = node is None and is_again and min(late_share, of_its_own) >= clear_share
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
