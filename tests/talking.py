@@ -22,13 +22,15 @@ def talking(
     steps: int = 6,
     parts: int = 1,
     more: Sequence[Sequence[int]] = (),
+    asleep: Sequence[int] = (),
     shapes: str = "",
 ) -> tuple[Timeline, int]:
     """Ranks that compute so many units in front of each of `parts` all-reduces a step, and stand still in it.
 
     `computing` is by rank: units, or units of each part; `sending` units, or those of each part. Returns the timeline
     and the step in units: until the last rank has come, and then `sending`, part by part. `more`: by step and rank,
-    units that it computes beyond that in front of the first all-reduce. `shapes`: those of what it multiplies.
+    units that it computes beyond that in front of the first all-reduce. `asleep`: by rank, units in which it runs
+    nothing before that. `shapes`: those of what it multiplies.
     """
     each = [[own] * parts if isinstance(own, int) else list(own) for own in computing]
     sent = [sending] * parts if isinstance(sending, int) else list(sending)
@@ -39,9 +41,11 @@ def talking(
         for part in range(parts):
             beyond = more[step] if more and not part else [0] * len(each)
             units = [own[part] + longer for own, longer in zip(each, beyond, strict=True)]
-            over = at + (max(units) + sent[part]) * UNIT_NS
-            for rank, own_units in enumerate(units):
-                _add(rows, rank, at, at + own_units * UNIT_NS, over, shapes)
+            begin = [at + (asleep[rank] if asleep and not part else 0) * UNIT_NS for rank in range(len(each))]
+            asked = [start + own * UNIT_NS for start, own in zip(begin, units, strict=True)]
+            over = max(asked) + sent[part] * UNIT_NS
+            for rank, start in enumerate(begin):
+                _add(rows, rank, start, asked[rank], over, shapes)
             at = over
         for rank in range(len(each)):
             mark = {"start_ns": begun, "end_ns": at, "name": f"ProfilerStep#{step}"}

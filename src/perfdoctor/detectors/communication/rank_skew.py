@@ -66,8 +66,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
         situation = "uneven-work"
     elif core_ns >= MOST_OF_IT * seen.ahead_ns:
         situation = "contention"
-    elif is_main and main == "compute" and whole:
-        situation = "slower-compute" if _is_slower(run, whole, known, at) else "compute"
+    elif is_main and main == "compute":
+        situation = "slower-compute" if _is_slower(run, seen, whole, known, at) else "compute"
     else:
         situation = _situation(main, host, within, at) if is_main else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
@@ -106,7 +106,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "instead_percent": percent(share),
             "won_share": won_share,
             "more_flop_percent": percent(more_flop(whole, known)) if is_uneven and whole else 0.0,
-            "slower_compute": _times_as_long(whole, known) if situation == "slower-compute" and whole else 0.0,
+            "slower_compute": _times_as_long(seen) if situation == "slower-compute" else 0.0,
         },
         evidence=(
             Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
@@ -153,18 +153,19 @@ def _mean_without_core_ns(run: Run, seen: Waiting) -> float:
 # --- what the late rank does instead ---
 
 
-def _is_slower(run: Run, late: Place, others: Sequence[Place], at: Mapping[str, float]) -> bool:
-    """Is the same work known to take its device, or its core, longer?"""
-    if late.device is not None:
-        return is_slower_at_the_same(run, late, at["same_work_within"], at["slower_at_least"])
-    is_same = abs(more_flop(late, others)) <= at["same_work_within"]  # unknown is NaN, and not the same
-    return is_same and _times_as_long(late, others) >= 1 + at["slower_at_least"]
+def _is_slower(run: Run, seen: Waiting, whole: Place | None, known: Sequence[Place], at: Mapping[str, float]) -> bool:
+    """Is the same work known to take the late rank's device, or its core, longer?"""
+    if seen.late.device is not None:
+        return is_slower_at_the_same(run.job, seen.late, at["same_work_within"], at["slower_at_least"])
+    if whole is None or not known or not abs(more_flop(whole, known)) <= at["same_work_within"]:
+        return False  # also where the FLOP are unknown, which is NaN
+    return _times_as_long(seen) >= 1 + at["slower_at_least"]
 
 
-def _times_as_long(late: Place, others: Sequence[Place]) -> float:
-    """Its compute in a step as a multiple of the middle one's."""
-    middle = float(np.median([place.compute.total_ns / place.units for place in others])) if others else 0.0
-    return late.compute.total_ns / late.units / middle if middle else 1.0
+def _times_as_long(seen: Waiting) -> float:
+    """The late rank's compute in a step as a multiple of the middle one's of the others."""
+    middle = float(np.median([place.compute.total_ns / place.units for place in seen.others]))
+    return seen.late.compute.total_ns / seen.late.units / middle if middle else 1.0
 
 
 def _within(place: Place, at: Mapping[str, float]) -> str:

@@ -63,9 +63,23 @@ def persistence(places: Sequence[JobPlace], matched: Skew, ranks: Ints) -> Persi
     waited = waited[:, np.unique(stretch)]  # a step without a collective says nothing
     others, own = np.delete(waited, ranks, axis=0), waited[ranks].mean(axis=0)
     to_middle, to_next = np.median(others, axis=0) - own, others.min(axis=0) - own
-    choices = len(places) / ranks.size
-    weakest = max(_chance(*each, choices) for each in zip(_batches(to_middle), _batches(to_next), strict=True))
+    weakest = _weakest(to_middle, to_next, len(places) / ranks.size)
     return Persistence(int(np.count_nonzero(to_next > 0)), to_next.size, of_steps, weakest)
+
+
+def chance_of(own_ns: Ints, others_ns: Sequence[Ints]) -> float:
+    """How probable it is that one of equal ranks spends as much more time on something, and as regularly, by chance.
+
+    Values are by step, of this rank and of each other; 1 where they have unequally many steps, or too few.
+    """
+    if own_ns.size < _FEWEST_BATCHES or any(other.size != own_ns.size for other in others_ns) or not others_ns:
+        return 1.0
+    others = np.stack(others_ns)
+    return _weakest(own_ns - np.median(others, axis=0), own_ns - others.max(axis=0), 1.0 + len(others))
+
+
+def _weakest(to_middle: Floats, to_next: Floats, choices: float) -> float:
+    return max(_chance(*each, choices) for each in zip(_batches(to_middle), _batches(to_next), strict=True))
 
 
 def _stretches(matched: Skew, count: int) -> Ints:

@@ -12,13 +12,17 @@ from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication import lateness
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
-from perfdoctor.metrics.communication.persistence import Persistence, persistence
+from perfdoctor.metrics.communication.persistence import Persistence, chance_of, persistence
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import MOST_OF_IT
-from perfdoctor.model.place import JobPlace
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
+from perfdoctor.vocabulary.parts import IDLE_PARTS
+
+#: What a program's own code does, or waits for, instead of the ranks' common work.
+_OF_HOST = frozenset(cause for cause, part in IDLE_PARTS.items() if part.waits_for in {"host", "loader"})
 
 
 class LateNode(Struct, frozen=True):
@@ -63,7 +67,7 @@ def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> 
     late_again = persistence(places, matched, np.array([matched.number(late.rank)]))
     # Ranks with devices of their own seldom take turns: of few steps, which rule nothing out, most have to do.
     few_do = late_again.is_short and late_again.mostly and late.device is not None
-    is_again = late_again.chance <= most_chance or few_do
+    is_again = late_again.chance <= most_chance or few_do or _does_it_again(run, late, matched, most_chance)
     is_clear = node is None and is_again and min(late_share, of_its_own) >= clear_share
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
@@ -87,6 +91,28 @@ def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> 
     return Waiting(
         places, own, late, others, is_clear, late_again, late_share, node, waiting_ns, most_ns, likely_ns, ahead_ns
     )
+
+
+def _does_it_again(run: Run, late: JobPlace, matched: Skew, most_chance: float) -> bool:
+    """Does the late rank's host do again and again what makes it late? On busy cores all else varies more than that.
+
+    Time in which it computes is not asked: without a core of its own that varies with its lateness.
+    """
+    in_full = {place.rank: place for place in run.places}
+    if late.rank not in in_full or any(rank not in in_full for rank in matched.ranks):
+        return False
+    places = [in_full[rank] for rank in matched.ranks]
+    instead = lateness.excess_ns(places, matched)[late.rank]
+    main = max(instead, key=lambda name: instead[name])
+    if instead[main] < MOST_OF_IT * max(sum(instead.values()), 1) or main not in _OF_HOST:
+        return False
+
+    def by_step(place: Place) -> Ints:
+        edges = place.steps.used_bounds
+        return place.idle_causes[main].overlap_ns(edges[:-1], edges[1:])
+
+    others = [by_step(place) for place in places if place.rank != late.rank]
+    return chance_of(by_step(in_full[late.rank]), others) <= most_chance
 
 
 def _exposed_waits_ns(

@@ -62,7 +62,7 @@ def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None
     )
 
 
-def is_slower_at_the_same(run: Job[JobPlace], place: Place, tolerance: float, at_least: float) -> bool:
+def is_slower_at_the_same(run: Job[JobPlace], place: JobPlace, tolerance: float, at_least: float) -> bool:
     """Does this device take longer (`at_least`, a share) for the same kernels, which are all but `tolerance` of all?
 
     Without the number of their blocks it is not known whether they are the same.
@@ -70,7 +70,7 @@ def is_slower_at_the_same(run: Job[JobPlace], place: Place, tolerance: float, at
     found = same_kernels(run, 0.0)
     if (
         found is None
-        or (place.kernels["blocks"] == UNKNOWN).any()
+        or any(blocks == UNKNOWN for _, blocks in medians_of(place))
         or place not in found.places
         or found.share_of_compute < 1 - tolerance
     ):
