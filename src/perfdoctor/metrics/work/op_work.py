@@ -160,7 +160,9 @@ def _flop_by_step(place: Place) -> Floats:
     work, edges = op_work(place), place.steps.used_bounds
     step = np.searchsorted(edges, work.ops.start_ns[work.known], side="right") - 1
     inside = (step >= 0) & (step < place.steps.used)
-    return np.bincount(step[inside], weights=work.flop[work.known][inside], minlength=place.steps.used)
+    flop: Floats = np.zeros(place.steps.used)
+    np.add.at(flop, step[inside], work.flop[work.known][inside])
+    return flop
 
 
 def flop_per_step(place: Place) -> float:
