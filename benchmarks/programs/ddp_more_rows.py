@@ -1,4 +1,4 @@
-"""torchrun, two ranks, DistributedDataParallel over gloo: the first rank has a batch of half as many rows again."""
+"""torchrun, two ranks, DistributedDataParallel over gloo: the first rank has three times as many rows as the second."""
 
 from __future__ import annotations
 
