@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from builders import findings, only_finding
-from machine_builders import on_cores
+from builders import findings, only_finding, summary
+from machine_builders import beside, on_cores
 from talking import ASKING_NS, DISPATCH_NS, UNIT_NS, talking
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -85,3 +86,92 @@ def test_compute_hides_no_more_than_idle_cores_take_over(busy, hidden):
     sampled = on_cores(drawn, allowed_cores=8, busy_cores=busy, idle_cores=8 - busy, program_cores=busy)
     saving = only_finding("exposed-communication", sampled).saving_ns_per_step
     assert saving.likely == pytest.approx(hidden * UNIT_NS, rel=0.01)
+
+
+ROWS = "[[256, 256], [256, 256]]"
+
+
+def by_chance(seed: int):
+    """Ranks with the same work, each late now and then: heavy tails, and a step is half like the one before it."""
+    draw = np.random.default_rng(seed)
+    ranks, steps = 2 + 2 * (seed % 2), 12
+    noise = draw.standard_t(3, size=(steps, ranks))
+    for step in range(1, steps):
+        noise[step] = 0.5 * noise[step - 1] + 0.87 * noise[step]
+    more = np.maximum(np.rint(20 + 5 * noise), 0).astype(int).tolist()
+    return talking([20] * ranks, 2, steps=steps, more=more, shapes=ROWS)[0]
+
+
+def test_of_twenty_jobs_in_which_chance_alone_makes_ranks_late_one_may_seem_to_have_a_straggler():
+    found = [each for seed in range(20) for each in findings("rank-skew", by_chance(seed))]
+    assert len(found) > 15  # they do wait for each other
+    assert sum(each.confidence == "high" for each in found) <= 1
+    assert sum("is the straggler" in summary(each) for each in found) <= 1
+    assert {each.saving_ns_per_step.likely for each in found if each.situation == "chance"} == {0}
+
+
+def late_by_turns(**of_processes: list[int]):
+    drawn = talking([20, 20], 2, steps=10, more=[[9, 0], [0, 5]] * 5, shapes=ROWS)[0]
+    end_ns = int(drawn.ops.end_ns.max())
+    cores = [
+        {"rank": rank, "process": 100 + rank, "start_ns": 0, "end_ns": end_ns, "name": "recorded steps"}
+        | {name: values[rank] for name, values in of_processes.items()}
+        for rank in range(2)
+    ]
+    return beside(drawn, cpu_processes=cores) if of_processes else drawn
+
+
+def test_ranks_with_the_same_work_that_are_late_by_turns_have_no_straggler():
+    finding = only_finding("rank-skew", late_by_turns())
+    assert (finding.situation, finding.confidence) == ("chance", "medium")
+    assert "Who is late is chance, and no rank is a straggler" in summary(finding)
+    assert "late in 5 of 10 steps" in summary(finding)
+    assert "ready to run" not in summary(finding)
+
+
+def test_where_they_had_no_cores_meanwhile_it_says_so():
+    finding = only_finding("rank-skew", late_by_turns(thread_delay_ns=[9_000_000] * 2, allowed_cores=[2, 2]))
+    assert "share 2.0 cores: a training thread was ready to run and had none" in summary(finding)
+
+
+def always_late(delays_ns: list[int]):
+    drawn = talking([20, 20], 2, steps=10, more=[[0, 9], [0, 11]] * 5, shapes=ROWS)[0]
+    end_ns = int(drawn.ops.end_ns.max())
+    cores = [
+        {"rank": rank, "process": 100 + rank, "start_ns": 0, "end_ns": end_ns, "name": "recorded steps"}
+        | {"thread_delay_ns": delay_ns, "allowed_cores": 2}
+        for rank, delay_ns in enumerate(delays_ns)
+    ]
+    return beside(drawn, cpu_processes=cores)
+
+
+@pytest.mark.parametrize(("delays_ns", "situation", "words"), [
+    ([0, 8_000_000], "contention", "for lack of a core"),
+    ([0, 0], "slower-compute", "1.50 times as long as the others for the same work"),
+])  # fmt: skip
+def test_a_rank_that_takes_longer_for_the_same_work_has_no_more_of_it(delays_ns, situation, words):
+    finding = only_finding("rank-skew", always_late(delays_ns))
+    assert (finding.values["late_rank"], finding.situation) == (1, situation)
+    assert words in summary(finding)
+    assert "more work" not in summary(finding)
+
+
+def test_small_sums_cost_their_messages_and_not_their_bytes():
+    drawn, _ = talking([[10] * 8] * 2, [12] * 8, parts=8, steps=5, shapes=ROWS)
+    finding = only_finding("exposed-communication", drawn)
+    assert finding.situation == "small"
+    assert "8 small ones a step, of 66 KB at most in the middle" in summary(finding)
+    unknown, _ = talking([[10] * 8] * 2, [12] * 8, parts=8, steps=5)
+    assert only_finding("exposed-communication", unknown).situation == ""
+
+
+def test_a_rank_that_sleeps_in_every_step_is_late_again_however_busy_its_core_is():
+    """What it computes varies more than it sleeps: by its lateness alone it might be chance."""
+    draw = np.random.default_rng(3)
+    busy = np.maximum(np.rint(30 + 20 * draw.standard_normal((10, 2))), 0).astype(int).tolist()
+    kept = talking([20, 20], 2, steps=10, more=busy, shapes=ROWS)[0]
+    sleeps = talking([20, 20], 2, steps=10, more=busy, asleep=[0, 25], shapes=ROWS)[0]
+    assert only_finding("rank-skew", kept).situation == "chance"
+    finding = only_finding("rank-skew", sleeps)
+    assert (finding.values["late_rank"], finding.confidence) == (1, "medium")
+    assert "Rank 1 is the straggler" in summary(finding)

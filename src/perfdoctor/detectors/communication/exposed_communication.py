@@ -18,14 +18,21 @@ from perfdoctor.metrics.communication.collectives import (
     won_by_all_ns,
 )
 from perfdoctor.metrics.communication.hideable import Taken, beyond_backward_ns, hideable, saved_ns, taken
-from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
+from perfdoctor.metrics.communication.merged_collectives import (
+    asking_ns,
+    can_be_merged,
+    evened_ns,
+    messages_ns,
+    most_bytes,
+)
 from perfdoctor.metrics.communication.nodes import largest_transfer_share, ranks_missing, ranks_of_job
-from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.program import facts
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
 
@@ -59,7 +66,8 @@ class _Exposed(Struct, frozen=True):
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find exposed communication that is transfer: what waits for a late rank is rank-skew's."""
-    found = _exposed(run, at)
+    small = _Small.found(run, at["small_message_bytes"])
+    found = _exposed(run, small, at)
     if found.share < at["min_share_of_step"]:
         return
     worst, missing = run.worst(_exposed_ns), ranks_missing(run)
@@ -82,6 +90,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "halved_ms": ms(found.halved_ns),
             "less_often_ms": ms(found.less_often_ns),
             "most_ms": ms(found.most_ns),
+            "small_per_step": small.per_step if small else 0.0,
+            "small_us": us(small.each_ns) if small else 0.0,
+            "small_kb": small.bytes_each / 1000 if small else 0.0,
         },
         sources={"taken_share": found.beside.source},
         evidence=(
@@ -90,25 +101,60 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _kinds(worst),
             *([bandwidth_table(measured)] if measured else []),
         ),
-        situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "",
+        situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "small" if small else "",
         affected_ns=found.most_ns if host_places(run) else 0,
     )
 
 
-def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
+class _Small(Struct, frozen=True):
+    """Messages without a GPU so small that their price is their own: how many a step, ns and bytes of the middle one.
+
+    Ns are those of the transfer, once all ranks have come. Bytes are what it carries at most.
+    """
+
+    per_step: float
+    each_ns: float
+    bytes_each: float
+
+    @classmethod
+    def found(cls, run: Run, fewer_bytes: float) -> _Small | None:
+        """None where other messages take most of the time, or nobody knows how much they carry."""
+        matched, places = skew(run.job), host_places(run)
+        if matched is None or not places:
+            return None
+        rows = matched.rows_of(matched.number(places[0].rank))
+        carried = most_bytes(places[0])[rows]
+        is_small = (carried != UNKNOWN) & (carried <= fewer_bytes)
+        took_ns = matched.shortest_ns[_numbers_of(matched, places[0].rank)]
+        if took_ns[is_small].sum() < MOST_OF_IT * took_ns.sum() or not is_small.any():
+            return None
+        count = np.count_nonzero(is_small) / places[0].units
+        return cls(count, float(np.median(took_ns[is_small])), float(np.median(carried[is_small])))
+
+
+def _numbers_of(matched: Skew, rank: int) -> Ints:
+    """The collectives of `matched` in which this rank takes part, in the order of `rows_of`."""
+    numbers: Ints = matched.came.collective[matched.came.place == matched.number(rank)]
+    return numbers
+
+
+def _exposed(run: Run, small: _Small | None, at: Mapping[str, float]) -> _Exposed:
     share = run.job.share(_exposed_ns) * transfer_share(run)
     exposed_ns = round(run.job.mean(_exposed_ns) * transfer_share(run))
     waited_ns, beside = _waited_ns(run, exposed_ns), taken(run)
     hidden_ns = min(_hidden_ns(run, at), waited_ns)
     halved_ns = min(run.mean(lambda place: saved_ns(run, place)[0]), waited_ns)
     less_often_ns = _less_often_ns(run, waited_ns, at)
-    matched = skew(run) if host_places(run) and can_be_merged(run) else None
+    in_layers = small is not None and "tensor-parallel" in facts(run)
+    matched = skew(run) if host_places(run) and (in_layers or can_be_merged(run)) else None
     if matched is None:
         return _Exposed(share, exposed_ns, exposed_ns, int(hidden_ns), halved_ns, less_often_ns, beside)
     # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
     beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
     most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
-    merged_ns = messages_ns(run, matched, at["quick_collectives"])
+    # Ranks that share the batch instead of layers send the gradients in one message, and compute as much.
+    one_ns = waited_ns * (1 - 1 / max(small.per_step, 1)) if in_layers and small else 0.0
+    merged_ns = one_ns or messages_ns(run, matched, at["quick_collectives"])
     hidden_ns = min(min(hidden_ns + merged_ns, waited_ns) + beside_ns, most_ns)
     return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), halved_ns, less_often_ns, beside)
 

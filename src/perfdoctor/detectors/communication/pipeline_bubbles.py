@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+from msgspec import Struct
+
+from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_collectives
-from perfdoctor.detectors.saved_shares import shares
+from perfdoctor.detectors.saved_shares import half_certain, shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.work.op_work import flop_per_step
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
+
+_MOST_ROWS = 16
+#: The first and the last stage send one message and receive one for each micro-batch, those between them twice as many.
+_OF_A_MICRO_BATCH = 2
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -18,16 +29,82 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.per_step < at["min_messages_per_step"]:
         return
     columns = ("rank", "compute", "exposed sends and receives")
-    waits_ns = [(place, exposed_rows_ns(place, proven_messages(place))) for place in run.places[:16]]
+    waits_ns = [(place, exposed_rows_ns(place, proven_messages(place))) for place in run.places[:_MOST_ROWS]]
     stages = tuple((each.rank, each.per_step(each.compute.total_ns), each.per_step(ns)) for each, ns in waits_ns)
+    uneven = _uneven(run, at)
+    exposed_ns = run.job.mean(lambda place: place.exposed_communication.total_ns)
+    is_most = len(run.job.places) > 1 and found.ns >= MOST_OF_IT * exposed_ns
     yield found.finding(
         rule="pipeline-bubbles",
-        saving=shares(at, "won_share").of(found.ns),
+        saving=(
+            half_certain(uneven.won_ns, max(found.ns, int(uneven.more_ns)))
+            if uneven
+            else shares(at, "won_share").of(found.ns)
+        ),
         confidence="high" if len(run.job.places) > 1 else "medium",
-        values={"messages_per_step": found.per_step, **found.time_values("exposed")},
+        values={
+            "messages_per_step": found.per_step,
+            **found.time_values("exposed"),
+            **(
+                {
+                    "heavy_rank": uneven.heavy.rank,
+                    "heavy_ms": ms(uneven.heavy_ns),
+                    "light_rank": uneven.light.rank,
+                    "light_ms": ms(uneven.light_ns),
+                    "mean_ms": ms(uneven.mean_ns),
+                    "moved_percent": percent(uneven.more_ns / uneven.heavy_ns),
+                    "micro_batches": uneven.micro_batches,
+                }
+                if uneven
+                else {}
+            ),
+        },
         evidence=(
             Measure("exposed sends and receives", found.ns, "ns"),
             Rows("Waiting by stage, a step", columns, ("count", "ns", "ns"), stages),
             *longest_exposed(run, "collectives", proven_messages),
         ),
+        situation="uneven" if uneven else "",
+        explains=("exposed-communication",) if is_most else (),
     )
+
+
+class _Uneven(Struct, frozen=True):
+    """The stages that compute longest and shortest, and the mean of all ranks, in ns a step."""
+
+    heavy: Place
+    heavy_ns: float
+    light: Place
+    light_ns: float
+    mean_ns: float
+    micro_batches: float
+
+    @property
+    def more_ns(self) -> float:
+        return self.heavy_ns - self.mean_ns
+
+    @property
+    def won_ns(self) -> int:
+        """What even stages save: a step is the first micro-batch through all stages, whose sum stays, and then all
+        others at the pace of the slowest stage.
+        """
+        return int(self.more_ns * (1 - 1 / self.micro_batches))
+
+
+def _uneven(run: Run, at: Mapping[str, float]) -> _Uneven | None:
+    """The uneven stages; None where evening them saves too little, or the heaviest has no more work than others."""
+    places = [place for place in run.places if proven_messages(place).any()]
+    if len(places) < 2 or len(places) < len(run.job.places):
+        return None
+    compute = np.array([place.compute.total_ns / place.units for place in places])
+    count = min(np.count_nonzero(proven_messages(place)) / place.units for place in places) / _OF_A_MICRO_BATCH
+    heavy, light = int(compute.argmax()), int(compute.argmin())
+    found = _Uneven(
+        places[heavy], compute[heavy], places[light], compute[light], float(compute.mean()), max(count, 1.0)
+    )
+    flop = np.array([flop_per_step(place) for place in places])
+    if not np.isnan(flop).any():
+        more_flop = flop[heavy] / flop.mean() - 1
+        if more_flop < at["uneven_work_share"] * found.more_ns / found.mean_ns:
+            return None
+    return found if found.won_ns >= at["min_uneven_share"] * run.step_ns else None

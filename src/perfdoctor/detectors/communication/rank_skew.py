@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
 from perfdoctor.detectors.affected import MOST_OF_IT
-from perfdoctor.detectors.saved_shares import half_certain
+from perfdoctor.detectors.saved_shares import at_most, half_certain
 from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication import lateness
-from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
-from perfdoctor.metrics.communication.nodes import first_ranks, spans
+from perfdoctor.metrics.communication.nodes import first_ranks
 from perfdoctor.metrics.communication.skew import Skew, skew
-from perfdoctor.metrics.host.pace import sooner_ns
+from perfdoctor.metrics.communication.waiting import Waiting, waiting
+from perfdoctor.metrics.host.cpu_use import cores_allowed, without_core_ns
 from perfdoctor.metrics.host.same_work import HostComparison, compared
+from perfdoctor.metrics.kernels.same_kernels import is_slower_at_the_same
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop
+from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven_flop
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
@@ -42,12 +40,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
-    seen = _seen(run, matched, at["clear_culprit_share"])
+    seen = waiting(run, matched, at["clear_culprit_share"], at["most_chance"])
     if seen.most_ns >= at["min_share_of_step"] * run.job.step_ns:
         yield _finding(run, matched, seen, at)
 
 
-def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> Finding:
+def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) -> Finding:
     late, others = seen.late, seen.others
     in_full = {place.rank: place for place in run.places if len(place.collectives)}
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
@@ -56,19 +54,35 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
     share = instead.get(main, 0) / max(sum(instead.values()), 1)
     known = [in_full[other.rank] for other in others if other.rank in in_full]
     host = compared(whole, known) if whole and main in _HOST else None
-    is_clear = share >= at["clear_culprit_share"]
+    is_main = share >= at["clear_culprit_share"]
     is_uneven = bool(
-        is_clear and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
+        is_main and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
     )
     within = _within(whole, at) if whole and main == "host_work" else ""
-    situation = "uneven-work" if is_uneven else _situation(main, host, within, at) if is_clear else ""
+    core_ns = _longer_without_core_ns(run, seen)
+    if not seen.is_clear:
+        situation = _nobody(run, seen, at)
+    elif is_uneven:
+        situation = "uneven-work"
+    elif core_ns >= MOST_OF_IT * seen.ahead_ns:
+        situation = "contention"
+    elif is_main and main == "compute":
+        situation = "slower-compute" if _is_slower(run, seen, whole, known, at) else "compute"
+    else:
+        situation = _situation(main, host, within, at) if is_main else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
-    won_share = 1 - 1 / len(seen.places) if is_uneven else 1.0
+    won_share = 1 - 1 / len(seen.places) if situation == "uneven-work" else 1.0
+    # Which of equal ranks is late is chance: a fix may even them out, or leave them as they are.
+    is_chance = situation == "chance"
+    is_certain = seen.late_again.chance <= at["most_chance"]
+    likely_ns = int(won_share * seen.likely_ns)
     node, units = seen.late_node, min(place.units for place in seen.places)
     return Finding(
         rule="rank-skew",
-        saving_ns_per_step=half_certain(int(won_share * seen.likely_ns), seen.most_ns),
-        confidence="high" if seen.is_clear or node else "medium",
+        saving_ns_per_step=at_most(max(likely_ns, seen.most_ns))
+        if is_chance
+        else half_certain(likely_ns, seen.most_ns),
+        confidence="high" if node or (seen.is_clear and is_certain and situation != "contention") else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
             "other_rows_per_step": host.other_rows if host else 0.0,
@@ -77,6 +91,12 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "within": within,
             "late_rank": late.rank,
             **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
+            "late_in": seen.late_again.late_in,
+            "compared": seen.late_again.compared,
+            "compared_what": "steps" if seen.late_again.of_steps else "stretches of the recording",
+            "chance_percent": percent(seen.late_again.chance),
+            "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
+            "cores": cores_allowed(run),
             "waiting_ms": ms(seen.waiting_ns),
             "caused_ms": ms(seen.likely_ns),
             "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
@@ -86,6 +106,7 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
             "instead_percent": percent(share),
             "won_share": won_share,
             "more_flop_percent": percent(more_flop(whole, known)) if is_uneven and whole else 0.0,
+            "slower_compute": _times_as_long(seen) if situation == "slower-compute" else 0.0,
         },
         evidence=(
             Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
@@ -98,102 +119,53 @@ def _finding(run: Run, matched: Skew, seen: _Skew, at: Mapping[str, float]) -> F
         situation="node" if node else situation,
         explains=_symptoms(main, late, others, at) if seen.is_clear else (),
         # Where no rank is the clear culprit it is unknown what one in time would change.
-        lines_in=((late.rank, main),) if seen.is_clear and is_clear and main in _OF_CODE else (),
+        lines_in=((late.rank, main),) if seen.is_clear and is_main and main in _OF_CODE else (),
         work={late.rank_and_device: np.ones(len(whole.kernels), dtype=bool)} if seen.is_clear and whole else {},
         affected_ns=seen.likely_ns,
     )
 
 
-# --- how long is waited ---
+# --- is it chance, or a lack of cores? ---
 
 
-class _Node(Struct, frozen=True):
-    """A machine whose ranks come late by turns, and their share of all lateness."""
-
-    ranks: str
-    share: float
-
-
-class _Skew(Struct, frozen=True):
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that a fix saves of it.
-
-    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
-    """
-
-    places: Sequence[JobPlace]
-    own_late_ns: Ints
-    late: JobPlace
-    others: Sequence[JobPlace]
-    is_clear: bool
-    late_share: float
-    late_node: _Node | None
-    waiting_ns: int
-    most_ns: int
-    likely_ns: int
+def _nobody(run: Run, seen: Waiting, at: Mapping[str, float]) -> str:
+    """The situation where no rank is the straggler: several are late, or who is late changes."""
+    if seen.late_again.chance <= at["most_chance"]:
+        return "several"
+    uneven = uneven_flop(host_places(run))
+    return "chance" if uneven <= at["same_work_within"] else "by-turns"  # NaN, which is unknown, is not
 
 
-def _seen(run: Run, matched: Skew, clear_share: float) -> _Skew:
-    # Of a process with several devices the one that its collectives run on.
-    places = [place for place in run.job.places if len(place.collectives)]
-    own = lateness.own_lateness_ns(places, matched)
-    late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
-    others = [place for place in places if place is not late]
-    late_share, node = _who(places, matched, own, clear_share)
-    # How much of its lateness would go with it: little where another one comes just before it.
-    of_its_own = matched.caused_alone_ns(late.rank) / max(int(matched.caused_ns[matched.number(late.rank)]), 1)
-    is_clear = node is None and min(late_share, of_its_own) >= clear_share
-    # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
-    by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
-    waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
-    if matched.has_several_groups:
-        waiting_ns = int(waiting_ns * lateness.explained_share(own, matched))
-    most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
-    if matched.has_several_groups and (is_clear or node):
-        # Who waits for a rank in one group is waited for in the next: all that is waited for goes back to it.
-        share = late_share if is_clear or node is None else node.share
-        likely_ns = min(int(waiting_ns * share), most_ns)
-    elif is_clear:
-        # The fix is on one rank: all others, also the last of them, must be able to go on then.
-        of_late = np.where(matched.last == matched.number(late.rank), matched.behind_ns, 0)
-        caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late, pushed=True))
-        likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
-    else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
-        likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
-    return _Skew(places, own, late, others, is_clear, late_share, node, waiting_ns, most_ns, likely_ns)
+def _longer_without_core_ns(run: Run, seen: Waiting) -> int:
+    """For how much longer than the others' the late rank's thread was ready to run and had no core, in ns a step."""
+    without = without_core_ns(run)
+    others = [without[place.rank] for place in seen.others if place.rank in without]
+    return int(max(without[seen.late.rank] - np.median(others), 0)) if others and seen.late.rank in without else 0
 
 
-def _exposed_waits_ns(
-    run: Run, others: Sequence[JobPlace], matched: Skew, at_most_ns: Ints | None = None, *, pushed: bool = False
-) -> Sequence[float]:
-    """Ns a step that each of the others waits for the last rank and computes nothing; waits at once count once.
-
-    `at_most_ns`: for each collective, only so long before the last rank came. `pushed`: also the time in which it
-    computes nothing because it had waited before; of ranks that are late by turns that stays, as the next one is late.
-    """
-
-    def of_place(place: JobPlace) -> int:
-        waits = matched.waits(matched.number(place.rank), at_most_ns) & place.window
-        if not pushed:
-            return (waits & place.exposed_communication).total_ns
-        rows = place.collectives
-        return lateness.pushed_back_ns(
-            rows.start_ns, rows.end_ns, waits, place.exposed_communication, LONGEST_LATENCY_NS
-        )
-
-    # As shares of their own steps, which may be longer than the mean of all ranks.
-    own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
-    return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]
-
-
-def _sooner_ns(others: Sequence[JobPlace], which: Callable[[list[int]], float], otherwise: int) -> int:
-    """Ns a step by which the others' hosts could be sooner: no more of their waiting is saved.
-
-    `which`: the statistic over ranks; `otherwise`: the value of a rank for which it is not known.
-    """
-    return int(which([otherwise if (own := sooner_ns(each)) is None else own // each.units for each in others]))
+def _mean_without_core_ns(run: Run, seen: Waiting) -> float:
+    """How long the ranks' threads had no core, a mean in ns a step; 0 where that explains little of the waiting."""
+    without = list(without_core_ns(run).values())
+    mean = float(np.mean(without)) if without else 0.0
+    return mean if mean >= MOST_OF_IT * seen.waiting_ns else 0.0
 
 
 # --- what the late rank does instead ---
+
+
+def _is_slower(run: Run, seen: Waiting, whole: Place | None, known: Sequence[Place], at: Mapping[str, float]) -> bool:
+    """Is the same work known to take the late rank's device, or its core, longer?"""
+    if seen.late.device is not None:
+        return is_slower_at_the_same(run.job, seen.late, at["same_work_within"], at["slower_at_least"])
+    if whole is None or not known or not abs(more_flop(whole, known)) <= at["same_work_within"]:
+        return False  # also where the FLOP are unknown, which is NaN
+    return _times_as_long(seen) >= 1 + at["slower_at_least"]
+
+
+def _times_as_long(seen: Waiting) -> float:
+    """The late rank's compute in a step as a multiple of the middle one's of the others."""
+    middle = float(np.median([place.compute.total_ns / place.units for place in seen.others]))
+    return seen.late.compute.total_ns / seen.late.units / middle if middle else 1.0
 
 
 def _within(place: Place, at: Mapping[str, float]) -> str:
@@ -232,41 +204,6 @@ def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping
     return (*owners, "launch-bound") if usual("launch_bound") < at["min_share_of_step"] else owners
 
 
-def _share(own_late_ns: Ints, late: int | Ints) -> float:
-    """The share of these ranks in all lateness."""
-    return float(own_late_ns[late].sum() / max(own_late_ns.sum(), 1))
-
-
-def _who(
-    places: Sequence[JobPlace], matched: Skew, own_late_ns: Ints, clear_share: float
-) -> tuple[float, _Node | None]:
-    """The latest rank's share of all lateness, and the machine whose ranks are late instead, if it is one.
-
-    Where all ranks meet in each collective one of them comes last: what the ranks of a machine cause adds up. In groups
-    they are late at the same time: a machine is as late as its latest rank, and late as one if others are half as late.
-    """
-    latest, first = int(own_late_ns.argmax()), first_ranks(places)
-    of_node = np.arange(len(places)) if first is None else np.unique(first, return_inverse=True)[1]
-    members = np.flatnonzero(of_node == of_node[latest])
-    if not matched.has_several_groups:
-        share = _share(own_late_ns, latest)
-        if share < clear_share:
-            by_node = np.bincount(of_node, weights=own_late_ns)
-            members = np.flatnonzero(of_node == int(by_node.argmax()))
-        late, node_share = members, _share(own_late_ns, members)
-        is_node = share < clear_share <= node_share and np.unique(of_node).size > 1
-    else:
-        apart = lateness.beyond_chance_ns(own_late_ns)
-        of_nodes = np.zeros(int(of_node.max()) + 1)
-        np.maximum.at(of_nodes, of_node, apart)
-        share = node_share = float(apart[latest] / max(of_nodes.sum(), 1))
-        late = members[apart[members] >= MOST_OF_IT * apart[latest]]
-        is_node = share >= clear_share and of_nodes.size > 1
-    if not is_node or members.size < 2 or late.size < 2:
-        return share, None
-    return share, _Node(spans([places[member].rank for member in members.tolist()]), node_share)
-
-
 # --- evidence ---
 
 
@@ -285,7 +222,7 @@ def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
     return Rows(label, ("what", "time"), ("text", "ns"), tuple(rows))
 
 
-def _by_rank(matched: Skew, seen: _Skew, units: int) -> Rows:
+def _by_rank(matched: Skew, seen: Waiting, units: int) -> Rows:
     """The ranks, the shortest wait first; of many ranks those that came late by their own doing, the latest first."""
     label, late_ns, order = "Collectives by rank", matched.caused_ns, matched.waiting_ns // units
     if len(matched.ranks) > _MOST_ROWS:
@@ -296,7 +233,7 @@ def _by_rank(matched: Skew, seen: _Skew, units: int) -> Rows:
     return Rows(label, ("rank", "in collectives", "waiting", "was late by"), ("count", "ns", "ns", "ns"), rows)
 
 
-def _by_node(matched: Skew, seen: _Skew, units: int) -> Iterator[Rows]:
+def _by_node(matched: Skew, seen: Waiting, units: int) -> Iterator[Rows]:
     """How late the ranks of each machine came, the latest machine first; nothing where ranks are few."""
     first = first_ranks(seen.places) if len(matched.ranks) > _MOST_ROWS else None
     if first is None:

@@ -92,9 +92,13 @@ class HostPlace(Place, frozen=True):
 
     @cached_property
     def own_communication(self) -> Intervals:
-        """When the training thread itself works for collectives: starts them, or waits in DistributedDataParallel."""
-        ops, ranges = (self.rows(signal).named(nccl_names.ON_HOST).intervals for signal in ("ops", "ranges"))
-        return (ops | ranges) & self.window
+        """When the training thread itself works for collectives: starts them, or waits in DistributedDataParallel.
+
+        A message that gloo sends or receives is marked on the thread that asked for it, which goes on meanwhile.
+        """
+        ops, ranges = (self.rows(signal).named(nccl_names.ON_HOST) for signal in ("ops", "ranges"))
+        own = ranges.take(~ranges.name.matches(nccl_names.HOST_MESSAGE))
+        return (ops.intervals | own.intervals) & self.window
 
     @cached_property
     def compute(self) -> Intervals:

@@ -5,16 +5,22 @@ For runs without a GPU, where threads of the host send what the training threads
 
 from __future__ import annotations
 
+from math import prod
+
+import msgspec
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.metrics.program import facts
-from perfdoctor.model.columns import Ints
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import UNKNOWN, Ints
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job, Run
 
+#: Bytes of the widest number, float64.
+_WIDEST = 8
 _SUMS = frozenset({"all_reduce", "reduce"})
 
 
@@ -22,6 +28,29 @@ def can_be_merged(run: Run) -> bool:
     """Are all of a step's collectives sums that it needs at its end alone? Those of layers are needed one by one."""
     kinds = {kind for place in run.places for kind in place.collectives.text("kind")}
     return kinds <= _SUMS and not facts(run) & (SHARDED | SUMS_IN_LAYERS)
+
+
+@once_per_place
+def most_bytes(place: HostPlace) -> Ints:
+    """What each of `place.recorded_collectives` carries at most, by the shapes that its call was given; UNKNOWN where
+    that was not recorded. The type of the numbers is not: they have eight bytes at most.
+    """
+    shapes = place.asks.text("input_shapes")
+    if not len(shapes):
+        return np.full(len(place.recorded_collectives), UNKNOWN, np.int64)
+    return np.array([_most_bytes(each) for each in shapes.values], np.int64)[shapes.codes]
+
+
+def _most_bytes(shapes: str) -> int:
+    """Of the first input, which is a tensor or a list of them: `[[[64, 128]], [], …]`; UNKNOWN of any other text."""
+    try:
+        first, *_ = msgspec.json.decode(shapes, type=list[list[int | list[int]]])
+    except (msgspec.DecodeError, ValueError):
+        return UNKNOWN
+    tensors = [each for each in first if isinstance(each, list)]
+    own = [side for side in first if isinstance(side, int)]
+    numbers = sum(prod(each) for each in tensors) if tensors else prod(own)
+    return _WIDEST * numbers if first else UNKNOWN
 
 
 def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:

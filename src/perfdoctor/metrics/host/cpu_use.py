@@ -118,6 +118,14 @@ def waiting_share(run: Run) -> float:
     return of_known(np.nanmax, processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1))
 
 
+def without_core_ns(run: Run) -> dict[int, float]:
+    """By rank: how long the thread that trains was ready to run and had no core, in ns a step; {} where unknown."""
+    processes = _processes(run)
+    shares = processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1)
+    known = ~np.isnan(shares)
+    return dict(zip(processes["rank"][known].tolist(), (shares[known] * run.step_ns).tolist(), strict=True))
+
+
 def sleeping_share(run: Run) -> float:
     """The share of the recorded steps in which the thread that trains neither ran nor waited for a core: it slept, or
     waited for a file, a lock, another process or a device; mean of all ranks (0-1), NaN if unknown.

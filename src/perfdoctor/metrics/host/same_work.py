@@ -58,7 +58,7 @@ def compared(late: Place, others: Sequence[Place]) -> HostComparison | None:
     # By name the mean time on the middle one of the ranks that have it; 0 where none has.
     counts, totals = (np.stack([each[column] for each in known]) for column in (0, 1))
     usual_ns, has = np.zeros(count.size), (counts > 0).any(axis=0)
-    means = np.where(counts > 0, totals / np.maximum(counts, 1e-9), np.nan)
+    means = np.divide(totals, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
     usual_ns[has] = np.nanmedian(means[:, has], axis=0)
     common = (count > 0) & (usual_ns > 0)
     if not common.any():

@@ -12,6 +12,7 @@ from perfdoctor.model.cache import kept_in_summaries
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Job
+from perfdoctor.model.timeline import UNKNOWN
 
 #: Where the queue is deep the first kernels of a step run before a window that begins with it, and on another rank in
 #: it: of a kernel that runs often some are in or out, of one that runs seldom a part of one, a step.
@@ -59,6 +60,22 @@ def same_kernels(run: Job[JobPlace], min_kernel_ns: float) -> SameKernels | None
         share_of_compute=sum(own[kernel][0] * own[kernel][1] for own in medians for kernel in alike) / total_ns,
         timed_share=float((middle_ns * count).sum() / total_ns),
     )
+
+
+def is_slower_at_the_same(run: Job[JobPlace], place: JobPlace, tolerance: float, at_least: float) -> bool:
+    """Does this device take longer (`at_least`, a share) for the same kernels, which are all but `tolerance` of all?
+
+    Without the number of their blocks it is not known whether they are the same.
+    """
+    found = same_kernels(run, 0.0)
+    if (
+        found is None
+        or any(blocks == UNKNOWN for _, blocks in medians_of(place))
+        or place not in found.places
+        or found.share_of_compute < 1 - tolerance
+    ):
+        return False
+    return bool(found.slowdown[found.places.index(place)] >= 1 + at_least)
 
 
 def _alike(counts: list[float]) -> bool:

@@ -132,7 +132,7 @@ def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArr
 
 def more_flop(late: Place, others: Sequence[Place]) -> float:
     """The share by which its FLOP a step exceed the median of the others'; NaN where they are not known."""
-    own, middle = _flop(late), float(np.median([_flop(place) for place in others]))
+    own, middle = flop_per_step(late), float(np.median([flop_per_step(place) for place in others]))
     return own / middle - 1 if middle else float("nan")
 
 
@@ -144,7 +144,28 @@ def explained_by_flop(late: Place, others: Sequence[Place]) -> float:
     return float(np.clip(more / longer, 0, 1)) if longer > 0 and not np.isnan(more) else 0.0
 
 
-def _flop(place: Place) -> float:
+def uneven_flop(places: Sequence[Place]) -> float:
+    """By how much the FLOP of these training threads differ in a step: the largest less the smallest of a mean rank's,
+    as the mean over steps; NaN where they are not known, or the ranks have unequally many steps.
+    """
+    each = [_flop_by_step(place) for place in places]
+    if len(each) < 2 or len({own.size for own in each}) > 1 or not all(own.sum() for own in each):
+        return float("nan")
+    steps = np.stack(each)
+    return float(np.mean((steps.max(axis=0) - steps.min(axis=0)) / np.maximum(steps.mean(axis=0), 1)))
+
+
+def _flop_by_step(place: Place) -> Floats:
+    """Known FLOP of each step that is used, of a training thread that stands in for a device."""
+    work, edges = op_work(place), place.steps.used_bounds
+    step = np.searchsorted(edges, work.ops.start_ns[work.known], side="right") - 1
+    inside = (step >= 0) & (step < place.steps.used)
+    flop: Floats = np.zeros(place.steps.used)
+    np.add.at(flop, step[inside], work.flop[work.known][inside])
+    return flop
+
+
+def flop_per_step(place: Place) -> float:
     """Known FLOP of a step; NaN without any."""
     work = op_work(place)
     return float(work.flop[work.known].sum()) / place.units if work.known.any() else float("nan")

@@ -69,8 +69,14 @@ POINT_TO_POINT = regex(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
 HOST_TRANSPORT = regex(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 GLOO = regex(r"^gloo:")
-#: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel.
-ON_HOST = regex(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+#: A send or receive there: the name says it, and no other call has such a one.
+HOST_MESSAGE = regex(r"^(gloo|mpi|ccl|ucc):(send|recv)", re.IGNORECASE)
+#: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel, or in
+#: functional collectives (DTensor), whose results wait for themselves: `_c10d_functional::wait_tensor`.
+ON_HOST = regex(
+    r"^(gloo|mpi|ccl|ucc)[:_]|^(_?c10d|_c10d_functional(_autograd)?)::|DistributedDataParallel.*(sync|wait)",
+    re.IGNORECASE,
+)
 #: What the training thread calls to start a collective (torch.distributed).
 STARTS_COLLECTIVE = regex(
     r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE
