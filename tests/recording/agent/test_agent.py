@@ -21,7 +21,7 @@ from warm_torch import ALL_AT_ONE, Program
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.recording.tools.torch_profiler import MOST_STEPS, PassSettings, StepWindow
 
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
@@ -118,6 +118,14 @@ def test_the_requested_steps_are_recorded_after_those_that_are_skipped(run: Runn
     assert found.steps() == 4
     names = set(found.trace().ranges.name)
     assert {"forward", "backward", "Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad"} <= names
+
+
+def test_without_a_number_steps_are_recorded_until_enough_time_has_passed(run: Runner) -> None:
+    script = MODEL + "import time\nfor number in range(150): time.sleep(0.002); step()"
+    found = run(script, window=StepWindow(steps=4, skip=3, least_s=0.3))
+    assert found.report["state"] == "written"
+    assert 4 < found.report["steps_recorded"] <= MOST_STEPS
+    assert found.steps() == found.report["steps_recorded"]
 
 
 def test_each_step_holds_one_forward_one_backward_and_one_update(run: Runner) -> None:

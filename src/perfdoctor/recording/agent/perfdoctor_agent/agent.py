@@ -39,6 +39,7 @@ from perfdoctor_agent.sampling import Sampling
 from perfdoctor_agent.step_finder import StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
+from perfdoctor_agent.window_end import WindowEnd
 
 _BACKWARD = "backward"
 _DOUBT = (
@@ -94,6 +95,7 @@ class Agent:
         self.recorder: Recorder | None = None
         self.ranges: RangeHooks | None = None
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
+        self.window_end = WindowEnd(self.settings)
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
@@ -271,10 +273,15 @@ class Agent:
         self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.step_finder.count)
         if self.window < 0:
             self._open()
-        elif self.window < self.settings["steps"]:
+        elif not self.window or not self._is_last(now_ns):
             self._next()
         else:
             self._close()
+
+    def _is_last(self, now_ns: int) -> bool:
+        """Is the window over with the step that has just ended?"""
+        job = self.report.facts.get("job", "") if (self.report.facts["world_size"] or 1) > 1 else ""
+        return self.window_end.is_reached(self.window, now_ns - self.ends_ns[0], job)
 
     # --- the window ---
 
@@ -295,8 +302,8 @@ class Agent:
         rank = self._rank()
         self.report.withdraw(_NOT_STARTED)
         cuda = "cuda" in self.settings["activities"] and self.torch.cuda.is_available()
-        stacks, steps, target = self.settings["stacks"], self.settings["steps"], self._target(f"rank{rank}")
-        self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, steps=steps, target=target)
+        stacks, target = self.settings["stacks"], self._target(f"rank{rank}")
+        self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, target=target)
         self.recorder.before_export = self._recorded
         self.foreign.is_alone = True
         self.recorder.warm_up()
@@ -343,9 +350,9 @@ class Agent:
     def _close(self) -> None:
         """End the last recorded step: write the trace, remove all hooks."""
         self.processor.end(self.torch)
-        self.report.facts["steps_recorded"] = self.settings["steps"]
+        self.report.facts["steps_recorded"] = self.window
         if self.recorder is not None:
-            self.recorder.step()  # its schedule ends here: it writes the trace
+            self.recorder.stop()  # it writes the trace
         self._recorded()
         self._off(but=self.report.facts["step_found_by"])
         self._write_result()
