@@ -325,6 +325,7 @@ class Agent:
             self._switch_on()
             self.processor.begin()
             self.sampling.steps_begin()
+            self.window_end.begin()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
