@@ -51,3 +51,7 @@ def test_all_ranks_of_a_job_end_with_the_same_step(tmp_path: Path) -> None:
 
 def test_ranks_whose_folder_cannot_be_written_end_by_themselves(tmp_path: Path) -> None:
     assert last_steps(tmp_path / "missing", 5, 8) == [20, 13]
+
+
+def test_ranks_whose_steps_are_long_record_the_fewest(tmp_path: Path) -> None:
+    assert last_steps(tmp_path, 50, 80) == [10, 10]

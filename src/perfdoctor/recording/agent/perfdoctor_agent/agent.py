@@ -263,7 +263,7 @@ class Agent:
                 if self.window < 0 and self.step_finder.is_doubtful:
                     self.report.note(_DOUBT)
                 self._step_ended(now_ns)
-            else:
+            elif self.step_finder.chosen is None:
                 self.report.facts["steps_seen"] = self.step_finder.count
 
     def _step_ended(self, now_ns: int) -> None:

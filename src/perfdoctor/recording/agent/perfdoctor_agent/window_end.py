@@ -36,13 +36,17 @@ class WindowEnd:
 
     def is_reached(self, recorded: int, lasted_ns: int, job: str) -> bool:
         """Is the window over after so many steps, which lasted so long? `job`: of several ranks, else ""."""
-        if recorded < self.fewest or self.fewest >= self.most:
-            return recorded >= self.fewest
-        is_enough = lasted_ns >= self.least_ns or _resident_bytes() - self._resident_bytes > _MOST_BYTES
-        if not job or recorded >= self.most:
-            return is_enough or recorded >= self.most
-        last = self._agreed(job, recorded + _AHEAD if is_enough else 0)
-        return recorded >= last if last else is_enough
+        if recorded >= self.most:
+            return True
+        if job and self.fewest < self.most and recorded >= self.fewest - _AHEAD:
+            then_ns = lasted_ns * (recorded + _AHEAD) // recorded
+            last = self._agreed(job, recorded + _AHEAD if self._is_enough(then_ns) else 0)
+            if last:
+                return recorded >= last
+        return recorded >= self.fewest and self._is_enough(lasted_ns)
+
+    def _is_enough(self, lasted_ns: int) -> bool:
+        return lasted_ns >= self.least_ns or _resident_bytes() - self._resident_bytes > _MOST_BYTES
 
     def _agreed(self, job: str, proposed: int) -> int:
         """The last step of all ranks; `proposed` where none has said so yet, and 0 where that is 0, too."""
