@@ -600,3 +600,15 @@ def test_nccl_writes_a_log_of_each_rank_unless_the_user_has_set_its_variables(ru
         == "{'NCCL_DEBUG': 'WARN'}\n"
     )
     assert run(script).output == "{}\n"
+
+
+def test_what_was_recorded_is_not_held_until_the_programs_end(run: Runner) -> None:
+    script = """
+import gc
+for number in range(12): step()
+held = [each for each in gc.get_objects() if type(each).__name__ == "profile" and hasattr(each, "kineto_results")]
+print(len(held), [each.kineto_results for each in held])
+"""
+    found = run(MODEL + script)
+    assert found.report["state"] == "written"
+    assert found.output == "1 [None]\n"

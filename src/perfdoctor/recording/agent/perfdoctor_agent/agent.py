@@ -458,8 +458,7 @@ class Agent:
         """Drop a recording without a whole step: no trace is better than one without steps."""
         if self.recorder is None:
             return
-        self.recorder.profile.on_trace_ready = None
-        self.recorder.stop()
+        self.recorder.discard()
         with contextlib.suppress(OSError):
             os.unlink(self.recorder.target)
 

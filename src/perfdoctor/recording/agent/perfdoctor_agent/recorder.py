@@ -47,7 +47,15 @@ class Recorder:
         self._quietly(self.profile.step)
 
     def stop(self) -> None:
+        """End the recording, write the trace, and free what was recorded: 1 kB an op, until the program's end."""
         self._quietly(self.profile.stop)
+        if hasattr(self.profile.profiler, "kineto_results"):
+            self.profile.profiler.kineto_results = None
+
+    def discard(self) -> None:
+        """End the recording, and write nothing."""
+        self.profile.on_trace_ready = None
+        self.stop()
 
     def _quietly(self, call: Callable[[], Any]) -> None:
         """Call without the profiler's warnings, and so that `Foreign` does not take our profiler for the program's.
