@@ -37,9 +37,7 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     loops = sampled_lines.loops(timeline, found)
     own = [each for each in found if each not in loops]
     return tuple(
-        CodeLine(
-            *each.place, each.samples, each.share, each.text(timeline), is_worker=each.is_worker, is_loop=not own
-        )
+        CodeLine(*each.place, each.samples, each.share, each.text(timeline), is_worker=each.is_worker, is_loop=not own)
         for each in (own or loops[:1])[:_SHOWN]
     )
 

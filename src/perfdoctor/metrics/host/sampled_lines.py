@@ -150,15 +150,11 @@ def of_ops(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[Sa
 
 
 def loops(timeline: Timeline, lines: Iterable[SampledLine]) -> list[SampledLine]:
-    """Those of the lines that run the whole loop of a library, as `trainer.fit(…)`: what is slow in it, they do not say.
+    """Those of `lines` that run the whole loop of a library, as `trainer.fit(…)`: they do not say what is slow in it.
 
     Such a line is in all stacks of the training thread, whatever part of the step they show.
     """
-    stacks = Counter(
-        stack
-        for rank in timeline.ranks
-        for stack in _of_training(timeline, rank).stack
-    )
+    stacks = Counter(stack for rank in timeline.ranks for stack in _of_training(timeline, rank).stack)
     return [line for line in lines if not line.is_worker and _is_loop(line, stacks)]
 
 

@@ -82,7 +82,7 @@ def settings(
 ) -> dict[str, object]:  # fmt: skip
     """The settings of the agent as JSON: `recording` is the pass, `reports` and `nccl` are folders."""
     # ncu replays each kernel some forty times: it measures a few launches, of as few steps as possible.
-    least_s = window.least_s if recording.pass_name != "ncu" else 0.0
+    least_s = 0.0 if recording.activities == "" else window.least_s
     return {
         "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
         "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,

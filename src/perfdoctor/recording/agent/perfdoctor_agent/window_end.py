@@ -1,12 +1,12 @@
 """After how many steps does the recorded window end?
 
-After as many as were asked for. If no number was, after the fewest that show how steps differ, and not before enough time
-has passed for stacks to be sampled: of ten steps of 8 ms there are five samples. Nor is it
-longer than the fewest where the recording fills the memory: torch.profiler holds 0.8 to 2 kB an op, and as much again
-while its trace is written.
+After as many as were asked for. If no number was, after the fewest that show how steps differ, and not before enough
+time has passed for stacks to be sampled: of ten steps of 8 ms there are five samples. Nor is it longer than the fewest
+where the recording fills the memory: torch.profiler holds 0.8 to 2 kB an op, and as much again while its trace is
+written.
 
-The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into a
-file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
+The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into
+a file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
 """
 
 from __future__ import annotations
