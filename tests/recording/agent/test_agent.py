@@ -602,6 +602,22 @@ def test_nccl_writes_a_log_of_each_rank_unless_the_user_has_set_its_variables(ru
     assert run(script).output == "{}\n"
 
 
+@pytest.mark.parametrize(("calls", "has_ranges"), [(3, True), (40, False)])
+def test_a_cell_that_is_called_many_times_a_step_gets_no_range_each_time(
+    run: Runner, calls: int, has_ranges: bool
+) -> None:
+    script = f"""
+def many():
+    optimizer.zero_grad()
+    sum(model(torch.ones(2, 8)).sum() for _ in range({calls})).backward()
+    optimizer.step()
+for number in range(12): many()
+"""
+    model = "import torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    found = run(model + script, window=StepWindow(steps=4, skip=3))
+    assert ("forward" in found.trace().ranges.name) == has_ranges
+
+
 def test_what_was_recorded_is_not_held_until_the_programs_end(run: Runner) -> None:
     script = """
 import gc

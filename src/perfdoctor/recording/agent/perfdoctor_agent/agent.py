@@ -30,7 +30,7 @@ from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.modules import ModuleMarks
 from perfdoctor_agent.pace import StepEnds, unrecorded
-from perfdoctor_agent.passes import BackwardWatch, ForwardWatch
+from perfdoctor_agent.passes import BackwardWatch, ForwardWatch, ShortForwards
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
@@ -106,6 +106,7 @@ class Agent:
         self.is_done = False
         self._lock = threading.RLock()
         self.modules = ModuleMarks(self.torch)
+        self.short_forwards = ShortForwards()
         self.forward = ForwardWatch(self.torch, self._forward, self.modules)
         self.backward = BackwardWatch(self.torch, self._backward_ended)
         self.step_range = StepRangeWatch(self.torch, self._range_ended)
@@ -218,10 +219,18 @@ class Agent:
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         # A range would become part of what torch.jit.trace traces.
-        if self.window > 0 and self.ranges is not None and not self.is_done and not self._is_tracing():
-            result = self.ranges.around("forward", call, module, *args, **kwargs)
-        else:
+        if self.window == 0:
+            result = self.short_forwards.timed(call, module, *args, **kwargs)
+        elif (
+            self.window < 0
+            or self.ranges is None
+            or self.is_done
+            or self._is_tracing()
+            or module in self.short_forwards
+        ):
             result = call(module, *args, **kwargs)
+        else:
+            result = self.ranges.around("forward", call, module, *args, **kwargs)
         if not self.has_optimizer:
             self._event(_identity(module), "forward")
         return result
