@@ -14,6 +14,7 @@ from perfdoctor.metrics.host.sampled_lines import of_training
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import merge
 from perfdoctor.readers import sampled_stacks
+from perfdoctor.report.words.code_lines import weight
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -22,17 +23,19 @@ BEGIN = 10_000 * MS
 
 
 def with_samples(timeline, folder, by_rank):
-    """Each ms one sample of each of these ranks, of the line that its text of letters has there."""
+    """Each ms one sample of each of these ranks, of the line or stack that its text of letters has there."""
     files = []
     for rank, (letters, names) in by_rank.items():
         file = folder / f"torch-{rank}.json.gz"
-        frames = sorted(set(names.values()))
+        stacks = {letter: [each] if isinstance(each, str) else each for letter, each in names.items()}
+        frames = sorted({frame for stack in stacks.values() for frame in stack})
+        letters_of = sorted(stacks)
         count = len(letters)
         content = {
             "format": 1, "hertz": 1000, "pid": 10 + rank, "of": 10 + rank, "is_worker": False, "frames": frames,
-            "stacks": [[number] for number in range(len(frames))], "threads": [{"tid": 10 + rank, "name": ""}],
+            "stacks": [[frames.index(frame) for frame in stacks[letter]] for letter in letters_of], "threads": [{"tid": 10 + rank, "name": ""}],
             "source": {}, "samples": {
-                "thread": [0] * count, "stack": [frames.index(names[letter]) for letter in letters],
+                "thread": [0] * count, "stack": [letters_of.index(letter) for letter in letters],
                 "start_unix_ns": [MS * at for at in range(count)], "end_unix_ns": [MS * (at + 1) for at in range(count)],
                 "count": [1] * count,
             },
@@ -87,6 +90,49 @@ def test_the_line_that_is_named_first_is_the_costliest_unless_a_functions_lines_
     named = of_training(drawn, [(0, Intervals.single(BEGIN, BEGIN + 1000 * MS))])
     assert named[0].name == first
     assert sum(line.samples for line in named) == len(samples)
+
+
+TORCH = "lib/python3.11/site-packages/torch/"
+FIT = ["train.py(30): main", "site-packages/lightning/trainer.py(9): fit"]
+#: `w`, `u` and `b` are outside of the time in which the late rank is late.
+IN_LOOP = {
+    "w": FIT, "l": [*FIT, "site-packages/lightning/loops.py(7): run"], "o": [*FIT, "data.py(5): collate"],
+    "u": [*FIT, TORCH + "optim/adam.py(3): step"], "b": [*FIT, TORCH + "autograd/graph.py(3): _engine_run_backward"],
+}  # fmt: skip
+
+
+def lines_of_late_rank(folder, names, *late):
+    """What is named of the late rank: in each of six steps it is late for 16 ms, in which it has the stacks `late`."""
+    texts = {0: "w" * 240, 1: "w" * 240, 2: "".join("u" * 20 + each + "b" * 4 for each in late)}
+    run = prepare(with_samples(ranks(), folder, {rank: (text, names) for rank, text in texts.items()}))
+    return code_lines(load_rules()["rank-skew"], only_finding("rank-skew", run), run)
+
+
+def test_a_line_that_runs_a_librarys_loop_gives_way_to_a_line_of_ones_own_inside(tmp_path):
+    (line,) = lines_of_late_rank(tmp_path, IN_LOOP, *["l" * 12 + "o" * 4] * 6)
+    assert (line.file, line.line, line.is_loop) == ("data.py", 5, False)
+    assert line.share == pytest.approx(0.25, abs=0.05)
+
+
+def test_where_no_line_inside_a_librarys_loop_is_ones_own_that_is_said(tmp_path):
+    (line,) = lines_of_late_rank(tmp_path, IN_LOOP, *["l" * 16] * 6)
+    assert (line.file, line.line, line.is_loop) == ("train.py", 30, True)
+    assert weight(line) == "it runs a library's loop: 100 % of that time pass in code that is not yours"
+
+
+def test_a_line_that_takes_nearly_all_of_the_time_runs_no_loop(tmp_path):
+    """All samples show it, and none shows a part of a step inside it."""
+    (line,) = lines_of_late_rank(tmp_path, dict.fromkeys(IN_LOOP, IN_LOOP["l"]), *["l" * 16] * 6)
+    assert (line.file, line.line, line.is_loop) == ("train.py", 30, False)
+
+
+@pytest.mark.parametrize(("samples", "is_named"), [(4, False), (5, True)])
+def test_no_line_is_named_that_fewer_than_five_samples_show(tmp_path, samples, is_named):
+    names = {**dict.fromkeys("wub", "train.py(1): step"), "l": "late.py(2): wait", "c": "rare.py(3): log"}
+    late = ["l" * 16] * 6
+    late[3] = ("llll" + "c" * samples).ljust(16, "l")
+    named = lines_of_late_rank(tmp_path, names, *late)
+    assert [line.file for line in named] == ["late.py", *["rare.py"] * is_named]
 
 
 @pytest.mark.parametrize(("more", "first"), [((), "data.py(13): load"), ((30,), "train.py(30): fetch")])

@@ -106,7 +106,7 @@ def test_what_will_be_missing_is_a_warning(tmp_path: Path) -> None:
 
 def test_each_pass_is_one_line(tmp_path: Path) -> None:
     made = plan.make(machine(), None, tmp_path)
-    lines = made.lines(10, 5)
+    lines = made.lines("10 steps")
     assert len(lines) == 3
     assert lines[0].startswith("nsys  kernels")
     assert all("left out:" in line for line in lines[1:])

@@ -79,7 +79,9 @@ def training(folder: Path, steps: int = 20) -> list[str]:
 
 @pytest.mark.torch
 def test_a_torch_pass_finds_the_fault_and_leaves_a_folder_that_any_machine_reads(tmp_path: Path) -> None:
-    ran = perfdoctor(tmp_path / "run", "--passes", "torch", "--", torch_python(), EXAMPLES / "slow_input.py")
+    ran = perfdoctor(
+        tmp_path / "run", "--passes", "torch", "--steps", "10", "--", torch_python(), EXAMPLES / "slow_input.py"
+    )
     assert ran.code == 0, ran.errors
     assert ran.first == "input-wait"
     assert (ran.folder / "report.html").is_file()
@@ -95,7 +97,9 @@ def test_a_torch_pass_finds_the_fault_and_leaves_a_folder_that_any_machine_reads
 @pytest.mark.nsys
 def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) -> None:
     nsys()
-    ran = perfdoctor(tmp_path / "run", "--passes", "nsys", "--", torch_python(), EXAMPLES / "slow_input.py")
+    ran = perfdoctor(
+        tmp_path / "run", "--passes", "nsys", "--steps", "10", "--", torch_python(), EXAMPLES / "slow_input.py"
+    )
     assert ran.code == 0, ran.errors
     assert "input-wait" in {finding["rule"] for finding in ran.diagnosis["findings"]}
     timeline = read([ran.folder])
@@ -212,7 +216,7 @@ exit $code
     assert ran.code == 0
     assert "its importer failed" in ran.errors
     assert "train.qdstrm" in ran.errors
-    assert ran.diagnosis["run"]["steps"]["used"] == 10
+    assert ran.diagnosis["run"]["steps"]["used"] >= 10
 
 
 OWN_PROFILER = """
@@ -260,7 +264,7 @@ def test_trainings_that_one_command_starts_are_runs_of_their_own(tmp_path: Path)
         f"import subprocess\nstarted = [subprocess.Popen([*{words!r}, steps]) for steps in ('30', '8')]\n"
         "raise SystemExit(max(each.wait() for each in started))\n"
     )
-    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), launcher)
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--steps", "10", "--", torch_python(), launcher)
     assert ran.code == 0, ran.errors
     assert [(each["steps_recorded"], each["diagnosed"]) for each in ran.diagnosis["run"]["processes"]] == [
         (10, True), (3, False),

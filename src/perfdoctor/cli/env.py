@@ -34,6 +34,7 @@ def env(
 ) -> None:
     """Show what is installed and permitted, and what is missing."""
     from perfdoctor.recording import plan
+    from perfdoctor.recording.tools.torch_profiler import default_window
 
     machine = plan.inspect([python], dict(os.environ))
     for line in _lines(machine, python, verbose=verbose):
@@ -45,7 +46,7 @@ def env(
     if not quiet:
         made = plan.make(machine, None, Path.cwd())
         typer.echo("\nperfdoctor run -- COMMAND would record:")
-        for text in made.lines(10, 5):
+        for text in made.lines(default_window().in_words()):
             typer.echo(f"  {text}")
 
 

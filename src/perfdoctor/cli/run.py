@@ -34,7 +34,7 @@ def run(
     command: run_options.Command,
     output: run_options.Output = None,
     passes: run_options.Passes = "auto",
-    steps: run_options.Steps = 10,
+    steps: run_options.Steps = None,
     skip_steps: run_options.SkipSteps = 5,
     stop: run_options.Stop = None,
     timeout: run_options.Timeout = None,
@@ -114,13 +114,13 @@ def run(
 
 
 def _session(
-    command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
+    command: Sequence[str], output: Path | None, passes: str, steps: int | None, skip: int, timeout: float | None,
     *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool, trial: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import program
     from perfdoctor.recording.record import Session
-    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow
+    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow, default_window
     from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
@@ -141,8 +141,11 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    trial_s = TRIAL_S if trial else 0.0
-    window = StepWindow(steps, skip, several if stop is None else stop, stacks, sampling, source, modules, trial_s)
+    many = default_window() if steps is None else StepWindow(steps)
+    window = replace(
+        many, skip=skip, stop=several if stop is None else stop, stacks=stacks, sampling=sampling, source=source,
+        modules=modules, trial_s=TRIAL_S if trial else 0.0,
+    )  # fmt: skip
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 
@@ -165,7 +168,7 @@ def _folder(where: Path, command: Sequence[str], environment: dict[str, str], pl
 
 def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
     notify(f"recording into {session.folder.path}")
-    for line in session.plan.lines(session.window.steps, session.window.skip):
+    for line in session.plan.lines(session.window.in_words()):
         notify(f"  {line}")
     if session.window.stop:
         notify("  Each pass ends the program when its steps are recorded; --keep-going lets it finish.")

@@ -26,7 +26,13 @@ Passes = Annotated[
         autocompletion=completion.passes,
     ),
 ]
-Steps = Annotated[int, typer.Option(min=1, help="Steps to record; fewer if the program makes fewer.", metavar="N")]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Record exactly so many steps; fewer if the program makes fewer.", metavar="N",
+        show_default="10 to 100, until 1.5 s are recorded",
+    ),
+]  # fmt: skip
 SkipSteps = Annotated[int, typer.Option(min=1, help="Steps to skip before them.", metavar="N")]
 Stop = Annotated[
     bool | None,

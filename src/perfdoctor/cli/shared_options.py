@@ -60,7 +60,7 @@ Process = Annotated[
         "--process",
         min=1,
         help="Of a command that ran several trainings, each for itself: diagnose this one, counted from 1 as they "
-        "began. [default: the one with most recorded steps]",
+        "began. [default: the one with most recorded steps, up to ten]",
         metavar="N",
     ),
 ]

@@ -60,14 +60,13 @@ class Plan(Struct, frozen=True):
     left_out: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def lines(self, steps: int, skip: int) -> list[str]:
-        """The plan, a line a pass."""
-        planned = [f"{name:6}{self._what(name, steps, skip)}" for name in self.passes]
+    def lines(self, window: str) -> list[str]:
+        """The plan, a line a pass. `window`: which steps are recorded."""
+        planned = [f"{name:6}{self._what(name, window)}" for name in self.passes]
         return planned + [f"{name:6}left out: {why}" for name, why in self.left_out.items()] + list(self.warnings)
 
-    def _what(self, name: str, steps: int, skip: int) -> str:
+    def _what(self, name: str, window: str) -> str:
         machine = self.machine
-        window = f"{steps} steps after the first {skip}"
         if name == "torch":
             version = f" (torch {machine.program.torch})" if machine.program.torch else ""
             return f"{window}: {'ops, CUDA calls and kernels' if machine.has_gpu else 'ops of the CPU'}{version}"

@@ -176,6 +176,9 @@ class Session(Struct, frozen=True):
         finally:
             with contextlib.suppress(OSError):
                 (self.folder.path / "nccl").rmdir()  # if nothing was written into it
+            for agreed in self.folder.files(recording.pass_name, "last-step-*"):
+                with contextlib.suppress(OSError):
+                    agreed.unlink()
         if any(report.stopped for report in self.folder.reports(recording.pass_name)):
             ended.code = 0  # it was ended on purpose
         return ended

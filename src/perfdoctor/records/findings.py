@@ -57,6 +57,7 @@ class CodeLine(Struct, frozen=True):
     `is_function`: stacks were recorded and not sampled, so `line` is where the function begins, `samples` is 0, and of
     that time the function took `time_ns` a step (of all that was analysed, without steps) and `share`, without what
     other functions of the user's took inside it.
+    `is_loop`: the line runs a library's loop over the steps, and none of the user's own inside it takes the time.
     """
 
     file: str
@@ -68,6 +69,7 @@ class CodeLine(Struct, frozen=True):
     is_worker: bool = False
     is_function: bool = False
     time_ns: int = 0
+    is_loop: bool = False
 
 
 class Fix(Struct, frozen=True):

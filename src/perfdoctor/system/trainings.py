@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from perfdoctor.system.run_folder import ProcessReport
 
+#: A window has at least so many, if the program makes them; that one has more only says that its steps are short.
+_ENOUGH_STEPS = 10
 #: Linux counts the begin of a process in such ticks.
 _TICK_NS = 10_000_000
 
@@ -71,7 +73,12 @@ def _in_order(reports: Sequence[ProcessReport]) -> list[ProcessReport]:
 
 def longest(among: Sequence[Training]) -> Training:
     """The training to diagnose first: recorded updates before forward passes, then most steps, then the longest run."""
-    return max(among, key=lambda t: (t.steps_recorded > 0, t.has_updates, t.steps_recorded, t.steps_seen, t.length_ns))
+
+    def weight(each: Training) -> tuple[bool, bool, int, int, int]:
+        recorded = min(each.steps_recorded, _ENOUGH_STEPS)
+        return recorded > 0, each.has_updates, recorded, each.steps_seen, each.length_ns
+
+    return max(among, key=weight)
 
 
 def _jobs(reports: Sequence[ProcessReport]) -> list[Hashable]:

@@ -21,7 +21,7 @@ from warm_torch import ALL_AT_ONE, Program
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.recording.tools.torch_profiler import MOST_STEPS, PassSettings, StepWindow
 
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
@@ -118,6 +118,14 @@ def test_the_requested_steps_are_recorded_after_those_that_are_skipped(run: Runn
     assert found.steps() == 4
     names = set(found.trace().ranges.name)
     assert {"forward", "backward", "Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad"} <= names
+
+
+def test_without_a_number_steps_are_recorded_until_enough_time_has_passed(run: Runner) -> None:
+    script = MODEL + "import time\nfor number in range(150): time.sleep(0.002); step()"
+    found = run(script, window=StepWindow(steps=4, skip=3, least_s=0.3))
+    assert found.report["state"] == "written"
+    assert 4 < found.report["steps_recorded"] <= MOST_STEPS
+    assert found.steps() == found.report["steps_recorded"]
 
 
 def test_each_step_holds_one_forward_one_backward_and_one_update(run: Runner) -> None:
@@ -609,3 +617,31 @@ def test_nccl_writes_a_log_of_each_rank_unless_the_user_has_set_its_variables(ru
         == "{'NCCL_DEBUG': 'WARN'}\n"
     )
     assert run(script).output == "{}\n"
+
+
+@pytest.mark.parametrize(("calls", "has_ranges"), [(3, True), (40, False)])
+def test_a_cell_that_is_called_many_times_a_step_gets_no_range_each_time(
+    run: Runner, calls: int, has_ranges: bool
+) -> None:
+    script = f"""
+def many():
+    optimizer.zero_grad()
+    sum(model(torch.ones(2, 8)).sum() for _ in range({calls})).backward()
+    optimizer.step()
+for number in range(12): many()
+"""
+    model = "import torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    found = run(model + script, window=StepWindow(steps=4, skip=3))
+    assert ("forward" in found.trace().ranges.name) == has_ranges
+
+
+def test_what_was_recorded_is_not_held_until_the_programs_end(run: Runner) -> None:
+    script = """
+import gc
+for number in range(12): step()
+held = [each for each in gc.get_objects() if type(each).__name__ == "profile" and hasattr(each, "kineto_results")]
+print(len(held), [each.kineto_results for each in held])
+"""
+    found = run(MODEL + script)
+    assert found.report["state"] == "written"
+    assert found.output == "1 [None]\n"

@@ -23,6 +23,10 @@ _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
 #: A function that is slow in several lines comes before a single line elsewhere if they cost twice as much together:
 #: a `main` that calls everything has many lines with few samples each, and none of them is what to look at.
 _TWO_LINES = 2
+#: A line that runs a library's loop is in all stacks. One in fifty may be misread: py-spy does not stop the program.
+_LOOP_SHARE = 0.98
+#: What a loop over steps does, each by the functions of PyTorch that show it.
+_OF_LOOP = (python_code.NEXT_BATCH, python_code.BACKWARD, python_code.UPDATE)
 
 
 class SampledLine(Struct, frozen=True):
@@ -143,6 +147,22 @@ def of_ops(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[Sa
     when = list(when)
     forward = _counted(((_of_forward(timeline, rank), times) for rank, times in when), is_worker=False)
     return forward or of_training(timeline, when)
+
+
+def loops(timeline: Timeline, lines: Iterable[SampledLine]) -> list[SampledLine]:
+    """Those of `lines` that run the whole loop of a library, as `trainer.fit(…)`: they do not say what is slow in it.
+
+    Such a line is in all stacks of the training thread, whatever part of the step they show.
+    """
+    stacks = Counter(stack for rank in timeline.ranks for stack in _of_training(timeline, rank).stack)
+    return [line for line in lines if not line.is_worker and _is_loop(line, stacks)]
+
+
+def _is_loop(line: SampledLine, stacks: Counter[str]) -> bool:
+    frame = "\n" + line.name.rpartition("): ")[0] + "): "
+    inside = {stack: count for stack, count in stacks.items() if frame in "\n" + stack}
+    kinds = sum(any(each.search(stack) for stack in inside) for each in _OF_LOOP)
+    return kinds > 1 and sum(inside.values()) >= _LOOP_SHARE * stacks.total()
 
 
 def of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:

@@ -18,8 +18,19 @@ VARIABLE = "PERFDOCTOR_AGENT"
 TRIAL_S = 1.8
 
 
+#: Steps are recorded until so much time has passed, if no number was asked for: at 64 samples a second, as two cores
+#: permit, a line that takes a tenth of the time is in ten samples, twice as many as it needs to be named.
+LEAST_WINDOW_S = 1.5
+#: More steps than this are not recorded for it: of steps of 2 ms, a hundred say how they differ, and their trace has
+#: the size of that of ten longer ones.
+MOST_STEPS = 100
+
+
 class StepWindow(Struct, frozen=True):
-    """Which steps are recorded, and whether the program ends with them."""
+    """Which steps are recorded, and whether the program ends with them.
+
+    `steps` are recorded; with `least_s` at least so many, until so much time has passed, and at most MOST_STEPS.
+    """
 
     steps: int = 10
     skip: int = 5
@@ -32,6 +43,17 @@ class StepWindow(Struct, frozen=True):
     modules: bool = True
     #: So long a copy of the program may try what workers would do for its loader; 0: nothing is tried.
     trial_s: float = 0.0
+    least_s: float = 0.0
+
+    def in_words(self) -> str:
+        """How many steps are recorded, and when."""
+        until = f"to {MOST_STEPS} steps, for {self.least_s} s," if self.least_s else "steps"
+        return f"{self.steps} {until} after the first {self.skip}"
+
+
+def default_window() -> StepWindow:
+    """The window of `perfdoctor run` where no number of steps was asked for."""
+    return StepWindow(least_s=LEAST_WINDOW_S)
 
 
 class PassSettings(Struct, frozen=True):
@@ -63,10 +85,13 @@ def settings(
     sampling: Mapping[str, object] | None = None,
 ) -> dict[str, object]:  # fmt: skip
     """The settings of the agent as JSON: `recording` is the pass, `reports` and `nccl` are folders."""
+    # ncu replays each kernel some forty times: it measures a few launches, of as few steps as possible.
+    least_s = 0.0 if recording.activities == "" else window.least_s
     return {
         "pass": recording.pass_name, "reports": str(reports.absolute()), "traces": str(recording.traces.absolute()),
         "activities": recording.activities, "nvtx": recording.nvtx, "capture_range": recording.capture_range,
         "steps": window.steps, "skip": window.skip, "stop": window.stop, "stacks": window.stacks,
+        "most_steps": max(MOST_STEPS, window.steps) if least_s else window.steps, "least_ns": round(least_s * 1e9),
         "modules": window.modules, "trial_s": window.trial_s * bool(recording.activities),
         "nccl": str(nccl.absolute()) if nccl else "", "masking": masking.__file__,
         "sampling": sampling,

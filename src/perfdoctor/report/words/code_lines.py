@@ -37,6 +37,8 @@ def weight(line: CodeLine) -> str:
         return f"the function begins there; {wording.duration(line.time_ns)}, {wording.share(line.share)} of that time"
     whose = " of the loader's workers" if line.is_worker else ""
     known = round(line.samples / line.share) if line.share > 0 else line.samples
+    if line.is_loop:
+        return f"it runs a library's loop: {wording.share(line.share)} of that time pass in code that is not yours"
     if known < _FEW:
         return f"{line.samples} of {wording.counted(known, 'sample')}{whose} in that time"
     return f"{wording.counted(line.samples, 'sample')}, {wording.share(line.share)} of those{whose} in that time"

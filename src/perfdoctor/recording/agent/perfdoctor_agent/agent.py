@@ -30,7 +30,7 @@ from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.modules import ModuleMarks
 from perfdoctor_agent.pace import StepEnds, unrecorded
-from perfdoctor_agent.passes import BackwardWatch, ForwardWatch
+from perfdoctor_agent.passes import BackwardWatch, ForwardWatch, ShortForwards
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
@@ -40,6 +40,7 @@ from perfdoctor_agent.step_finder import StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
 from perfdoctor_agent.whole_run import WholeRun
+from perfdoctor_agent.window_end import WindowEnd
 
 _BACKWARD = "backward"
 _DOUBT = (
@@ -95,6 +96,7 @@ class Agent:
         self.recorder: Recorder | None = None
         self.ranges: RangeHooks | None = None
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
+        self.window_end = WindowEnd(self.settings)
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
@@ -107,6 +109,7 @@ class Agent:
         self.whole_run = None if self.settings["stop"] else self._new_whole_run()
         self._lock = threading.RLock()
         self.modules = ModuleMarks(self.torch)
+        self.short_forwards = ShortForwards()
         self.forward = ForwardWatch(self.torch, self._forward, self.modules)
         self.backward = BackwardWatch(self.torch, self._backward_ended)
         self.step_range = StepRangeWatch(self.torch, self._range_ended)
@@ -229,10 +232,18 @@ class Agent:
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         # A range would become part of what torch.jit.trace traces.
-        if self.window > 0 and self.ranges is not None and not self.is_done and not self._is_tracing():
-            result = self.ranges.around("forward", call, module, *args, **kwargs)
-        else:
+        if self.window == 0:
+            result = self.short_forwards.timed(call, module, *args, **kwargs)
+        elif (
+            self.window < 0
+            or self.ranges is None
+            or self.is_done
+            or self._is_tracing()
+            or module in self.short_forwards
+        ):
             result = call(module, *args, **kwargs)
+        else:
+            result = self.ranges.around("forward", call, module, *args, **kwargs)
         if not self.has_optimizer:
             self._event(_identity(module), "forward")
         return result
@@ -279,7 +290,7 @@ class Agent:
                 if self.window < 0 and self.step_finder.is_doubtful:
                     self.report.note(_DOUBT)
                 self._step_ended(now_ns)
-            else:
+            elif self.step_finder.chosen is None:
                 self.report.facts["steps_seen"] = self.step_finder.count
 
     @property
@@ -299,10 +310,15 @@ class Agent:
         self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.step_finder.count)
         if self.window < 0:
             self._open()
-        elif self.window < self.settings["steps"]:
+        elif not self.window or not self._is_last(now_ns):
             self._next()
         else:
             self._close()
+
+    def _is_last(self, now_ns: int) -> bool:
+        """Is the window over with the step that has just ended?"""
+        job = self.report.facts.get("job", "") if (self.report.facts["world_size"] or 1) > 1 else ""
+        return self.window_end.is_reached(self.window, now_ns - self.ends_ns[0], job)
 
     # --- the window ---
 
@@ -330,8 +346,8 @@ class Agent:
         rank = self._rank()
         self.report.withdraw(_NOT_STARTED)
         cuda = "cuda" in self.settings["activities"] and self.torch.cuda.is_available()
-        stacks, steps, target = self.settings["stacks"], self.settings["steps"], self._target(f"rank{rank}")
-        self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, steps=steps, target=target)
+        stacks, target = self.settings["stacks"], self._target(f"rank{rank}")
+        self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, target=target)
         self.recorder.before_export = self._recorded
         self.foreign.is_alone = True
         self.recorder.warm_up()
@@ -353,6 +369,7 @@ class Agent:
             self._switch_on()
             self.processor.begin()
             self.sampling.steps_begin()
+            self.window_end.begin()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
@@ -378,9 +395,9 @@ class Agent:
     def _close(self) -> None:
         """End the last recorded step: write the trace, remove all hooks."""
         self.processor.end(self.torch)
-        self.report.facts["steps_recorded"] = self.settings["steps"]
+        self.report.facts["steps_recorded"] = self.window
         if self.recorder is not None:
-            self.recorder.step()  # its schedule ends here: it writes the trace
+            self.recorder.stop()  # it writes the trace
         self._recorded()
         self._off(but=self._of_steps)
         self._write_result()
@@ -511,8 +528,7 @@ class Agent:
         """Drop a recording without a whole step: no trace is better than one without steps."""
         if self.recorder is None:
             return
-        self.recorder.profile.on_trace_ready = None
-        self.recorder.stop()
+        self.recorder.discard()
         with contextlib.suppress(OSError):
             os.unlink(self.recorder.target)
 

@@ -1,6 +1,6 @@
 """How does torch.profiler record some steps of an unchanged program?
 
-With its own schedule: one step of warm-up, then the recorded ones, then the trace is written.
+After one step of warm-up it records steps until it is stopped, and then writes the trace.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _IF_LOADED = 4  # RTLD_NOLOAD
 class Recorder:
     """One window of torch.profiler. `target` gets the trace, plain JSON: compressing would delay the program."""
 
-    def __init__(self, torch: Any, foreign: Foreign, *, cuda: bool, stacks: bool, steps: int, target: str) -> None:
-        self.torch, self.foreign, self.steps, self.target = torch, foreign, steps, target
+    def __init__(self, torch: Any, foreign: Foreign, *, cuda: bool, stacks: bool, target: str) -> None:
+        self.torch, self.foreign, self.target = torch, foreign, target
         self.trace = ""
         self.error = ""
         self.before_export: Callable[[], None] = lambda: None
@@ -35,7 +35,7 @@ class Recorder:
             options["experimental_config"] = config
         self.profile = profiler.profile(
             activities=activities,
-            schedule=profiler.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            schedule=lambda step: profiler.ProfilerAction.RECORD if step else profiler.ProfilerAction.WARMUP,
             on_trace_ready=self._export,
             **options,
         )
@@ -47,7 +47,15 @@ class Recorder:
         self._quietly(self.profile.step)
 
     def stop(self) -> None:
+        """End the recording, write the trace, and free what was recorded: 1 kB an op, until the program's end."""
         self._quietly(self.profile.stop)
+        if hasattr(self.profile.profiler, "kineto_results"):
+            self.profile.profiler.kineto_results = None
+
+    def discard(self) -> None:
+        """End the recording, and write nothing."""
+        self.profile.on_trace_ready = None
+        self.stop()
 
     def _quietly(self, call: Callable[[], Any]) -> None:
         """Call without the profiler's warnings, and so that `Foreign` does not take our profiler for the program's.

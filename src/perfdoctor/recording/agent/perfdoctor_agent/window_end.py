@@ -1,0 +1,76 @@
+"""After how many steps does the recorded window end?
+
+After as many as were asked for. If no number was, after the fewest that show how steps differ, and not before enough
+time has passed for stacks to be sampled: of ten steps of 8 ms there are five samples. Nor is it longer than the fewest
+where the recording fills the memory: torch.profiler holds 0.8 to 2 kB an op, and as much again while its trace is
+written.
+
+The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into
+a file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+#: Some 80,000 ops, whose trace of 20 MB takes half a second to write, while which the program waits. What the program
+#: itself comes to hold meanwhile counts as well: it has less to spare then.
+_MOST_BYTES = 64 << 20
+#: A rank may be one step behind another, and read the file before it is written.
+_AHEAD = 2
+
+
+class WindowEnd:
+    """`settings`: `steps` are the fewest, `most_steps` the most, `least_ns` what they last at least."""
+
+    def __init__(self, settings: Any) -> None:
+        self.fewest, self.least_ns = settings["steps"], settings.get("least_ns", 0)
+        self.most = settings.get("most_steps", self.fewest)
+        self.traces = settings["traces"]
+        self._resident_bytes = 0
+
+    def begin(self) -> None:
+        self._resident_bytes = _resident_bytes()
+
+    def is_reached(self, recorded: int, lasted_ns: int, job: str) -> bool:
+        """Is the window over after so many steps, which lasted so long? `job`: of several ranks, else ""."""
+        if recorded >= self.most:
+            return True
+        if job and self.fewest < self.most and recorded >= self.fewest - _AHEAD:
+            then_ns = lasted_ns * (recorded + _AHEAD) // recorded
+            last = self._agreed(job, recorded + _AHEAD if self._is_enough(then_ns) else 0)
+            if last:
+                return recorded >= last
+        return recorded >= self.fewest and self._is_enough(lasted_ns)
+
+    def _is_enough(self, lasted_ns: int) -> bool:
+        return lasted_ns >= self.least_ns or _resident_bytes() - self._resident_bytes > _MOST_BYTES
+
+    def _agreed(self, job: str, proposed: int) -> int:
+        """The last step of all ranks; `proposed` where none has said so yet, and 0 where that is 0, too."""
+        name = "".join(letter if letter.isalnum() else "-" for letter in job)
+        path = os.path.join(self.traces, f"last-step-{name}")
+        with contextlib.suppress(OSError, ValueError):
+            if proposed:
+                with contextlib.suppress(FileExistsError):
+                    draft = f"{path}.{os.getpid()}"
+                    with open(draft, "x") as file:
+                        file.write(str(proposed))
+                    try:
+                        os.link(draft, path)  # whole, and only one
+                    finally:
+                        os.unlink(draft)
+            with open(path) as file:
+                return int(file.read())
+        return 0
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where it is not known."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
