@@ -113,14 +113,14 @@ def test_a_baseline_made_on_main_is_what_a_pull_request_is_checked_against(
 ) -> None:
     cache, summary = tmp_path / "cache", tmp_path / "summary.md"
     main, request = of("main"), of("pull request")
-    checked_out(tmp_path / "main", cache, main)
-    for done in run_all(main, tmp_path / "main", tools):
+    folder = tmp_path / "checkout"  # a project outside of repositories is its folder
+    checked_out(folder, cache, main)
+    for done in run_all(main, folder, tools):
         assert done.returncode == 0, done.stderr
     assert (main.stores, request.stores) == (True, False)
-    shutil.move(tmp_path / "main" / main.cached, cache)
-    shutil.rmtree(tmp_path / "main")
+    shutil.move(folder / main.cached, cache)
+    shutil.rmtree(folder)
 
-    folder = tmp_path / "request"
     checked_out(folder, cache, request)
     *recorded, checked = run_all(request, folder, tools, GITHUB_STEP_SUMMARY=str(summary))
     assert [done.returncode for done in recorded] == [0] * len(recorded), recorded[-1].stderr

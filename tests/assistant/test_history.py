@@ -58,7 +58,8 @@ def test_an_old_history_is_read_and_not_brought_up_to_date(tmp_path, file):
     with connect(old) as db:
         db.execute("DROP VIEW IF EXISTS overview")
         db.execute("PRAGMA user_version = 4")
-        for column in ("unrecorded_step_ns", "contended_share", "items_per_step"):
+        later = ("project", "project_id", "program_words", "timed_steps_ns")
+        for column in ("unrecorded_step_ns", "contended_share", "items_per_step", *later):
             for (view,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
                 db.execute(f"DROP VIEW {view}")
             db.execute(f"ALTER TABLE runs DROP COLUMN {column}")

@@ -71,7 +71,7 @@ def test_the_waterfall_leads_from_before_to_after(open_page, report):
     ]
     assert boxes[0]["width"] > 1.4 * boxes[-1]["width"]
     assert boxes[1]["x"] + boxes[1]["width"] == pytest.approx(boxes[0]["x"] + boxes[0]["width"], abs=1.5)
-    assert page.locator("h1#verdict").inner_text().startswith("Faster: a mean step")
+    assert page.locator("h1#verdict").inner_text().startswith("Faster, by 1.6 to 1.7×: a mean step")
 
 
 @pytest.mark.parametrize("address", ["", "#work", "#timeline"])

@@ -32,7 +32,7 @@ def diagnosis(path, name):
 def test_the_page_and_the_json_are_written_and_the_verdict_is_printed():
     done = call(SLOW, FAST, "--json", "both.json")
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("Faster: a mean step of 27.6 ms became 5.50 ms")
+    assert done.stdout.startswith("Faster, by 4.4 to 5.7×: a mean step of 27.6 ms became 5.50 ms")
     assert Path("comparison.html").read_text("utf-8").startswith("<!doctype html>\n<!-- perfdoctor report")
     found = json.loads(Path("both.json").read_text("utf-8"))
     assert (found["kind"], found["verdict"], found["causes"][0]["key"]) == ("comparison", "faster", "input_wait")
@@ -88,7 +88,7 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(arguments, code, sai
 
 def test_markdown_is_for_a_pull_request():
     said = call(SLOW, FAST, "--format", "markdown", "--no-html").stdout
-    assert "**Faster: a mean step" in said
+    assert "**Faster, by 4.4 to 5.7×: a mean step" in said
     assert "| idle: waiting for data (input-bound) | 22.7 ms | 1.10 ms |" in said
 
 

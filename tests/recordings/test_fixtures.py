@@ -201,5 +201,5 @@ def test_the_predicted_step_of_the_slow_example_is_that_of_its_fixed_twin() -> N
         recording(FIXTURES / name / "torch").diagnosis for name in ("cpu-slow-input", "cpu-slow-input-fixed")
     )
     assert faulty.prediction is not None
-    assert faulty.prediction.fixed == ("input-wait",)
+    assert faulty.prediction.fixed[0] == "input-wait"
     assert faulty.prediction.step_ns[1] == pytest.approx(fixed.steps.median_ns, rel=1 / 3)

@@ -69,7 +69,7 @@ def test_text_from_recordings_is_no_markup_and_stays_short(poisoned, name):
 
 def test_the_verdict_is_the_same_in_all_reports(poisoned):
     said = words.verdict(poisoned[0])
-    assert said.startswith("Slower: a mean step of 7.00 ms became 12.0 ms")
+    assert said.startswith("Slower, by 1.7×: a mean step of 7.00 ms became 12.0 ms")
     assert said in " ".join(in_terminal(*poisoned).split())
     assert (
         re.sub("[−%]", "", said).split()[:8]

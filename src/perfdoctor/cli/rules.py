@@ -64,7 +64,7 @@ def explain(
     own_rules: shared_options.OwnRules = None,
     config: shared_options.Config = None,
 ) -> None:
-    """Explain one rule with every fix, or of a run what was found in it with the fixes that fit."""
+    """Explain a rule with every fix, or what was found in a run."""
     if _is_run(rule):
         explain_run(Path(rule), quiet=quiet)
         return

@@ -290,7 +290,10 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 def _nothing_recorded(folder: RunFolder) -> str:
     """Why there is nothing to diagnose, and what to do, where no pass left a recording to read; else ""."""
     passes = folder.manifest.passes
-    if not passes or not all(each.do and (each.exit_code or not each.files) for each in passes):
+    recorded = [[file for file in each.files if not file.startswith("stacks/")] for each in passes]
+    if not passes or not all(
+        each.do and (each.exit_code or not files) for each, files in zip(passes, recorded, strict=True)
+    ):
         return ""
     return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
 

@@ -86,7 +86,7 @@ def _run(diagnosis: Diagnosis) -> DocumentRun:
     } if real else {}  # fmt: skip
     return DocumentRun(
         sources=diagnosis.sources, gpus=diagnosis.gpus, world_size=diagnosis.world_size,
-        steps=DocumentSteps(**asdict(diagnosis.steps) | unrecorded, timed=diagnosis.timed),
+        steps=DocumentSteps(**asdict(diagnosis.steps) | unrecorded | {"timed": diagnosis.timed}),
         items_per_step=diagnosis.items_per_step, contended_share=diagnosis.contended_share,
         processes=diagnosis.processes,
         work=DocumentWork(diagnosis.kind_of_work, diagnosis.server, diagnosis.framework), basis=diagnosis.basis,

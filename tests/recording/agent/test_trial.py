@@ -83,7 +83,7 @@ def trained(
 
 def test_it_measures_what_a_batch_costs_alone_and_from_workers(tmp_path: Path) -> None:
     *_, facts = trained(tmp_path)
-    assert facts["left_out"] == ""
+    assert facts["left_out"] == "", facts
     assert facts["make_ns"] > 8e6  # four items
     assert facts["make_cpu_ns"] < facts["make_ns"] / 2
     assert 0 < facts["receive_ns"] < facts["make_ns"]

@@ -199,7 +199,7 @@ assert recording.folder is recording.report is recording.wait() is None
     )  # fmt: skip
     assert Program([tmp_path / "train.py"], tmp_path, environment).finish() == (0, "", "")
     assert not (tmp_path / "run").exists()
-    (report,) = (json.loads(file.read_text()) for file in (tmp_path / "agents").iterdir())
+    (report,) = (json.loads(file.read_text()) for file in (tmp_path / "agents").glob("*.json"))
     assert (report["step_found_by"], report["steps_recorded"]) == ("range", 4)
 
 

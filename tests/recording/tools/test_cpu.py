@@ -103,8 +103,9 @@ def test_what_came_and_went_between_two_samples_and_a_daemon_count_as_the_progra
         int(row["program_cpu_ns"]) for row in csv.DictReader((tmp_path / "cpu.csv").open()) if row["program_cpu_ns"]
     ]
     assert known == sorted(known)
-    # 0.6 s of the daemon and 1.2 s of the others; what ran after the last sample is not seen.
-    assert known[-1] > 1.4e9
+    # 0.6 s of the daemon and 1.2 s of the others; what ran after the last sample is not seen: half a second, or more
+    # on a busy machine.
+    assert known[-1] > 1.0e9
 
 
 def test_without_the_list_of_children_nothing_is_said_of_programs(

@@ -55,13 +55,17 @@ class Persistence(Struct, frozen=True):
 
 def persistence(places: Sequence[JobPlace], matched: Skew, ranks: Ints) -> Persistence:
     """Of these ranks (their places in `matched.ranks`), taken together; `places` are those of `matched.ranks`."""
-    of_steps = min(place.steps.used for place in places) >= _FEWEST_STEPS
-    count = min(place.steps.used for place in places) if of_steps else _STRETCHES
+    used = np.array([place.steps.used for place in places])
+    # A rank whose recording breaks off has fewer steps than the others, which it says nothing of.
+    count, cut_off = int(np.median(used)), np.flatnonzero(used < np.median(used))
+    of_steps = count >= _FEWEST_STEPS
+    count = count if of_steps else _STRETCHES
     stretch = _stretches(matched, count)
     waited = np.zeros((len(places), count))
     np.add.at(waited, (matched.came.place, stretch[matched.came.collective]), matched.waits_ns)
     waited = waited[:, np.unique(stretch)]  # a step without a collective says nothing
-    others, own = np.delete(waited, ranks, axis=0), waited[ranks].mean(axis=0)
+    left_out = np.union1d(ranks, cut_off if cut_off.size < len(places) - ranks.size else ranks)
+    others, own = np.delete(waited, left_out, axis=0), waited[ranks].mean(axis=0)
     to_middle, to_next = np.median(others, axis=0) - own, others.min(axis=0) - own
     weakest = _weakest(to_middle, to_next, len(places) / ranks.size)
     return Persistence(int(np.count_nonzero(to_next > 0)), to_next.size, of_steps, weakest)

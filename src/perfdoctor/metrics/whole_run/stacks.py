@@ -17,9 +17,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.pauses import EPOCH_CHANGE, EVALUATION, LEARNING_RATE_SEARCH, kind_of_frame
 
-_FORWARD = regex(r"/torch/nn/modules/module\.py\(\d+\): ")
 _TRAINS = (python_code.BACKWARD, python_code.UPDATE)
-_LOADER = regex(r"/torch/utils/data/dataloader\.py\(\d+\): ")
 _LINE = regex(r"\(\d+\): ")
 NO_KIND = ""
 
@@ -87,8 +85,8 @@ def _read(
     return Stack(
         kind=NO_KIND if trains else kind,
         trains=trains,
-        forward=any(_FORWARD.search(frame) for frame in frames),
-        loads=any(_LOADER.search(frame) for frame in frames),
+        forward=any(python_code.FORWARD.search(frame) for frame in frames),
+        loads=any(python_code.LOADER.search(frame) for frame in frames),
         no_gradients=any(frame in run.without_gradients for frame in stack),
         entry=outer,
         caller=stack[at] if at < len(stack) else -1,

@@ -46,6 +46,9 @@ ENVIRONMENT_STEP = regex(
 )
 VECTOR_ENVIRONMENT = regex(r"(?:gymnasium|gym)/vector/|vec_env/|Vec(?:tor)?Env\w*\.step", re.MULTILINE)
 NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$", re.MULTILINE)
+#: A call of a module, and what a loader does in the process that asks for batches.
+FORWARD = regex(r"/torch/nn/modules/module\.py\(\d+\): ")
+LOADER = regex(r"/torch/utils/data/dataloader\.py\(\d+\): ")
 #: What waits for another thread, and where it ends.
 _THREADS = regex(rf"^(?:(?:.*/)?{_PYTHON})?(?:queue|threading|concurrent/futures/\w+)\.py\(\d+\): ")
 _WAIT = regex(r"\.py\(\d+\): (?:\w+\.)?(?:wait|get|join|_wait_for_tstate_lock)$")

@@ -122,7 +122,7 @@ class Agent:
         given = self.settings
         return AgentReport(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
 
-    def _new_whole_run(self) -> WholeRun:
+    def _new_whole_run(self) -> WholeRun | None:
         return WholeRun(self.torch, *self.report.whole_run_file, samples=bool(self.settings["steps"]))
 
     def _new_step_finder(self) -> StepFinder:
@@ -399,7 +399,7 @@ class Agent:
         if self.recorder is not None:
             self.recorder.stop()  # it writes the trace
         self._recorded()
-        self._off(but=self._of_steps)
+        self._off(but=self.report.facts["step_found_by"])
         self._write_result()
         self._try_loader()
         if self.settings["stop"]:

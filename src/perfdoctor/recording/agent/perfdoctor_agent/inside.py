@@ -54,8 +54,11 @@ class InsideAgent(Agent):
         self.is_killed = True
         super()._ended_by(number, frame)
 
-    def _leave(self) -> None:
-        super()._leave()
+    def _new_whole_run(self) -> None:
+        """The program itself says what is recorded, and nothing is noted of the rest."""
+
+    def _leave(self, but: str = "") -> None:
+        super()._leave(but)
         if self in _agents:
             _agents.remove(self)
         self.is_done = True

@@ -24,6 +24,8 @@ from perfdoctor_agent.loaders import Source, tensors_in
 
 #: The copy ends so long before the program stops to listen; once it is killed its end is awaited so long at most.
 _AHEAD_S, _ENDING_S = 0.1, 0.5
+#: A socket's path has at most 107 letters (unix(7)), of which the names below the folder take about 50.
+_LONGEST, _SHORT = 50, "/tmp"  # noqa: S108 a folder of our own in it
 #: What is waited less for the loader is no finding: of the recorded steps.
 _LEAST_SHARE = 0.02
 #: To fork a process takes some 10 ms for each GB that it holds.
@@ -125,7 +127,8 @@ def _attributes(dataset: Any) -> list[Any]:
 
 
 def _tried(torch: Any, source: Source, deadline: float) -> dict[str, Any]:
-    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"perfdoctor-trial-{os.getpid()}")  # noqa: S108 a folder of our own
+    base = os.environ.get("TMPDIR") or _SHORT
+    folder = os.path.join(base if len(base) <= _LONGEST else _SHORT, f"perfdoctor-trial-{os.getpid()}")
     reader, writer = os.pipe()
     os.mkdir(folder, 0o700)  # for the sockets of the copy's workers
     child, own = 0, os.getpid()
