@@ -268,10 +268,11 @@ def _mostly_recording(diagnosis: Diagnosis) -> str:
 def _no_clear_limit(diagnosis: Diagnosis) -> str:
     """The two findings that may be the costliest, where it is not clear which; else ""."""
     candidates = [
-        f"{clean(each.title).rstrip('.')} ({share(each.saving_ns_per_step.likely / diagnosis.base_ns)})"
+        f"{clean(each.title).rstrip('.')} ({share(each.saved.likely / (each.run_ns or diagnosis.base_ns))})"
         for each in diagnosis.contenders
     ]
-    what = f"of {the_base(diagnosis)}, by ranges that overlap"
+    whole = "the training's time" if any(each.run_ns for each in diagnosis.contenders) else the_base(diagnosis)
+    what = f"of {whole}, by ranges that overlap"
     return f"No clear limit: {' or '.join(candidates)} {what}." if candidates else ""
 
 
