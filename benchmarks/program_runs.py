@@ -16,7 +16,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,7 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
         (scratch / "beats").mkdir()
         plain = alone(command(python, name, known, *arguments), scratch / "alone")
         under, diagnosis = recorded(command(python, name, known, *arguments), scratch, scratch / "beats")
+        under = _without_recording(under, diagnosis)
         windows = Windows(scratch / "run", scratch / "beats")
         promises = [_promise(finding, diagnosis) for finding in diagnosis["findings"] if _most(finding)]
         asked = [fix["name"] for fix in known.get("fix", ()) if any(_asks(each, fix) for each in promises)]
@@ -185,6 +186,14 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
             said_between(diagnosis, FOLDER / f"{name}.py"),
             {fix: alone(command(python, name, known, "--fix", fix)) for fix in asked},
         )
+
+
+def _without_recording(under: Alone, diagnosis: Mapping[str, Any]) -> Alone:
+    """The run with its kinds as shares of its training without the time that recording took."""
+    between = (diagnosis.get("run_time") or {}).get("between_ns", {})
+    left = 1 - between.get("recording", 0) / 1e9 / under.training_s if under.training_s else 1.0
+    kinds = {name: Kind(kind.share / max(left, kind.share), kind.every) for name, kind in under.kinds.items()}
+    return replace(under, kinds=kinds)
 
 
 def _asks(promise: Promise, fix: Mapping[str, str]) -> bool:

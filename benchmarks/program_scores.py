@@ -137,7 +137,7 @@ def _state_line(name: str, rounds: Sequence[Round], score: Score) -> Iterator[st
 
 
 def _state_between(name: str, true: Sequence[str], rounds: Sequence[Round], score: Score) -> Iterator[str]:
-    """Held against what the program measured in the same run."""
+    """Held against what the program measured in the same run, without the time that recording took."""
     for kind in dict.fromkeys(kind for each in rounds for kind in each.under.kinds):
         both = [(each.under.kinds[kind], each.said.get(kind)) for each in rounds if kind in each.under.kinds]
         share = statistics.median(own.share for own, _ in both)

@@ -30,7 +30,7 @@ Steps = Annotated[
     int | None,
     typer.Option(
         min=1, help="Record exactly so many steps; fewer if the program makes fewer.", metavar="N",
-        show_default="10 to 100, until 1.5 s are recorded",
+        show_default="10 to 100, until 1.0 s are recorded",
     ),
 ]  # fmt: skip
 SkipSteps = Annotated[int, typer.Option(min=1, help="Steps to skip before them.", metavar="N")]

@@ -10,6 +10,8 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import CodeLine, Evidence, Measure, Value
 from perfdoctor.records.run_time import RunTime
 
+#: What came once may not come again: a library is loaded, a cache is filled.
+_SEVERAL = 2
 #: A share that so many samples show is known to a few points.
 _SURE_SAMPLES = 20
 
@@ -101,6 +103,6 @@ def of_kind(run: Run, kind: str, least_share: float) -> Between | None:
         What is known of it; None where the whole run was not noted, or it takes less.
     """
     time = run_time(run)
-    if time is None or time.share.get(kind, 0.0) < least_share:
+    if time is None or time.share.get(kind, 0.0) < least_share or time.count[kind] < _SEVERAL:
         return None
     return Between(kind, time)

@@ -13,7 +13,8 @@ class WholeRun(Struct, frozen=True, eq=False):
     """One process from its first step to its end. Times are ns since `start_unix_ns`, the end of its first step or a
     moment before.
 
-    `ends_ns`: ends of steps; `sites`: for each, which of `site_lines` (`file(line): function`) asked for it. Length
+    `ends_ns`: ends of steps; `sites`: for each, which of `site_lines` (`file(line): function`) asked for it, called by
+    which of `site_callers` (with the line on which that function begins). Length
     number n lies between the ends n and n + 1; of the half-open `windows` of lengths recording made them longer.
     Samples are even in time: `at_ns`, the number of the `stacks` entry, whether a module was in evaluation mode, and
     the bytes that the process had written. A stack has numbers of `frames`, innermost first; `begins`: on which line
@@ -29,6 +30,7 @@ class WholeRun(Struct, frozen=True, eq=False):
     ends_ns: Ints
     sites: Ints
     site_lines: Sequence[str]
+    site_callers: Sequence[str]
     windows: Sequence[tuple[int, int]]
     at_ns: Ints
     stack: Ints

@@ -36,6 +36,7 @@ class _Document(Struct):
     sites: list[int]
     windows: list[tuple[int, int]]
     site_lines: list[str]
+    site_callers: list[str]
     frames: list[str]
     begins: list[int]
     own: list[int]
@@ -75,6 +76,7 @@ def read(file: Path) -> WholeRun | None:
         ends_ns=ends,
         sites=np.array(found.sites, dtype=np.int64),
         site_lines=found.site_lines,
+        site_callers=found.site_callers,
         windows=[(max(first, 0), behind if last < 0 else min(last, behind)) for first, last in found.windows],
         at_ns=np.array(samples.at_ns, dtype=np.int64),
         stack=np.array(samples.stack, dtype=np.int64),
@@ -98,6 +100,7 @@ def _agrees(found: _Document) -> bool:
         len(lengths) == 1
         and len(found.sites) == len(found.ends_ns)
         and len(found.begins) == len(found.frames)
+        and len(found.site_callers) == len(found.site_lines)
         and _within(samples.stack, found.stacks)
         and _within(chain.from_iterable(found.stacks), found.frames)
         and all(-1 <= site < len(found.site_lines) for site in found.sites)

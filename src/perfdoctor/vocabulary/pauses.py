@@ -15,6 +15,7 @@ from perfdoctor.vocabulary.names.python_code import is_user_function
 #: What no pattern shows, what the start of an epoch is, and what is no work of the program's between its steps.
 UNKNOWN, EPOCH_CHANGE, EVALUATION = "unknown", "epoch_change", "evaluation"
 LEARNING_RATE_SEARCH, CHECKPOINT, LOGGING = "learning_rate_search", "checkpoint", "logging"
+ROLLOUT = "rollout"
 #: Whose functions are named for what they do, beside the user's own.
 _TRAINERS = regex(r"(^|/)((pytorch_)?lightning|transformers|accelerate|ignite|fastai|trl|composer|stable_baselines3)/")
 #: A frame's function: `train.py(14): Net.forward` → `forward`.

@@ -1,4 +1,4 @@
-"""Searches for a learning rate take a large part of the training's time."""
+"""Trial trainings, as searches for a learning rate, take a large part of the time."""
 
 from __future__ import annotations
 

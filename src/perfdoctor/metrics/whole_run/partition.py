@@ -23,7 +23,7 @@ from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
 from perfdoctor.records.findings import CodeLine
 from perfdoctor.records.run_time import RunTime
-from perfdoctor.vocabulary.pauses import CHECKPOINT, LOGGING, PAUSES, UNKNOWN
+from perfdoctor.vocabulary.pauses import CHECKPOINT, LEARNING_RATE_SEARCH, LOGGING, PAUSES, UNKNOWN
 
 #: Fewer samples of a kind are no proof of it.
 FEWEST_SAMPLES = 5
@@ -136,14 +136,15 @@ def _found(run: WholeRun) -> _Found:
 
 def _steps(run: WholeRun) -> _Steps:
     """The lengths between the steps that the loop asks for; others that end between them are part of a length."""
-    functions = [_function(line) for line in run.site_lines]
+    callers = [_function(line) for line in run.site_callers]
+    functions = [f"{_function(line)} by {caller}" for line, caller in zip(run.site_lines, callers, strict=True)]
     asked = np.array([functions[site] if site >= 0 else "" for site in run.sites.tolist()], dtype=object)
-    main = common_text(asked)
+    main = _outermost(run, asked, dict(zip(functions, callers, strict=True)))
     rows = np.flatnonzero(asked == main)
     # Steps of a first phase, in another function, are steps as well: only what lies between others is not.
     inside = np.arange(asked.size)[rows[0] : rows[-1] + 1]
     kept = np.concatenate([np.arange(rows[0]), inside[asked[inside] == main], np.arange(rows[-1] + 1, asked.size)])
-    others = set(asked[inside][asked[inside] != main].tolist())
+    others = _alone_in(set(asked[inside][asked[inside] != main].tolist()), main)
     ends = run.ends_ns[kept]
     usable = np.ones(ends.size - 1, dtype=bool)
     for first, behind in run.windows:
@@ -155,8 +156,29 @@ def _steps(run: WholeRun) -> _Steps:
     new_epoch = np.zeros(usable.size, dtype=bool)
     new_epoch[epochs[(epochs >= 0) & (epochs < usable.size)]] = True
     sites = [line for line, function in zip(run.site_lines, functions, strict=True) if function == main]
-    loop = loop_functions(run, sites)
-    return _Steps(ends[:-1], np.diff(ends), usable, length_of, new_epoch, loop, frozenset(others) - loop)
+    apart = frozenset(others)
+    loop = loop_functions(run, sites, apart)
+    return _Steps(ends[:-1], np.diff(ends), usable, length_of, new_epoch, loop, apart - loop)
+
+
+def _outermost(run: WholeRun, asked: Ints, callers: Mapping[str, str]) -> str:
+    """Who asks for the steps of the loop: the most frequent, unless its steps are asked for inside of another's."""
+    names, counts = np.unique(asked.astype(str), return_counts=True)
+    often = [str(name) for name in names[np.argsort(-counts)] if name in callers]
+    functions = [_function(frame) for frame in run.frames]
+    on_stacks = [[functions[frame] for frame in stack] for stack in run.stacks]
+    main = often[0] if often else ""
+    for other in often[1:]:
+        inner, outer = callers[main], callers[other]
+        if inner != outer and any(inner in stack and outer in stack[stack.index(inner) + 1 :] for stack in on_stacks):
+            main = other
+    return main
+
+
+def _alone_in(others: set[str], main: str) -> set[str]:
+    """The functions that ask for other steps, or call those that do: what is not of the loop's own."""
+    of_main = set(main.split(" by "))
+    return {part for other in others for part in other.split(" by ")} - of_main
 
 
 def _function(line: str) -> str:
@@ -263,7 +285,8 @@ def _unnamed(
     if not kept:
         return {}
     samples = np.sort(np.concatenate(kept))
-    kind = _by_files(run, samples, steps)
+    trains = np.array([stacks[each].trains for each in run.stack[samples].tolist()])
+    kind = LEARNING_RATE_SEARCH if trains.mean() >= _MOST_STEPS_SHARE else _by_files(run, samples, steps)
     found = _periodic(samples, steps)
     if kind in known:
         return {}
@@ -385,7 +408,7 @@ def _as_record(
 def _lines(run: WholeRun, kind: _Kind, stacks: Sequence[Stack]) -> tuple[CodeLine | None, CodeLine | None]:
     """The line of the function below the loop in which most samples are, and the line of the loop that calls it."""
     shown = [stacks[each] for each in run.stack[kind.samples].tolist()]
-    below = [each.entry for each in shown if each.entry >= 0]
+    below = [each.entry for each in shown if each.entry >= 0 and (each.entry in run.own or each.caller not in run.own)]
     callers = [each.caller for each in shown if each.caller >= 0]
     line = _line(run, below, len(shown)) if len(below) > len(callers) - len(below) else None
     caller = _line(run, callers, len(shown))

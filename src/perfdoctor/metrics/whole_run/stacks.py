@@ -15,7 +15,7 @@ from perfdoctor.model.columns import Ints, Mask
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import python_code
-from perfdoctor.vocabulary.pauses import EPOCH_CHANGE, EVALUATION, LEARNING_RATE_SEARCH, kind_of_frame
+from perfdoctor.vocabulary.pauses import EPOCH_CHANGE, EVALUATION, LEARNING_RATE_SEARCH, ROLLOUT, kind_of_frame
 
 _TRAINS = (python_code.BACKWARD, python_code.UPDATE)
 _LINE = regex(r"\(\d+\): ")
@@ -48,15 +48,18 @@ def function_of(frame: str) -> str:
     return _LINE.sub(": ", frame, count=1)
 
 
-def loop_functions(run: WholeRun, sites: Sequence[str]) -> frozenset[str]:
-    """The functions that are on the stack when a step of the training is asked for, as `function_of` names them."""
+def loop_functions(run: WholeRun, sites: Sequence[str], apart: frozenset[str]) -> frozenset[str]:
+    """The functions that are on the stack when a step of the training is asked for, as `function_of` names them.
+
+    `apart`: functions that ask for other steps.
+    """
     asking = {function_of(site) for site in sites}
     functions = [function_of(frame) for frame in run.frames]
     found = set(asking)
     for stack in run.stacks:
         names = [functions[frame] for frame in stack]
         inner = next((at for at, name in enumerate(names) if name in asking), None)
-        if inner is not None:
+        if inner is not None and apart.isdisjoint(names):
             found.update(names[inner:])
     return frozenset(found)
 
@@ -73,7 +76,9 @@ def _read(
     searching: frozenset[str],
 ) -> Stack:  # fmt: skip
     # Below the loop: all frames further in than the innermost one of a function of the loop.
-    at = next((number for number, frame in enumerate(stack) if functions[frame] in loop), len(stack))
+    apart = [number for number, frame in enumerate(stack) if functions[frame] in searching]
+    of_loop = (number for number, frame in enumerate(stack) if functions[frame] in loop)
+    at = apart[-1] + 1 if apart else next(of_loop, len(stack))
     below = list(stack[:at])[::-1]  # outermost first
     frames = [run.frames[frame] for frame in stack]
     searches = any(functions[frame] in searching for frame in below)
@@ -107,7 +112,16 @@ def kinds_of_samples(run: WholeRun, stacks: Sequence[Stack], length_of: Ints, ne
             elif shown.loads and 0 <= number < new_epoch.size and new_epoch[number]:
                 kind = EPOCH_CHANGE
         found.append(kind)
-    return found
+    return _as_of_rollouts(run, stacks, found)
+
+
+def _as_of_rollouts(run: WholeRun, stacks: Sequence[Stack], kinds: list[str]) -> list[str]:
+    """The kinds, with the forward passes of a function that steps an environment, too, as its rollout."""
+    entries = [function_of(run.frames[stacks[each].entry]) if stacks[each].entry >= 0 else "" for each in run.stack]
+    acting = {entry for entry, kind in zip(entries, kinds, strict=True) if kind == ROLLOUT}
+    return [
+        ROLLOUT if kind == EVALUATION and entry in acting else kind for entry, kind in zip(entries, kinds, strict=True)
+    ]
 
 
 def common(numbers: Ints) -> list[tuple[int, int]]:

@@ -7,7 +7,8 @@ paths are cut as in other stacks:
     {"format": 1, "pid": 12, "rank": 0, "start_unix_ns": …, "process_unix_ns": …, "end_ns": …, "parameter_bytes": …,
      "ends_ns": […], "sites": […],     when each step ended, since the start, and the line that asked for it
      "windows": [[3, 15]],             steps that recording made longer, from the first to the one behind the last
-     "site_lines": ["train.py(26): main"], "frames": ["train.py(14): evaluate", …], "own": [0, …],
+     "site_lines": ["train.py(26): main"], "site_callers": ["train.py(40): <module>"],
+     "frames": ["train.py(14): evaluate", …], "own": [0, …],
      "begins": [11, …],                the line on which the frame's function begins
      "without_gradients": [0, …],      frames inside of `torch.no_grad()` or `torch.inference_mode()`
      "stacks": [[0, 4], …],            innermost frame first
@@ -86,6 +87,9 @@ def _content(
         "ends_ns": found["ends_ns"], "sites": found["sites"], "windows": found["windows"],
         "site_lines": [
             f"{_place(file, cells, project).path}({line}): {name}" for file, line, name, _ in found["site_lines"]
+        ],
+        "site_callers": [
+            f"{_place(file, cells, project).path}({line}): {name}" for file, line, name, _ in found["site_callers"]
         ],
         "frames": [f"{name}: {frame[2]}" for name, frame in zip(named, found["frames"], strict=True)],
         "begins": [frame[3] for frame in found["frames"]], "own": own,

@@ -19,8 +19,8 @@ TRIAL_S = 1.8
 
 
 #: Steps are recorded until so much time has passed, if no number was asked for: at 64 samples a second, as two cores
-#: permit, a line that takes a tenth of the time is in ten samples, twice as many as it needs to be named.
-LEAST_WINDOW_S = 1.5
+#: permit, a line that takes a tenth of the time is in six samples, and in five it is named.
+LEAST_WINDOW_S = 1.0
 #: More steps than this are not recorded for it: of steps of 2 ms, a hundred say how they differ, and their trace has
 #: the size of that of ten longer ones.
 MOST_STEPS = 100

@@ -15,9 +15,9 @@ import contextlib
 import os
 from typing import Any
 
-#: Some 80,000 ops, whose trace of 20 MB takes half a second to write, while which the program waits. What the program
-#: itself comes to hold meanwhile counts as well: it has less to spare then.
-_MOST_BYTES = 64 << 20
+#: Some 40,000 ops, whose trace of 10 MB takes a quarter of a second to write, while which the program waits. What the
+#: program itself comes to hold meanwhile counts as well: it has less to spare then.
+_MOST_BYTES = 32 << 20
 #: A rank may be one step behind another, and read the file before it is written.
 _AHEAD = 2
 
