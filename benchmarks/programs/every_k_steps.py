@@ -25,6 +25,8 @@ from torch.utils.data import DataLoader, Dataset
 WIDTH, ROWS = 256, 192
 #: What a step takes before one was measured, in seconds.
 ASSUMED_S = 0.006
+#: So many pauses are measured by the steps before them.
+FIRST = 2
 Until = Callable[[], bool]
 
 
@@ -286,10 +288,13 @@ def main() -> None:
 
 def train(training: Training, given: argparse.Namespace, steps: int) -> None:
     beats = training.beats
+    first: list[float] = []
 
     def until_after() -> tuple[float, Until]:
         """How long it lasts now, so that it has its share, and whether that has passed."""
-        step_s = beats.bare_step_s() or ASSUMED_S
+        if len(first) < FIRST:  # later ones may be recorded, and longer
+            first.append(beats.bare_step_s() or ASSUMED_S)
+        step_s = first[-1]
         seconds = given.period * step_s * given.share / (1 - given.share)
         end = time.perf_counter() + seconds
         return seconds, lambda: time.perf_counter() >= end

@@ -230,14 +230,19 @@ def period(numbers: Ints, count: int) -> tuple[int, int]:
         if counts[best] < max(2, _FITS_SHARE * numbers.size):
             continue
         there = (int(numbers[-1]) - int(numbers[0])) // every + 1
-        if counts[best] >= _SEEN_SHARE * there or _by_chance(every, int(counts[best]), count) < _CHANCE:
+        if counts[best] >= _SEEN_SHARE * there or _by_chance(every, int(counts[best])) < _CHANCE:
             return every, int(rests[best])
     return 0, 0
 
 
-def _by_chance(every: int, fitting: int, count: int) -> float:
-    """How likely so many numbers leave the same remainder for any of the periods that were tried."""
-    return count / 2 * every ** -(fitting - 1.0)
+def _by_chance(every: int, fitting: int) -> float:
+    """How likely so many numbers leave the same remainder for this period, or for any longer one, by chance.
+
+    Of one period it is every ** -(fitting - 1); their sum is bounded by the integral.
+    """
+    if fitting <= _TWICE:
+        return 1.0
+    return min(every ** -(fitting - 1.0) * (1 + every / (fitting - 2.0)), 1.0)
 
 
 def _usual_ns(steps: _Steps, known: Mapping[str, _Kind]) -> int:
@@ -276,10 +281,11 @@ def _unnamed(
     places = np.array(of_stack, dtype=np.int64)[run.stack[rows]]
     is_long = long[steps.length_of[rows]]
     kept: list[Ints] = []
-    for place in np.unique(places).tolist():
+    asked = np.unique(places)
+    for place in asked.tolist():
         of_place = places == place
         if of_place.sum() >= FEWEST_SAMPLES and (
-            is_long[of_place].mean() >= _IN_LONG_STEPS or _repeats(steps.length_of[rows[of_place]], steps)
+            is_long[of_place].mean() >= _IN_LONG_STEPS or _repeats(steps.length_of[rows[of_place]], steps, asked.size)
         ):
             kept.append(rows[of_place])
     if not kept:
@@ -293,12 +299,15 @@ def _unnamed(
     return {kind: found} if _is_between(found, steps, usual_ns) else {}
 
 
-def _repeats(length_of: Ints, steps: _Steps) -> bool:
-    """Does something come every k steps, and surely not by chance, though these steps are hardly longer?"""
+def _repeats(length_of: Ints, steps: _Steps, places: int) -> bool:
+    """Does something come every k steps, and surely not by chance, though these steps are hardly longer?
+
+    `places`: of how many it is asked.
+    """
     numbers = np.unique(length_of)
     every, rest = period(numbers, steps.usable.size)
     fitting = int((numbers % every == rest).sum()) if every else 0
-    return bool(every) and _by_chance(every, fitting, steps.usable.size) < _CHANCE**2
+    return bool(every) and _by_chance(every, fitting) < _CHANCE / places
 
 
 def _by_files(run: WholeRun, samples: Ints, steps: _Steps) -> str:

@@ -39,6 +39,8 @@ _DEEPEST, _OF_LIBRARY = 150, 3
 _MOST_STACKS = 20_000
 #: Steps after pauses of ever more times this length write the file, as a program may be killed.
 _FIRST_WRITE_S = 20.0
+#: A sample is over by then; one that waits for the interpreter all that time is left.
+_ENDING_S = 1.0
 _GOLDEN = 0.618033988749895
 
 
@@ -252,6 +254,8 @@ class WholeRun:
         self._stop.set()
         while self._undo:
             self._undo.pop()()
+        if self.has_samples:
+            self._sampler.join(_ENDING_S)
         self.write()
 
     def drop(self) -> None:
@@ -266,7 +270,7 @@ class WholeRun:
         if len(ends) < 3 or not self.has_samples:
             return
         kind = next(kind for kind, each in self.ends.items() if each is ends)
-        count, zero = len(ends), self.begun_ns
+        count, zero = min(len(ends), len(self.sites[kind])), self.begun_ns
         samples = [column[: len(self.samples[-1])] for column in self.samples]
         content = {
             "pid": os.getpid(), "start_unix_ns": self.begun_unix_ns, "end_ns": time.monotonic_ns() - zero,
