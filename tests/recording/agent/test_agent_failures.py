@@ -131,7 +131,14 @@ def test_each_private_name_that_the_agent_uses_of_others_stands_in_the_table() -
         for name in [_attribute(node) or _text(node)]
         if re.fullmatch(r"_[A-Za-z]\w*", name)
     }
-    assert used - known == {"_filename_map", "_children", "_frozen_importlib", "_exit", "_getframe", "_current_frames"}  # IPython's, and Python's
+    assert used - known == {
+        "_filename_map",
+        "_children",
+        "_frozen_importlib",
+        "_exit",
+        "_getframe",
+        "_current_frames",
+    }  # IPython's, and Python's
 
 
 def _attribute(node: ast.AST) -> str:

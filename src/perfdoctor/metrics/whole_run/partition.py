@@ -10,6 +10,7 @@ step has is a part of the step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -242,7 +243,7 @@ def _by_chance(every: int, fitting: int) -> float:
     """
     if fitting <= _TWICE:
         return 1.0
-    return min(every ** -(fitting - 1.0) * (1 + every / (fitting - 2.0)), 1.0)
+    return min(math.pow(every, 1.0 - fitting) * (1 + every / (fitting - 2.0)), 1.0)
 
 
 def _usual_ns(steps: _Steps, known: Mapping[str, _Kind]) -> int:
@@ -346,10 +347,10 @@ def _took_ns(steps: _Steps, known: Mapping[str, _Kind], usual_ns: int) -> dict[s
         for kind in set(known) - set(periodic):  # as known by samples
             rows = known[kind].in_lengths
             excess[rows] -= took[kind] / rows.size
-        rows = steps.usable & holds.any(axis=1)
-        each_ns, *_ = np.linalg.lstsq(holds[rows], excess[rows], rcond=None)
+        held = steps.usable & holds.any(axis=1)
+        each_ns, *_ = np.linalg.lstsq(holds[held], excess[held], rcond=None)
         for column, kind in enumerate(periodic):
-            took[kind] = _agreed(max(float(each_ns[column]), 0.0) * holds[rows, column].sum(), took[kind], known[kind])
+            took[kind] = _agreed(max(float(each_ns[column]), 0.0) * holds[held, column].sum(), took[kind], known[kind])
     scale = min(1.0, total_ns / max(sum(took.values()), 1.0))
     return {kind: int(ns * scale) for kind, ns in took.items()}
 
