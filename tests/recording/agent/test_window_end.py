@@ -39,7 +39,7 @@ def test_the_number_that_was_asked_for_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_fills_the_memory_is_not_made_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = itertools.count(0, 10 << 20)
+    held = itertools.count(0, 5 << 20)
     monkeypatch.setattr(window_end, "_resident_bytes", lambda: next(held))
     assert last_steps(tmp_path, 1) == [16]
 

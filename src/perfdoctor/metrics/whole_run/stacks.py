@@ -6,6 +6,7 @@ they are called. What is called below them, and computes no gradients, may be so
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -112,15 +113,26 @@ def kinds_of_samples(run: WholeRun, stacks: Sequence[Stack], length_of: Ints, ne
             elif shown.loads and 0 <= number < new_epoch.size and new_epoch[number]:
                 kind = EPOCH_CHANGE
         found.append(kind)
-    return _as_of_rollouts(run, stacks, found)
+    return _alike_in_a_function(run, stacks, found)
 
 
-def _as_of_rollouts(run: WholeRun, stacks: Sequence[Stack], kinds: list[str]) -> list[str]:
-    """The kinds, with the forward passes of a function that steps an environment, too, as its rollout."""
-    entries = [function_of(run.frames[stacks[each].entry]) if stacks[each].entry >= 0 else "" for each in run.stack]
+def _alike_in_a_function(run: WholeRun, stacks: Sequence[Stack], kinds: list[str]) -> list[str]:
+    """The kinds, of one function below the loop alike: its forward passes are of a rollout where it steps an
+    environment, too, and samples that show no kind are of the kind that most others show.
+    """
+    shown = [stacks[each] for each in run.stack.tolist()]
+    entries = [function_of(run.frames[each.entry]) if each.entry >= 0 else "" for each in shown]
     acting = {entry for entry, kind in zip(entries, kinds, strict=True) if kind == ROLLOUT}
-    return [
+    found = [
         ROLLOUT if kind == EVALUATION and entry in acting else kind for entry, kind in zip(entries, kinds, strict=True)
+    ]
+    counts: dict[str, Counter[str]] = {}
+    for entry, kind in zip(entries, found, strict=True):
+        counts.setdefault(entry, Counter())[kind] += 1
+    most = {entry: each.most_common(1)[0][0] for entry, each in counts.items()}
+    return [
+        most[entry] if not kind and entry and not each.trains else kind
+        for entry, kind, each in zip(entries, found, shown, strict=True)
     ]
 
 
