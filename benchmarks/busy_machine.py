@@ -5,7 +5,7 @@ make busy-machine [BUSY="--runs 200"]            alone: how often other programs
 make busy-machine BUSY="--runs 5 --others 1 2 4" beside so many processes that do nothing but compute
 ```
 
-Each run is a program of its own under `perfdoctor run`. Told of each: how many cores others used over the run, by
+Each run is a program of its own under `perfdoctor run`. Printed of each: how many cores others used over the run, by
 /proc/stat less what the run itself used; whether `busy-machine` was found, and whether it stands first; and of the
 shapes with a planted fault, whether that one stands first and what it saves: by a run of the same program, alone and
 without the fault, the range is right or not. A run alone beside which others used cores is no run alone: it is counted
@@ -150,12 +150,12 @@ def _state(runs: Sequence[Run], saved_ms: Mapping[str, float], others: int) -> b
         said += f", first in {sum(run.first == 'busy-machine' for run in here)}"
         if rules:
             said += f"; the fault first in {sum(run.is_planted_first for run in here)}"
-            told = [run for run in here if run.saving_ms and run.saving_ms[1]]
-            inside = [run for run in told if run.saving_ms[0] <= saved_ms[shape] <= run.saving_ms[2]]  # type: ignore[index]
+            stated = [run for run in here if run.saving_ms and run.saving_ms[1]]
+            inside = [run for run in stated if run.saving_ms[0] <= saved_ms[shape] <= run.saving_ms[2]]  # type: ignore[index]
             said += (
-                f", with a saving in {len(told)}, of which {len(inside)} hold the measured {saved_ms[shape]:.1f} ms ("
+                f", with a saving in {len(stated)}, of which {len(inside)} hold the measured {saved_ms[shape]:.1f} ms ("
             )
-            said += ", ".join(f"{run.saving_ms[0]:.1f}–{run.saving_ms[2]:.1f}" for run in told if run.saving_ms) + ")"
+            said += ", ".join(f"{run.saving_ms[0]:.1f}–{run.saving_ms[2]:.1f}" for run in stated if run.saving_ms) + ")"
         print(said)
     return not blamed
 

@@ -3,7 +3,7 @@
 Writes one line a kind: how many pairs were judged slower, faster, unchanged or too noisy, and what is asked for. Exits
 with 1 where less is reached: no change in 95 % of equal pairs, 3 % found in 90 % of pairs of 30 steps, 1 % in 80 % of
 pairs of five runs, and never the wrong sign. Of runs on a busy processor, of which every step was timed: equal ones are
-told apart in 5 % (of 200 in 10 % at most, by chance and where levels drift), large changes are found.
+distinguished in 5 % (of 200 in 10 % at most, by chance and where levels drift), large changes are found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = (
     ("1 % slower, five runs each", {"slower": 0.01, "runs": 5}, "slower", 0.80, "faster"),
 )
 
-#: What is generated; how; the share that is told apart at least and at most; the wrong sign.
+#: What is generated; how; the share that is distinguished at least and at most; the wrong sign.
 TIMED = (
     ("equal, all steps timed", timed_pair, {}, 0, 0.05, ""),
     ("equal, the level walks 10 % within a run", timed_pair, {"wander": 0.1}, 0, 0.10, ""),
@@ -60,7 +60,7 @@ def main() -> int:
         short = not least <= share <= most or (wrong and found[wrong] > 0)
         missed += bool(short)
         asked = f"at least {least:.0%}" if least else f"at most {most:.0%}"
-        print(f"{name}: {share:.1%} told apart ({asked}) {dict(found)}{' MISSED' if short else ''}")
+        print(f"{name}: {share:.1%} distinguished ({asked}) {dict(found)}{' MISSED' if short else ''}")
     return int(bool(missed))
 
 

@@ -40,7 +40,7 @@ def _whole(statement: ast.stmt) -> range:
 
 
 def _head(statement: ast.stmt) -> range:
-    """Of a statement with a body the lines before it."""
+    """The lines of a statement; of one with a body those before the body."""
     body = getattr(statement, "body", None)
     return range(statement.lineno, max(body[0].lineno, statement.lineno + 1)) if body else _whole(statement)
 

@@ -236,15 +236,15 @@ def _right(good: bool) -> str:
 
 def said_between(diagnosis: Mapping[str, Any], file: Path) -> dict[str, Said]:
     """Shares are of the steps and what is between them: without the start, the end, and what recording took."""
-    told = diagnosis.get("run_time")
-    if not told:
+    noted = diagnosis.get("run_time")
+    if not noted:
         return {}
     outside = ("start", "end", "recording")
-    between = {kind: ns for kind, ns in told["between_ns"].items() if kind not in outside}
-    whole_ns = told["steps_ns"] + sum(between.values())
-    lines = {kind: _right(bool(marks(file, line) & {kind, "any"})) for kind, line in told["lines"].items()}
+    between = {kind: ns for kind, ns in noted["between_ns"].items() if kind not in outside}
+    whole_ns = noted["steps_ns"] + sum(between.values())
+    lines = {kind: _right(bool(marks(file, line) & {kind, "any"})) for kind, line in noted["lines"].items()}
     return {
-        kind: Said(ns / max(whole_ns, 1), told["every_steps"].get(kind, 0), lines.get(kind, ""))
+        kind: Said(ns / max(whole_ns, 1), noted["every_steps"].get(kind, 0), lines.get(kind, ""))
         for kind, ns in between.items()
         if ns
     }
@@ -319,9 +319,9 @@ class Windows:
         if not self.windows:
             raise RuntimeError(f"no step was recorded: {sorted(path.name for path in run.rglob('*'))[:20]}")
         self.windows.sort()
-        told = json.loads((beats / f"{pid}.json").read_text("utf-8"))
-        self.ends_ns: list[int] = told["ends_ns"]
-        self.lengths_ns: list[float] = told["steps_ns"]
+        noted = json.loads((beats / f"{pid}.json").read_text("utf-8"))
+        self.ends_ns: list[int] = noted["ends_ns"]
+        self.lengths_ns: list[float] = noted["steps_ns"]
 
     def steps_in_each(self) -> list[int]:
         """How many of the program's own steps end within each recorded one."""
@@ -333,7 +333,7 @@ class Windows:
         ]
 
     def recorded(self, plain: Path) -> float | None:
-        """Of steps that lie within a window; one may end a moment before or behind the program's own."""
+        """The lengths of steps that lie within a window; one may end a moment before or behind the program's own."""
         within = [
             number
             for number, (begin, end) in enumerate(pairwise(self.ends_ns))
@@ -342,7 +342,7 @@ class Windows:
         return self._over(plain, within)
 
     def behind(self, plain: Path) -> float | None:
-        """Of steps behind the first window and in no other, without the two in which the recorder is put away."""
+        """The lengths of steps behind the first window and in no other, without the two in which the recorder ends."""
         busy = {
             number
             for steps in self.windows

@@ -82,14 +82,14 @@ class Beats:
             self._print_training(step_ns)
         folder = os.environ.get("PROGRAM_BEATS")
         if folder:
-            told = {
+            noted = {
                 "ends_ns": [end + self.since_1970_ns for end in self.ends_ns],
                 "steps_ns": [b - a for a, b in pairwise(ends_ns)],
             }
-            (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(told))
+            (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(noted))
 
     def _print_training(self, step_ns: float) -> None:
-        """It begins with the first step, or with what comes before it."""
+        """The training begins with the first step, or with what comes before it."""
         begin_ns = min(self.ends_ns[0] - step_ns, *(begun for _, begun, _, _ in self.between), self.ends_ns[0])
         end_ns = max(self.ends_ns[-1], *(ended for _, _, ended, _ in self.between), 0)
         training_ns = end_ns - begin_ns

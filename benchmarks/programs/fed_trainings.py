@@ -64,7 +64,7 @@ class InPython(Items):
 
 
 class InPythonBesideMuch(InPython):
-    """The same before a training that takes longer than its items."""
+    """Items made in Python, before a training that takes longer than they do."""
 
     batch, layers = 16, 60
 

@@ -141,8 +141,8 @@ def test_recorded_steps_and_those_behind_each_window_are_held_against_the_same_o
     ]
     for name, each in (("beats", lengths), ("alone", [alone_ns] * count)):
         (tmp_path / name).mkdir()
-        told = {"ends_ns": ends, "steps_ns": each[1:]}
-        (tmp_path / name / "7.json").write_text(json.dumps(told))
+        noted = {"ends_ns": ends, "steps_ns": each[1:]}
+        (tmp_path / name / "7.json").write_text(json.dumps(noted))
     (tmp_path / "torch").mkdir()
     trace = gzip.compress(json.dumps({"traceEvents": events}).encode())
     (tmp_path / "torch" / "rank0.pt.trace.json.gz").write_bytes(trace)

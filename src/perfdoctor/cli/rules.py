@@ -105,7 +105,9 @@ def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
     """The rules with these ids. Raises typer.BadParameter, with the nearest ids, for an unknown one."""
     for name in names:
         if name not in known and "/" in name and not any(rule.origin for rule in known.values()):
-            raise typer.BadParameter(f"there is no rule {name!r}. A rule of your own is used with --rules DIR.")
+            raise typer.BadParameter(
+                f"there is no rule and no run {name!r}. A rule of your own is used with --rules DIR."
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
             hint = f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."

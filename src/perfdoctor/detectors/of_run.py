@@ -61,13 +61,14 @@ class Between(Struct, frozen=True):
     def between_values(self) -> dict[str, Value]:
         """Values of rules about it: its share, its time, how often it comes, and what one of it takes."""
         line = self.lines[0] if self.lines else None
+        times = self.time.count[self.kind]
         return {
             "share_percent": percent(self.share),
             "total_s": self.total_ns / 1e9,
             "training_s": self.time.training_ns / 1e9,
-            "every": self.every,
-            "times": self.time.count[self.kind],
-            "each_s": self.total_ns / max(self.time.count[self.kind], 1) / 1e9,
+            "every": self.every or round(self.time.steps / times),
+            "times": times,
+            "each_s": self.total_ns / times / 1e9,
             "usual_ms": self.time.usual_step_ns / 1e6,
             "spread_ms": self.per_step_ns / 1e6,
             "line": f"{line.file}:{line.line} {line.function}" if line else "",

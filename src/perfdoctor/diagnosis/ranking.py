@@ -60,7 +60,7 @@ def agreeing(found: Sequence[Found]) -> list[Found]:
 
 
 def outweighed(found: Sequence[Found], run: Run) -> list[Found]:
-    """The same findings, of which a verdict on less of the step than another one that is not unsure is a note."""
+    """Return the findings; a verdict on less of the step than another finding, if that is sure, becomes a note."""
     known = (each.finding for each in found if each.finding.confidence != "low")
     most = max((each.saving_ns_per_step.high for each in known), default=0) / max(run.step_ns, 1)
 

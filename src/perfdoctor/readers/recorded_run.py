@@ -19,7 +19,6 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, RecordedProcess, Timeline, merge
-from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows, whole_run
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
@@ -218,6 +217,7 @@ def read(run: RunFolder, progress: Progress, process: int | None = None, chosen:
 def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[RecordedPart]) -> Timeline:
     """The timeline with what its processes reported of the job. `found`: parts of all passes."""
     training = [report for report in part.reports if report.is_training]
+    unread: list[str] = []
     world_sizes = [report.world_size or 0 for each in found for report in each.reports]
     return replace(
         timeline,
@@ -227,10 +227,10 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         loader_trials=tuple(report.loader_trial for report in training if report.loader_trial),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
-        whole_runs=tuple(_whole_runs(part)),
         timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
         project=project_from(part.run.manifest.project),
-    )
+        whole_runs=tuple(_readable(_whole_runs(part), whole_run.read, unread)),
+    ).with_notes(*unread)
 
 
 # --- one pass ---
@@ -478,12 +478,10 @@ def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[in
     }
 
 
-def _whole_runs(part: RecordedPart) -> Iterator[WholeRun]:
-    """Yield the whole run of each training process of which it was noted."""
-    for report in part.reports:
-        for file in part.run.files("stacks", f"whole-run-{part.tool}-{report.pid}.json.gz"):
-            if report.is_training and (found := whole_run.read(file)) is not None:
-                yield found
+def _whole_runs(part: RecordedPart) -> list[Path]:
+    """The files with the whole runs of the training processes."""
+    pids = [report.pid for report in part.reports if report.is_training]
+    return part.run.files("stacks", *(f"whole-run-{part.tool}-{pid}.json.gz" for pid in pids))
 
 
 # --- notes ---

@@ -7,45 +7,49 @@ import zlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.whole_run import WholeRun
 
 #: Fewer steps have no usual length.
 _FEWEST_STEPS = 8
 _FORMAT = 1
+#: What a column of int64 holds, with room for sums.
+_Int = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class _Samples(Struct):
-    at_ns: list[int]
-    stack: list[int]
-    evaluating: list[int]
-    written_bytes: list[int]
+    at_ns: list[_Int]
+    stack: list[_Int]
+    evaluating: list[_Int]
+    written_bytes: list[_Int]
 
 
 class _Document(Struct):
-    format: int
-    start_unix_ns: int
-    process_unix_ns: int
-    end_ns: int
-    parameter_bytes: int
-    ends_ns: list[int]
-    sites: list[int]
-    windows: list[tuple[int, int]]
+    format: _Int
+    start_unix_ns: _Int
+    process_unix_ns: _Int
+    end_ns: _Int
+    parameter_bytes: _Int
+    ends_ns: list[_Int]
+    sites: list[_Int]
+    windows: list[tuple[_Int, _Int]]
     site_lines: list[str]
     site_callers: list[str]
     frames: list[str]
-    begins: list[int]
-    own: list[int]
-    without_gradients: list[int]
-    stacks: list[list[int]]
+    begins: list[_Int]
+    own: list[_Int]
+    without_gradients: list[_Int]
+    stacks: list[list[_Int]]
     samples: _Samples
-    iterators: list[tuple[int, int, int]]
+    iterators: list[tuple[_Int, _Int, _Int]]
     source: Mapping[str, Sequence[str]]
-    rank: int | None = None
+    rank: _Int | None = None
 
 
 def read(file: Path) -> WholeRun | None:
@@ -55,14 +59,18 @@ def read(file: Path) -> WholeRun | None:
         file: A file of the run folder's `stacks`.
 
     Returns:
-        What it holds; None where the run was too short to know a usual step, the file is damaged, or its format is
-        unknown here.
+        What it holds; None where the run was too short to know a usual step.
+
+    Raises:
+        PerfdoctorError: The file is damaged, or its format is unknown here.
     """
     try:
         found = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=_Document)
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if found.format != _FORMAT or len(found.ends_ns) <= _FEWEST_STEPS or not _agrees(found):
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unreadable(file) from error
+    if found.format != _FORMAT or not _agrees(found):
+        raise _unreadable(file)
+    if len(found.ends_ns) <= _FEWEST_STEPS:
         return None
     ends = np.array(found.ends_ns, dtype=np.int64)
     behind = len(ends) - 1
@@ -89,6 +97,13 @@ def read(file: Path) -> WholeRun | None:
         stacks=found.stacks,
         iterators=np.array(found.iterators, dtype=np.int64).reshape(-1, 3),
         code=found.source,
+    )
+
+
+def _unreadable(file: Path) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"{file.name} is damaged, or of another version: what lies between the steps of the whole run is not known",
+        do="Record again with this perfdoctor, or copy the run folder again",
     )
 
 

@@ -52,12 +52,12 @@ class _RunPage:
         title = Text(clean(advice.title), "bold").append(f"  {wording.rule_name(advice)}", "cyan")
         yield from self.wrapped(title)
         if not quiet:
-            yield from self.told(advice)
+            yield from self.shown(advice)
         for fix in advice.fixes:
             yield Text()
             yield from self.fix(fix)
 
-    def told(self, advice: Advice) -> Iterator[Text]:
+    def shown(self, advice: Advice) -> Iterator[Text]:
         saving = outlook.after_others(self.diagnosis, advice) or wording.saving(self.diagnosis, advice)
         yield from self.wrapped(Text(f"{saving} · {wording.confidence(advice.confidence)}", "cyan"), "  ")
         doubt = wording.certainty(advice)

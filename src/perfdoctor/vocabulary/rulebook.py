@@ -59,7 +59,12 @@ class RuleFix(Struct, frozen=True):
 
     def filled(self, values: Mapping[str, object]) -> str:
         """`how` with the finding's numbers: `{workers|8}` becomes the value of that name, or 8 where there is none."""
-        return _FILLED.sub(lambda found: str(values.get(found[1], found[2])), self.how)
+
+        def text(found: re.Match[str]) -> str:
+            value = values.get(found[1]) or found[2]
+            return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+        return _FILLED.sub(text, self.how)
 
     def fits(self, situation: str, facts: frozenset[str]) -> bool:
         """Is it a fix of such a finding, in a program of which these facts are known?"""

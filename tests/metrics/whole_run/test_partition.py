@@ -9,12 +9,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from whole_runs import CHECKPOINT, EVALUATION, EVERY_KIND, LOOP, OTHER, Between, run_with, share_of, whole_run
 
-from perfdoctor.metrics.whole_run.partition import partition, period
+from perfdoctor.metrics.whole_run.partition import partition, record_of
+from perfdoctor.metrics.whole_run.periods import period
+from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.records.run_time import RunTime
+
+
+def time_of(run: WholeRun) -> RunTime:
+    found = partition(run)
+    assert found is not None
+    return record_of(found)
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_each_kind_is_named_with_its_share_its_period_and_its_line(kind):
-    found = partition(run_with(kind))
+    found = time_of(run_with(kind))
     each = EVERY_KIND[kind]
     assert set(found.share) == {kind}
     assert found.share[kind] == pytest.approx(share_of(each), abs=0.02)
@@ -28,7 +37,7 @@ def test_each_kind_is_named_with_its_share_its_period_and_its_line(kind):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_the_parts_are_the_whole(kind):
     run = run_with(kind)
-    found = partition(run)
+    found = time_of(run)
     assert found.wall_ns == found.steps_ns + sum(found.between_ns.values())
     assert found.wall_ns == run.end_ns + 2 * 10**9
 
@@ -36,13 +45,13 @@ def test_the_parts_are_the_whole(kind):
 @pytest.mark.parametrize("every", [2, 3, 50])
 def test_a_short_pause_at_every_second_step_is_seen_as_well_as_a_long_one_at_every_fiftieth(every):
     each = replace(OTHER, every=every, ns=every * 3_000_000)
-    found = partition(whole_run(each, steps=400, noise=0.02))
+    found = time_of(whole_run(each, steps=400, noise=0.02))
     assert found.share["unknown"] == pytest.approx(share_of(each, 400), abs=0.02)
     assert found.every_steps["unknown"] == every
 
 
 def test_two_kinds_that_meet_at_the_same_step_are_told_apart():
-    found = partition(whole_run(EVALUATION, CHECKPOINT, noise=0.05))
+    found = time_of(whole_run(EVALUATION, CHECKPOINT, noise=0.05))
     assert found.share["evaluation"] == pytest.approx(share_of(EVALUATION, others=[CHECKPOINT]), abs=0.02)
     assert found.share["checkpoint"] == pytest.approx(share_of(CHECKPOINT, others=[EVALUATION]), abs=0.02)
     assert found.every_steps == {"evaluation": 5, "checkpoint": 20}
@@ -50,24 +59,24 @@ def test_two_kinds_that_meet_at_the_same_step_are_told_apart():
 
 def test_a_forward_pass_without_gradients_is_an_evaluation_whatever_it_is_called():
     stack = (*LOOP, "train.py(18): look", "/torch/nn/modules/module.py(1778): Module._call_impl")
-    assert set(partition(whole_run(Between(stack, 10, 60_000_000, no_gradients=True))).share) == {"evaluation"}
-    assert set(partition(whole_run(Between(stack, 10, 60_000_000, evaluating=True))).share) == {"evaluation"}
+    assert set(time_of(whole_run(Between(stack, 10, 60_000_000, no_gradients=True))).share) == {"evaluation"}
+    assert set(time_of(whole_run(Between(stack, 10, 60_000_000, evaluating=True))).share) == {"evaluation"}
 
 
 def test_code_that_writes_as_many_bytes_as_the_parameters_have_saves_a_checkpoint():
     stack = (*LOOP, "train.py(19): keep")
-    assert set(partition(whole_run(Between(stack, 10, 60_000_000, written_bytes=2_000_000))).share) == {"checkpoint"}
-    assert set(partition(whole_run(Between(stack, 10, 60_000_000, written_bytes=200_000))).share) == {"logging"}
+    assert set(time_of(whole_run(Between(stack, 10, 60_000_000, written_bytes=2_000_000))).share) == {"checkpoint"}
+    assert set(time_of(whole_run(Between(stack, 10, 60_000_000, written_bytes=200_000))).share) == {"logging"}
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
 def test_a_training_that_only_trains_has_nothing_between_its_steps(noise):
-    assert partition(whole_run(noise=noise)).share == {}
+    assert time_of(whole_run(noise=noise)).share == {}
 
 
 def test_a_function_of_every_step_is_a_part_of_it_whatever_it_is_called():
     every = Between((*LOOP, "train.py(50): evaluate_actions"), 1, 5_000_000)
-    assert partition(whole_run(every, noise=0.1)).share == {}
+    assert time_of(whole_run(every, noise=0.1)).share == {}
 
 
 def test_steps_that_recording_made_longer_count_as_usual_ones():
@@ -75,13 +84,33 @@ def test_steps_that_recording_made_longer_count_as_usual_ones():
     ends = run.ends_ns.copy()
     ends[50:] += 10**9
     at = np.where(run.at_ns > run.ends_ns[49], run.at_ns + 10**9, run.at_ns)
-    found = partition(replace(run, ends_ns=ends, at_ns=at, end_ns=run.end_ns + 10**9, windows=[(45, 55)]))
+    found = time_of(replace(run, ends_ns=ends, at_ns=at, end_ns=run.end_ns + 10**9, windows=[(45, 55)]))
     assert found.share["evaluation"] == pytest.approx(share_of(EVALUATION), abs=0.02)
     assert found.between_ns["recording"] == pytest.approx(10**9, rel=0.1)
 
 
+def test_what_comes_in_recorded_steps_is_no_time_of_the_recorder():
+    found = time_of(whole_run(EVALUATION, windows=[(40, 120)]))
+    assert found.between_ns["recording"] == pytest.approx(0, abs=20_000_000)
+    assert found.between_ns["evaluation"] == pytest.approx(40 * 40_000_000, rel=0.05)
+    assert found.count["evaluation"] == 40
+
+
+def test_a_run_of_which_every_step_was_recorded_has_no_partition():
+    assert partition(whole_run(EVALUATION, steps=20, windows=[(0, 19)])) is None
+
+
+def test_samples_that_keep_step_with_the_training_show_nothing_that_comes_every_k_steps():
+    assert time_of(whole_run(steps=2000, pause_ns=160_000_000)).share == {}
+
+
+def test_what_comes_every_thousand_steps_is_found_in_a_long_run():
+    found = time_of(whole_run(Between(EVALUATION.stack, 1000, 2_000_000_000), steps=20_000, pause_ns=93_000_000))
+    assert found.every_steps == {"evaluation": 1000}
+
+
 def test_a_last_evaluation_behind_the_last_step_is_one_more():
-    found = partition(whole_run(replace(EVALUATION, every=50, ns=800_000_000)))
+    found = time_of(whole_run(replace(EVALUATION, every=50, ns=800_000_000)))
     assert found.share["evaluation"] == pytest.approx(share_of(replace(EVALUATION, every=50, ns=800_000_000)), abs=0.02)
     assert found.count["evaluation"] == 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from torch_python import torch_python  # noqa: F401 skips where there is no torch
 from warm_torch import ALL_AT_ONE, Program
 
-from perfdoctor.metrics.whole_run.partition import partition
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.whole_run.partition import partition, record_of
 from perfdoctor.readers import whole_run as reader
 from perfdoctor.recording.sampling import whole_run
 from perfdoctor.recording.tools import torch_profiler
@@ -76,7 +78,9 @@ def test_what_comes_every_four_steps_is_named_with_its_share_and_line(recorded: 
     assert list(noted.windows) == [(1, 7)], (
         "the step of warm-up, four recorded ones, and that in which the trace is written"
     )
-    found = partition(noted)
+    whole = partition(noted)
+    assert whole is not None
+    found = record_of(whole)
     assert found.every_steps == {"evaluation": 4}
     assert found.share["evaluation"] == pytest.approx(share, abs=0.06)
     line = found.lines["evaluation"]
@@ -100,8 +104,11 @@ def test_a_damaged_file_is_left_out(tmp_path: Path, content: str) -> None:
     assert not list((run.path / "agents").glob("*.steps"))
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", b"\x1f\x8b\x08\x00broken"])
-def test_what_is_no_file_of_ours_is_none(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", b"\x1f\x8b\x08\x00broken", gzip.compress(b'{"format": 1}', mtime=0)]
+)
+def test_what_is_no_file_of_ours_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "whole-run-torch-1.json.gz"
     file.write_bytes(content)
-    assert reader.read(file) is None
+    with pytest.raises(PerfdoctorError, match="is damaged, or of another version"):
+        reader.read(file)

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.accounting.selection import in_steps
-from perfdoctor.metrics.whole_run.partition import recorded_with_pauses
+from perfdoctor.metrics.whole_run.partition import partitions, recorded_with_pauses
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import OddStep
 from perfdoctor.model.timeline import Ints, Mask, Timeline
@@ -232,12 +232,13 @@ def without_pauses(places: Sequence[Place], timeline: Timeline) -> tuple[Sequenc
     if used < _FEWEST_STEPS or any(place.steps.used != used or place.steps.lengths_ns is not None for place in places):
         return places, 0
     holds = np.zeros(used, dtype=bool)
-    for run in timeline.whole_runs:
-        begins, ends = (each - (timeline.epoch_ns or 0) for each in recorded_with_pauses(run, _PAUSE_SHARE))
-        for place in (each for each in places if each.rank == run.rank):
+    for found in partitions(timeline):
+        begins, ends = (each - (timeline.epoch_ns or 0) for each in recorded_with_pauses(found, _PAUSE_SHARE))
+        for place in (each for each in places if each.rank == found.run.rank):
             middle = (place.steps.used_bounds[:-1] + place.steps.used_bounds[1:]) // 2
             at = np.searchsorted(begins, middle, side="right") - 1
-            holds |= (at >= 0) & (middle < ends[np.maximum(at, 0)]) if begins.size else False
+            if begins.size:
+                holds |= (at >= 0) & (middle < ends[np.maximum(at, 0)])
     borders = np.concatenate([[-1], np.flatnonzero(holds), [used]])
     longest = int(np.diff(borders).argmax())
     first, last = int(borders[longest]) + 1, int(borders[longest + 1])

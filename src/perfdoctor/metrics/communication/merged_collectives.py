@@ -42,7 +42,7 @@ def most_bytes(place: HostPlace) -> Ints:
 
 
 def _most_bytes(shapes: str) -> int:
-    """Of the first input, which is a tensor or a list of them: `[[[64, 128]], [], …]`; UNKNOWN of any other text."""
+    """The bytes of the first input, a tensor or a list of them: `[[[64, 128]], [], …]`; UNKNOWN of other text."""
     try:
         first, *_ = msgspec.json.decode(shapes, type=list[list[int | list[int]]])
     except (msgspec.DecodeError, ValueError):

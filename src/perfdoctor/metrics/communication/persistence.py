@@ -1,6 +1,6 @@
 """Is a rank late again and again, or does chance make one late now and another then?
 
-A rank comes last in some collective of every step, and over a few steps chance alone makes one the latest. What tells
+A rank comes last in some collective of every step, and over a few steps chance alone makes one the latest. What shows
 is whether it comes later than the others in one step after the other, by more than it varies:
 
 ```
@@ -54,7 +54,13 @@ class Persistence(Struct, frozen=True):
 
 
 def persistence(places: Sequence[JobPlace], matched: Skew, ranks: Ints) -> Persistence:
-    """Of these ranks (their places in `matched.ranks`), taken together; `places` are those of `matched.ranks`."""
+    """Return how persistently these ranks are late, taken together.
+
+    Args:
+        places: The places of `matched.ranks`.
+        matched: The matched collectives.
+        ranks: Which of `matched.ranks` they are, by their positions.
+    """
     used = np.array([place.steps.used for place in places])
     # A rank whose recording breaks off has fewer steps than the others, which it says nothing of.
     count, cut_off = int(np.median(used)), np.flatnonzero(used < np.median(used))

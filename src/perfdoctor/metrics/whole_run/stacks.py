@@ -6,10 +6,10 @@ they are called. What is called below them, and computes no gradients, may be so
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.columns import Ints, Mask
@@ -18,16 +18,27 @@ from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.pauses import EPOCH_CHANGE, EVALUATION, LEARNING_RATE_SEARCH, ROLLOUT, kind_of_frame
 
-_TRAINS = (python_code.BACKWARD, python_code.UPDATE)
 _LINE = regex(r"\(\d+\): ")
-NO_KIND = ""
+_NO_KIND = ""
+
+
+class Frames(Struct, frozen=True):
+    """What each frame of a run shows by itself: its function, its kind ("" for none), and the numbers of the frames
+    that compute gradients or update parameters, that run a module, and that wait for a loader.
+    """
+
+    functions: Sequence[str]
+    kinds: Sequence[str]
+    training: frozenset[int]
+    forward: frozenset[int]
+    loading: frozenset[int]
 
 
 class Stack(Struct, frozen=True):
     """What one stack shows. `kind`: of work between steps, "" for none by its frames alone; `trains`: it computes
     gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader; `no_gradients`: a line
     of it is inside of `torch.no_grad()`. `entry`: the outermost frame below the loop, of the user's own where there is
-    one, and -1 for none; `caller`: the innermost frame of the loop.
+    one, and -1 for none; `caller`: the innermost frame of the loop, -1 for none.
     """
 
     kind: str
@@ -45,83 +56,113 @@ class Stack(Struct, frozen=True):
 
 
 def function_of(frame: str) -> str:
-    """`train.py: main` of the frame `train.py(12): main`."""
+    """Return `train.py: main` for the frame `train.py(12): main`."""
     return _LINE.sub(": ", frame, count=1)
 
 
-def loop_functions(run: WholeRun, sites: Sequence[str], apart: frozenset[str]) -> frozenset[str]:
-    """The functions that are on the stack when a step of the training is asked for, as `function_of` names them.
+def frames_of(run: WholeRun) -> Frames:
+    """Return what each frame of the run shows by itself."""
 
-    `apart`: functions that ask for other steps.
+    def matching(*patterns: re.Pattern[str]) -> frozenset[int]:
+        return frozenset(
+            number for number, frame in enumerate(run.frames) if any(pattern.search(frame) for pattern in patterns)
+        )
+
+    return Frames(
+        functions=[function_of(frame) for frame in run.frames],
+        kinds=[kind_of_frame(frame) for frame in run.frames],
+        training=matching(python_code.BACKWARD, python_code.UPDATE),
+        forward=matching(python_code.FORWARD),
+        loading=matching(python_code.LOADER),
+    )
+
+
+def loop_functions(run: WholeRun, frames: Frames, sites: Sequence[str], apart: frozenset[str]) -> frozenset[str]:
+    """Return the functions on the stack when a step of the training is asked for, as `function_of` names them.
+
+    Args:
+        run: The run.
+        frames: Its frames.
+        sites: The lines that ask for a step of the training.
+        apart: Functions that ask for other steps.
     """
     asking = {function_of(site) for site in sites}
-    functions = [function_of(frame) for frame in run.frames]
     found = set(asking)
     for stack in run.stacks:
-        names = [functions[frame] for frame in stack]
+        names = [frames.functions[frame] for frame in stack]
         inner = next((at for at, name in enumerate(names) if name in asking), None)
         if inner is not None and apart.isdisjoint(names):
             found.update(names[inner:])
     return frozenset(found)
 
 
-def read_stacks(run: WholeRun, loop: frozenset[str], searching: frozenset[str]) -> list[Stack]:
-    """What each of the run's stacks shows. `loop`: its functions; `searching`: those that ask for other steps."""
-    functions = [function_of(frame) for frame in run.frames]
-    kinds = [kind_of_frame(frame) for frame in run.frames]
-    return [_read(run, stack, functions, kinds, loop, searching) for stack in run.stacks]
+def read_stacks(run: WholeRun, frames: Frames, loop: frozenset[str], apart: frozenset[str]) -> list[Stack]:
+    """Return what each of the run's stacks shows.
+
+    Args:
+        run: The run.
+        frames: Its frames.
+        loop: The functions of the training's loop.
+        apart: Functions that ask for other steps.
+    """
+    return [_read(run, frames, stack, loop, apart) for stack in run.stacks]
 
 
-def _read(
-    run: WholeRun, stack: Sequence[int], functions: Sequence[str], kinds: Sequence[str], loop: frozenset[str],
-    searching: frozenset[str],
-) -> Stack:  # fmt: skip
-    # Below the loop: all frames further in than the innermost one of a function of the loop.
-    apart = [number for number, frame in enumerate(stack) if functions[frame] in searching]
-    of_loop = (number for number, frame in enumerate(stack) if functions[frame] in loop)
-    at = apart[-1] + 1 if apart else next(of_loop, len(stack))
+def _read(run: WholeRun, frames: Frames, stack: Sequence[int], loop: frozenset[str], apart: frozenset[str]) -> Stack:
+    others = [number for number, frame in enumerate(stack) if frames.functions[frame] in apart]
+    of_loop = (number for number, frame in enumerate(stack) if frames.functions[frame] in loop)
+    # Below the loop lies what is called by its innermost function; below another one that asks for steps, all of that.
+    at = others[-1] + 1 if others else next(of_loop, len(stack))
     below = list(stack[:at])[::-1]  # outermost first
-    frames = [run.frames[frame] for frame in stack]
-    searches = any(functions[frame] in searching for frame in below)
-    trains = not searches and any(pattern.search(frame) for frame in frames for pattern in _TRAINS)
-    kind = next((kinds[frame] for frame in below if kinds[frame]), LEARNING_RATE_SEARCH if searches else NO_KIND)
-    trains &= kind != LEARNING_RATE_SEARCH
+    otherwise = LEARNING_RATE_SEARCH if others else _NO_KIND
+    kind = next((frames.kinds[frame] for frame in below if frames.kinds[frame]), otherwise)
+    trains = kind != LEARNING_RATE_SEARCH and not frames.training.isdisjoint(stack)
     own = [frame for frame in below if frame in run.own]
-    outer = own[0] if own else (below[0] if below else -1)
     return Stack(
-        kind=NO_KIND if trains else kind,
+        kind=_NO_KIND if trains else kind,
         trains=trains,
-        forward=any(python_code.FORWARD.search(frame) for frame in frames),
-        loads=any(python_code.LOADER.search(frame) for frame in frames),
-        no_gradients=any(frame in run.without_gradients for frame in stack),
-        entry=outer,
+        forward=not frames.forward.isdisjoint(stack),
+        loads=not frames.loading.isdisjoint(stack),
+        no_gradients=not run.without_gradients.isdisjoint(stack),
+        entry=next(iter([*own, *below]), -1),
         caller=stack[at] if at < len(stack) else -1,
     )
 
 
-def kinds_of_samples(run: WholeRun, stacks: Sequence[Stack], length_of: Ints, new_epoch: Mask) -> list[str]:
-    """The kind that each sample shows, "" for none. `length_of`: the step's number of each; `new_epoch`: by that
-    number, whether an iterator over a loader was made in it.
-    """
-    found = []
-    for stack, evaluating, number in zip(run.stack.tolist(), run.evaluating.tolist(), length_of.tolist(), strict=True):
-        shown = stacks[stack]
-        kind = shown.kind
-        if not kind and not shown.trains:
-            if (shown.forward and (evaluating or shown.no_gradients)) or (evaluating and shown.loads):
-                kind = EVALUATION
-            elif shown.loads and 0 <= number < new_epoch.size and new_epoch[number]:
-                kind = EPOCH_CHANGE
-        found.append(kind)
-    return _alike_in_a_function(run, stacks, found)
+def kinds_of_samples(
+    run: WholeRun, frames: Frames, stacks: Sequence[Stack], length_of: Ints, new_epoch: Mask
+) -> list[str]:
+    """Return the kind that each sample shows, "" for none.
 
-
-def _alike_in_a_function(run: WholeRun, stacks: Sequence[Stack], kinds: list[str]) -> list[str]:
-    """The kinds, of one function below the loop alike: its forward passes are of a rollout where it steps an
-    environment, too, and samples that show no kind are of the kind that most others show.
+    Args:
+        run: The run.
+        frames: Its frames.
+        stacks: What its stacks show.
+        length_of: In which length between steps each sample lies, -1 for none.
+        new_epoch: For each of these lengths, whether an iterator over a loader was made in it.
     """
     shown = [stacks[each] for each in run.stack.tolist()]
-    entries = [function_of(run.frames[each.entry]) if each.entry >= 0 else "" for each in shown]
+    begins = [number >= 0 and bool(new_epoch[number]) for number in length_of.tolist()]
+    kinds = [_kind(each, *of) for each, *of in zip(shown, run.evaluating.tolist(), begins, strict=True)]
+    entries = [frames.functions[each.entry] if each.entry >= 0 else "" for each in shown]
+    return _alike_in_a_function(shown, entries, kinds)
+
+
+def _kind(shown: Stack, evaluating: bool, new_epoch: bool) -> str:
+    """The kind of a stack; without one by its frames, what is known of the moment says which it is."""
+    if shown.kind or shown.trains:
+        return shown.kind
+    if (shown.forward and (evaluating or shown.no_gradients)) or (evaluating and shown.loads):
+        return EVALUATION
+    return EPOCH_CHANGE if shown.loads and new_epoch else _NO_KIND
+
+
+def _alike_in_a_function(shown: Sequence[Stack], entries: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """The kinds, those of one function below the loop alike.
+
+    Its forward passes are of a rollout where it steps an environment, too, and samples that show no kind are of the
+    kind that most others show.
+    """
     acting = {entry for entry, kind in zip(entries, kinds, strict=True) if kind == ROLLOUT}
     found = [
         ROLLOUT if kind == EVALUATION and entry in acting else kind for entry, kind in zip(entries, kinds, strict=True)
@@ -134,10 +175,3 @@ def _alike_in_a_function(run: WholeRun, stacks: Sequence[Stack], kinds: list[str
         most[entry] if not kind and entry and not each.trains else kind
         for entry, kind, each in zip(entries, found, shown, strict=True)
     ]
-
-
-def common(numbers: Ints) -> list[tuple[int, int]]:
-    """The values and how often each comes, the most frequent first."""
-    values, counts = np.unique(numbers, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return [(int(values[each]), int(counts[each])) for each in order]

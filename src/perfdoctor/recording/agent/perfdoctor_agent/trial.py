@@ -2,7 +2,7 @@
 
 Only behind the recorded steps, where writing the trace makes the program wait as well; only where a loader was waited
 for; and only where a fork is as safe as it is for a loader with workers, which forks the program in the same way.
-`apart.py` says how the copy is kept from changing anything; docs/decisions tells why it is done here, and so.
+`apart.py` says how the copy is kept from changing anything; docs/decisions says why it is done here, and so.
 """
 
 from __future__ import annotations
@@ -178,17 +178,17 @@ def _in_copy(torch: Any, source: Source, parent: int, writer: int, folder: str, 
 
 
 def _heard(reader: int, deadline: float) -> dict[str, Any]:
-    """What the copy tells until its last word, its end or the deadline."""
-    told, poll = b"", select.poll()
+    """What the copy reports until its last word, its end or the deadline."""
+    heard, poll = b"", select.poll()
     poll.register(reader, select.POLLIN)
-    while not (told.endswith(b"\n") and b"left_out" in told) and time.monotonic() < deadline:
+    while not (heard.endswith(b"\n") and b"left_out" in heard) and time.monotonic() < deadline:
         if poll.poll(max((deadline - time.monotonic()) * 1e3, 0)):
             part = os.read(reader, 1 << 16)
             if not part:
                 break
-            told += part
+            heard += part
     facts: dict[str, Any] = {"left_out": "it took too long, or ended by itself", "taken": []}
-    for line in told.split(b"\n")[:-1]:
+    for line in heard.split(b"\n")[:-1]:
         given = json.loads(line)
         facts["taken"] += [given.pop("taken")] if "taken" in given else []
         facts.update(given)

@@ -53,7 +53,7 @@ class _Batches:
 
 
 def measure(torch: Any, source: Source, guard: apart.Guard, tell: Callable[..., None], deadline: float) -> None:
-    """Tell one group of facts after the other, until all is told or time (of `time.monotonic`) is short."""
+    """Report one group of facts after the other, until all are reported or time (of `time.monotonic`) is short."""
     gc.freeze()  # what the program has left to be collected is collected by itself alone
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
