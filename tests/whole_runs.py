@@ -20,7 +20,7 @@ FORWARD = (*LOOP, "/torch/nn/modules/module.py(1778): Module._wrapped_call_impl"
 
 
 class Between(Struct, frozen=True):
-    """`ns` of this stack (outermost first) behind every so many steps, from `first` on."""
+    """`ns` of this stack (outermost first) behind every so many steps, from `first` on; the first time more."""
 
     stack: tuple[str, ...]
     every: int
@@ -29,6 +29,7 @@ class Between(Struct, frozen=True):
     evaluating: bool = False
     no_gradients: bool = False
     written_bytes: int = 0
+    first_more_ns: int = 0
 
 
 def whole_run(
@@ -49,8 +50,9 @@ def whole_run(
             iterators.append([now, now + 1000, 0])
         for each in between:
             if number >= each.first and (number + 1) % each.every == 0:
-                pieces.append((now, now + each.ns, each.stack, each))
-                now += each.ns
+                ns = each.ns + each.first_more_ns * (number + 1 == each.every)
+                pieces.append((now, now + ns, each.stack, each))
+                now += ns
     frames: dict[str, int] = {}
     stacks: dict[tuple[int, ...], int] = {}
     without: set[int] = set()

@@ -96,6 +96,14 @@ def test_what_comes_in_recorded_steps_is_no_time_of_the_recorder():
     assert found.count["evaluation"] == 40
 
 
+def test_what_only_the_first_time_takes_is_a_part_of_the_start():
+    plotting = Between(EVERY_KIND["plotting"].stack, 50, 40_000_000)
+    slow, plain = (time_of(whole_run(each)) for each in (replace(plotting, first_more_ns=400_000_000), plotting))
+    assert slow.between_ns["start"] - plain.between_ns["start"] == pytest.approx(400_000_000, rel=0.1)
+    assert slow.between_ns["plotting"] == pytest.approx(plain.between_ns["plotting"], rel=0.2)
+    assert slow.wall_ns == plain.wall_ns + 400_000_000
+
+
 def test_a_run_of_which_every_step_was_recorded_has_no_partition():
     assert partition(whole_run(EVALUATION, steps=20, windows=[(0, 19)])) is None
 
@@ -120,6 +128,10 @@ def test_a_period_is_found_again(every, rest, times):
     rest %= every
     numbers = rest + every * np.arange(times)
     assert period(numbers, int(numbers[-1]) + 1) == (every, rest)
+
+
+def test_one_that_was_seen_in_another_step_does_not_hide_a_period():
+    assert period(np.array([119, 159, 199, 202, 239]), 250) == (40, 39)
 
 
 @given(st.sets(st.integers(0, 399), min_size=100))

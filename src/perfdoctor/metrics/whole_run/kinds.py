@@ -30,6 +30,8 @@ _DEVIATIONS, _UNEVEN = 3.0, 0.1
 _LONG = 1.15
 #: Of the time of a line, so much must lie in long steps: else each step has it.
 _IN_LONG_STEPS = 0.9
+#: What took so many times as long as later on took it because it was the first time.
+_FIRST_TIMES = 3
 #: Files of a checkpoint hold at least half of the parameters' bytes (in half precision); fewer bytes are a log.
 _OF_PARAMETERS, _LOG_BYTES = 0.5, 100_000
 
@@ -191,6 +193,26 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
         took[kind] = _agreed(by_lengths_ns, took[kind], known[kind].samples.size)
     scale = min(1.0, lengths.usable_ns / max(sum(took.values()), 1.0))
     return {kind: int(ns * scale) for kind, ns in took.items()}
+
+
+def first_times_of(
+    lengths: Lengths, known: Mapping[str, Kind], took_ns: Mapping[str, int], usual_ns: int
+) -> dict[str, int]:
+    """Return what kinds took more the first time than later on, in ns: a library is loaded, a cache is filled.
+
+    Args:
+        lengths: The lengths of the run.
+        known: The kinds between its steps.
+        took_ns: How long each took in all usable lengths.
+        usual_ns: The usual step.
+    """
+    more = {}
+    for kind, each in known.items():
+        first_ns, *later_ns = np.maximum(lengths.lengths_ns[each.in_lengths] - usual_ns, 0).tolist()
+        usual_later_ns = float(np.median(later_ns)) if later_ns else first_ns
+        if first_ns > _FIRST_TIMES * usual_later_ns:
+            more[kind] = int(took_ns[kind] * (first_ns - usual_later_ns) / (first_ns + sum(later_ns)))
+    return more
 
 
 def _by_lengths(lengths: Lengths, periodic: Mapping[str, Kind], excess: Floats) -> dict[str, float]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.whole_run.kinds import FEWEST, Kind, kinds_between, times_of
+from perfdoctor.metrics.whole_run.kinds import FEWEST, Kind, first_times_of, kinds_between, times_of
 from perfdoctor.metrics.whole_run.lengths import Lengths, lengths_of
 from perfdoctor.metrics.whole_run.stacks import Frames, Stack, frames_of, kinds_of_samples, read_stacks
 from perfdoctor.model.cache import once_per_timeline
@@ -32,8 +32,9 @@ _FRAME = regex(r"^(.*)\((\d+)\): (.*)$")
 class Partition(Struct, frozen=True):
     """What is known of one process's run.
 
-    `known`: the kinds between its steps; `took_ns`: how long each took in the usable lengths; `recorded_ns`: in those
-    that recording made longer, as its period says; `tail_ns`: behind the last step. `usual_ns`: a step without them.
+    `known`: the kinds between its steps; `took_ns`: how long each took in the usable lengths, without what only the
+    first time took, all of which is `first_ns`; `recorded_ns`: in those that recording made longer, as its period says;
+    `tail_ns`: behind the last step. `usual_ns`: a step without them.
     """
 
     run: WholeRun
@@ -42,6 +43,7 @@ class Partition(Struct, frozen=True):
     stacks: Sequence[Stack]
     known: Mapping[str, Kind]
     took_ns: Mapping[str, int]
+    first_ns: int
     recorded_ns: Mapping[str, int]
     tail_ns: Mapping[str, int]
     usual_ns: int
@@ -69,11 +71,13 @@ def partition(run: WholeRun) -> Partition | None:
     stacks = read_stacks(run, frames, lengths.loop, lengths.apart)
     shown = kinds_of_samples(run, frames, stacks, lengths.length_of, lengths.new_epoch)
     known, usual_ns = kinds_between(run, lengths, stacks, shown)
-    took_ns = times_of(lengths, known, usual_ns)
+    all_ns = times_of(lengths, known, usual_ns)
+    first = first_times_of(lengths, known, all_ns, usual_ns)
+    took_ns = {kind: ns - first.get(kind, 0) for kind, ns in all_ns.items()}
     tail_ns = _tail_ns(run, stacks, known)
-    return Partition(
-        run, frames, lengths, stacks, known, took_ns, _recorded_ns(lengths, known, took_ns), tail_ns, usual_ns
-    )
+    recorded_ns = _recorded_ns(lengths, known, took_ns)
+    first_ns = sum(first.values())
+    return Partition(run, frames, lengths, stacks, known, took_ns, first_ns, recorded_ns, tail_ns, usual_ns)
 
 
 def recorded_with_pauses(found: Partition, least_share: float) -> tuple[Ints, Ints]:
@@ -129,15 +133,15 @@ def record_of(found: Partition) -> RunTime:
         left_ns -= recorded[kind]
     recorded_steps_ns = min(found.usual_ns * int((~lengths.usable).sum()), left_ns)
     in_usable = {kind: found.took_ns[kind] + found.tail_ns.get(kind, 0) for kind in known}
-    usable_ns = lengths.usable_ns + sum(found.tail_ns.values())
+    usable_ns = lengths.usable_ns + sum(found.tail_ns.values()) - found.first_ns
     before_ns = max(run.start_unix_ns - run.process_unix_ns, 0) if run.process_unix_ns else 0
     between = {
         **{kind: ns + recorded.get(kind, 0) for kind, ns in in_usable.items()},
-        "start": before_ns + int(run.ends_ns[0]),
+        "start": before_ns + int(run.ends_ns[0]) + found.first_ns,
         "recording": left_ns - recorded_steps_ns,
         "end": run.end_ns - int(run.ends_ns[-1]) - sum(found.tail_ns.values()),
     }
-    steps_ns = lengths.usable_ns - sum(found.took_ns.values()) + recorded_steps_ns
+    steps_ns = lengths.usable_ns - sum(found.took_ns.values()) - found.first_ns + recorded_steps_ns
     lines = {kind: _lines(found, each) for kind, each in known.items()}
     rows = np.flatnonzero(~lengths.usable)
     return RunTime(

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.model.columns import Ints
 
-#: Of the steps in which something was seen, so many must fit its period: some are seen one step late.
+#: Of the steps in which something was seen, so many must fit its period, or all but one: some are seen one step late.
 _FITS_SHARE = 0.9
 #: Of the steps that fit a period, so many must have been seen: else any two of a long run had a period.
 _SEEN_SHARE = 0.3
@@ -16,8 +16,6 @@ _SEEN_SHARE = 0.3
 CHANCE = 0.001
 #: Of a period two must lie in the run.
 _TWICE = 2
-#: Where 90 % of the numbers fit, at most a fifth of the distances between neighbours are no multiples of the period.
-_SHORTEST_DISTANCES = 0.2
 
 
 def period(numbers: Ints, count: int) -> tuple[int, int]:
@@ -32,18 +30,24 @@ def period(numbers: Ints, count: int) -> tuple[int, int]:
     """
     if numbers.size < _TWICE:
         return 0, 0
+    least = min(math.ceil(_FITS_SHARE * numbers.size), numbers.size - 1)
+    # A number that does not fit spoils two distances between neighbours; the others are multiples of the period.
     distances = np.sort(np.diff(numbers))
-    longest = min(count // _TWICE, int(distances[int(_SHORTEST_DISTANCES * (distances.size - 1))]))
-    for every in range(longest, 1, -1):
+    longest = int(distances[min(2 * (numbers.size - least), distances.size - 1)])
+    for every in range(min(count // _TWICE, longest), 1, -1):
         counts = np.bincount(numbers % every)
         rest = int(counts.argmax())
         fitting = int(counts[rest])
-        if fitting < max(_TWICE, _FITS_SHARE * numbers.size):
-            continue
-        there = (int(numbers[-1]) - int(numbers[0])) // every + 1
-        if fitting >= _SEEN_SHARE * there or by_chance(every, fitting) < CHANCE:
+        if fitting >= max(_TWICE, least) and _is_proven(numbers, every, fitting):
             return every, rest
     return 0, 0
+
+
+def _is_proven(numbers: Ints, every: int, fitting: int) -> bool:
+    """Were enough of the steps that fit seen, all seen ones fitting, or is the period none that chance gives?"""
+    there = (int(numbers[-1]) - int(numbers[0])) // every + 1
+    is_seen = fitting >= max(_SEEN_SHARE * there, _FITS_SHARE * numbers.size)
+    return is_seen or by_chance(every, fitting) < CHANCE
 
 
 def by_chance(every: int, fitting: int) -> float:

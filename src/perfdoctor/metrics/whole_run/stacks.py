@@ -161,7 +161,7 @@ def _alike_in_a_function(shown: Sequence[Stack], entries: Sequence[str], kinds: 
     """The kinds, those of one function below the loop alike.
 
     Its forward passes are of a rollout where it steps an environment, too, and samples that show no kind are of the
-    kind that most others show.
+    kind that most others show. A change of epoch is one of the moment, and not of the function.
     """
     acting = {entry for entry, kind in zip(entries, kinds, strict=True) if kind == ROLLOUT}
     found = [
@@ -172,6 +172,6 @@ def _alike_in_a_function(shown: Sequence[Stack], entries: Sequence[str], kinds: 
         counts.setdefault(entry, Counter())[kind] += 1
     most = {entry: each.most_common(1)[0][0] for entry, each in counts.items()}
     return [
-        most[entry] if not kind and entry and not each.trains else kind
+        most[entry] if not kind and entry and not each.trains and most[entry] != EPOCH_CHANGE else kind
         for entry, kind, each in zip(entries, found, shown, strict=True)
     ]
