@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launched import wait_for
 
 from perfdoctor.readers.machine import cpu_samples
 from perfdoctor.recording.tools import cpu
@@ -33,16 +34,37 @@ compute(0.2)
 thread.join()
 started.wait()
 """
-#: A daemon that computes, whose parent ends, and six processes one after the other.
+#: A daemon that computes once its parent has ended, and six processes one after the other; files say how far they are.
 SHORT_LIVED = """
-import subprocess, sys
-def begin(code):
-    return subprocess.Popen([sys.executable, "-c", code])
-compute = "import time\\nwhile time.process_time() < {}: pass"
-daemon = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {compute.format(0.6)!r}]); time.sleep(0.8)"
-begin(daemon).wait()
-for _ in range(6):
-    begin(compute.format(0.2)).wait()
+import subprocess, sys, time
+from pathlib import Path
+def begin(role):
+    return subprocess.Popen([sys.executable, __file__, role])
+def compute(seconds):
+    while time.process_time() < seconds:
+        pass
+def wait_for(name):
+    while not Path(name).exists():
+        time.sleep(0.01)
+if sys.argv[1] == "program":
+    begin("parent").wait()
+    Path("parent-ended").touch()
+    for _ in range(6):
+        begin("short").wait()
+    wait_for("daemon-computed")
+    Path("computed").touch()
+    wait_for("end")
+elif sys.argv[1] == "parent":
+    begin("daemon")
+    wait_for("daemon-seen")
+elif sys.argv[1] == "daemon":
+    Path("daemon-begun").touch()
+    wait_for("parent-ended")
+    compute(0.6)
+    Path("daemon-computed").touch()
+    wait_for("end")
+else:
+    compute(0.2)
 """
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -93,19 +115,19 @@ def test_what_it_writes_is_read(sampled: list[dict[str, str]], tmp_path: Path) -
 
 def test_what_came_and_went_between_two_samples_and_a_daemon_count_as_the_programs(tmp_path: Path) -> None:
     """Else another program would seem to have used it."""
-    sampler = CpuSampler(tmp_path / "cpu.csv", hertz=2)
-    sampler.start()
-    program = subprocess.Popen([sys.executable, "-c", SHORT_LIVED])
-    sampler.follow(program.pid)
-    program.wait()
-    sampler.stop()
-    known = [
-        int(row["program_cpu_ns"]) for row in csv.DictReader((tmp_path / "cpu.csv").open()) if row["program_cpu_ns"]
-    ]
-    assert known == sorted(known)
-    # 0.6 s of the daemon and 1.2 s of the others; what ran after the last sample is not seen: half a second, or more
-    # on a busy machine.
-    assert known[-1] > 1.0e9
+    (tmp_path / "phases.py").write_text(SHORT_LIVED)
+    used = cpu._Used()
+    with subprocess.Popen([sys.executable, "phases.py", "program"], cwd=tmp_path) as program:
+        wait_for((tmp_path / "daemon-begun").exists)
+        begun = used.sample(program.pid)["program_cpu_ns"]
+        (tmp_path / "daemon-seen").touch()
+        wait_for((tmp_path / "computed").exists)
+        known = used.sample(program.pid)["program_cpu_ns"]
+        (tmp_path / "end").touch()
+    assert isinstance(begun, int)
+    assert isinstance(known, int)
+    # 0.6 s of the daemon and 1.2 s of the others. The kernel counts in ticks.
+    assert known - begun > 1.7e9
 
 
 def test_without_the_list_of_children_nothing_is_said_of_programs(
