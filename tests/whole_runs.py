@@ -28,6 +28,7 @@ class Between(Struct, frozen=True):
     first: int = 0
     evaluating: bool = False
     no_gradients: bool = False
+    acting: bool = False
     written_bytes: int = 0
     first_more_ns: int = 0
 
@@ -56,12 +57,15 @@ def whole_run(
     frames: dict[str, int] = {}
     stacks: dict[tuple[int, ...], int] = {}
     without: set[int] = set()
+    acting: set[int] = set()
     rows = []
     written = 0
     for begin, end, stack, each in pieces:
         numbers = tuple(frames.setdefault(frame, len(frames)) for frame in reversed(stack))
         if each is not None and each.no_gradients:
             without.add(numbers[0])
+        if each is not None and each.acting:
+            acting.add(numbers[0])
         at = -(-begin // pause_ns) * pause_ns
         while at < end:
             if each is not None:
@@ -76,7 +80,7 @@ def whole_run(
         at_ns=np.array(columns[0]), stack=np.array(columns[1]), evaluating=np.array(columns[2], dtype=bool),
         written_bytes=np.array(columns[3]), frames=list(frames), begins=[1] * len(frames),
         own=frozenset(number for frame, number in frames.items() if frame.startswith("train.py")),
-        without_gradients=frozenset(without), stacks=[list(each) for each in stacks],
+        without_gradients=frozenset(without), acting=frozenset(acting), stacks=[list(each) for each in stacks],
         iterators=np.array(iterators, dtype=np.int64).reshape(-1, 3), code={},
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import importlib
 import io
 import json
 import logging
@@ -216,6 +217,10 @@ BETWEEN = {
 }
 
 
+#: Whose functions the kinds call. The others do without.
+LIBRARIES = {"logging": "torch.utils.tensorboard", "plotting": "matplotlib.pyplot", "rollout": "gymnasium"}
+
+
 # --- epoch change ---
 
 
@@ -258,14 +263,16 @@ def epochs(
         num_workers=way,
         worker_init_fn=(lambda _: time.sleep(rest[0])) if way else None,
     )
+    given.beats.begin("epoch_change")
     while True:
-        given.beats.begin("epoch_change")
         seconds, until = until_after()
         rest[0], sampler.until = (seconds, lambda: True) if way else (0.0, until)
         for number, rows in enumerate(loader):  # slow: epoch_change
             if number == 0:
                 given.beats.end()
             yield rows
+            if number == period - 1:
+                given.beats.begin("epoch_change")  # the old workers end, too
 
 
 # --- the training ---
@@ -280,6 +287,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="(default: three periods, 250 at least)")
     given = parser.parse_args()
     steps = given.steps or max(250, 3 * given.period + 20)
+    if given.kind in LIBRARIES:  # else the first time takes as long as importing it
+        importlib.import_module(LIBRARIES[given.kind])
     with tempfile.TemporaryDirectory() as folder:
         training = Training(Path(folder))
         train(training, given, steps)

@@ -45,6 +45,7 @@ class _Document(Struct):
     begins: list[_Int]
     own: list[_Int]
     without_gradients: list[_Int]
+    acting: list[_Int]
     stacks: list[list[_Int]]
     samples: _Samples
     iterators: list[tuple[_Int, _Int, _Int]]
@@ -94,6 +95,7 @@ def read(file: Path) -> WholeRun | None:
         begins=found.begins,
         own=frozenset(found.own),
         without_gradients=frozenset(found.without_gradients),
+        acting=frozenset(found.acting),
         stacks=found.stacks,
         iterators=np.array(found.iterators, dtype=np.int64).reshape(-1, 3),
         code=found.source,

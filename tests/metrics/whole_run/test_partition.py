@@ -63,6 +63,20 @@ def test_a_forward_pass_without_gradients_is_an_evaluation_whatever_it_is_called
     assert set(time_of(whole_run(Between(stack, 10, 60_000_000, evaluating=True))).share) == {"evaluation"}
 
 
+def test_a_forward_pass_in_a_loop_that_steps_an_environment_is_of_a_rollout():
+    stack = (*LOOP, "train.py(18): walk", "train.py(20): Corridor.move")
+    walk = Between(stack, 10, 60_000_000, no_gradients=True, acting=True)
+    assert set(time_of(whole_run(walk)).share) == {"rollout"}
+
+
+def test_what_disturbs_steps_now_and_then_is_no_time_of_what_comes_between_them():
+    run = whole_run(replace(EVALUATION, every=2, ns=5_000_000), steps=400)
+    later_ns = np.where(np.arange(400) % 7 == 6, 15_000_000, 0).cumsum()
+    at_ns = run.at_ns + np.append(0, later_ns)[np.searchsorted(run.ends_ns, run.at_ns, side="right")]
+    found = time_of(replace(run, ends_ns=run.ends_ns + later_ns, at_ns=at_ns, end_ns=run.end_ns + 10**9))
+    assert found.between_ns["evaluation"] == pytest.approx(200 * 5_000_000, rel=0.1)
+
+
 def test_code_that_writes_as_many_bytes_as_the_parameters_have_saves_a_checkpoint():
     stack = (*LOOP, "train.py(19): keep")
     assert set(time_of(whole_run(Between(stack, 10, 60_000_000, written_bytes=2_000_000))).share) == {"checkpoint"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def main():
     print(took / (time.perf_counter() - begin))
 evaluated, trained = torch.nn.Module.eval, torch.utils.data.DataLoader.__iter__
 main()
+"""
+
+
+#: Its rollouts are a loop in the loop of updates; what an optimizer's `step` returns is no state of an environment.
+ROLLOUTS = """\
+def train(agent, world, optimizer):
+    state = world.reset()
+    for update in range(100):
+        for _ in range(128):  # acts
+            with torch.no_grad():  # acts
+                action = agent(state)  # acts # no gradients
+            state, reward, *ended = world.step(action)  # acts
+        loss, norm = optimizer.step(closure)
+        loss = optimizer.step()
 """
 
 
@@ -93,6 +108,24 @@ def test_the_report_has_the_lengths_of_all_steps(recorded: tuple[RunFolder, floa
     assert len(timed["lengths_ns"]) == 59
     assert min(timed["lengths_ns"]) >= 5_000_000
     assert timed["recorded"] == [1, 7]
+
+
+def test_the_source_says_which_lines_act_in_an_environment_or_compute_no_gradients(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ROLLOUTS, "utf-8")
+    lines = ROLLOUTS.splitlines()
+    noted = {
+        "pid": 1, "start_unix_ns": time.time_ns(), "end_ns": 1, "parameter_bytes": 0, "ends_ns": [], "sites": [], "windows": [],
+        "site_lines": [], "site_callers": [], "stacks": [], "iterators": [],
+        "frames": [[str(tmp_path / "train.py"), number, "train", 1] for number in range(1, len(lines) + 1)],
+        "sample_ns": [], "sample_stack": [], "sample_evaluating": [], "sample_written": [],
+    }  # fmt: skip
+    run = RunFolder.create(tmp_path / "run", Manifest(perfdoctor="test"))
+    (run.path / "agents" / "torch-1.json").write_text('{"pass": "torch", "pid": 1, "steps_seen": 3}', "utf-8")
+    (run.path / "agents" / "whole-run-torch-1.steps").write_text(json.dumps(noted), "utf-8")
+    (name,) = whole_run.keep(run, "torch", tmp_path, lambda _: {}, with_source=True)
+    stored = json.loads(gzip.decompress((run.path / name).read_bytes()))
+    for kind, mark in (("acting", "# acts"), ("without_gradients", "# no gradients")):
+        assert [lines[each] for each in stored[kind]] == [line for line in lines if mark in line], kind
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"pid": 1}', '{"pid": 1, "frames": [["a.py"]]}', "[1, 2]"])

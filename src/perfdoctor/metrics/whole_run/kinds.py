@@ -30,6 +30,8 @@ _DEVIATIONS, _UNEVEN = 3.0, 0.1
 _LONG = 1.15
 #: Of the time of a line, so much must lie in long steps: else each step has it.
 _IN_LONG_STEPS = 0.9
+#: What is so many times as long as the usual step is more than a disturbed one.
+_FAR_LONGER = 4
 #: What took so many times as long as later on took it because it was the first time.
 _FIRST_TIMES = 3
 #: Files of a checkpoint hold at least half of the parameters' bytes (in half precision); fewer bytes are a log.
@@ -184,7 +186,7 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
     """
     placed = max(int((lengths.length_of >= 0).sum()), 1)
     took = {kind: lengths.usable_ns * each.samples.size / placed for kind, each in known.items()}
-    excess = (lengths.lengths_ns - usual_ns).astype(np.float64)
+    excess = lengths.lengths_ns - _plain_mean_ns(lengths, known, usual_ns)
     for kind, each in known.items():
         if not each.every:
             excess[each.in_lengths] -= took[kind] / each.in_lengths.size
@@ -193,6 +195,17 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
         took[kind] = _agreed(by_lengths_ns, took[kind], known[kind].samples.size)
     scale = min(1.0, lengths.usable_ns / max(sum(took.values()), 1.0))
     return {kind: int(ns * scale) for kind, ns in took.items()}
+
+
+def _plain_mean_ns(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> float:
+    """The mean of steps in which nothing else was seen: those that hold something are disturbed as often as they are.
+
+    Far longer ones are left out, as they held something that no sample shows.
+    """
+    plain = lengths.usable & (lengths.lengths_ns <= _FAR_LONGER * usual_ns)
+    for each in known.values():
+        plain[each.in_lengths] = False
+    return float(lengths.lengths_ns[plain].mean()) if plain.sum() >= FEWEST else float(usual_ns)
 
 
 def first_times_of(

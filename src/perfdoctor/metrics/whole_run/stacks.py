@@ -36,8 +36,8 @@ class Frames(Struct, frozen=True):
 
 class Stack(Struct, frozen=True):
     """What one stack shows. `kind`: of work between steps, "" for none by its frames alone; `trains`: it computes
-    gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader; `no_gradients`: a line
-    of it is inside of `torch.no_grad()`. `entry`: the outermost frame below the loop, of the user's own where there is
+    gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader; `no_gradients`, `acts`:
+    a line of it is inside of `torch.no_grad()`, in a loop that steps an environment. `entry`: the outermost frame below the loop, of the user's own where there is
     one, and -1 for none; `caller`: the innermost frame of the loop, -1 for none.
     """
 
@@ -46,6 +46,7 @@ class Stack(Struct, frozen=True):
     forward: bool
     loads: bool
     no_gradients: bool
+    acts: bool
     entry: int
     caller: int
 
@@ -115,7 +116,8 @@ def _read(run: WholeRun, frames: Frames, stack: Sequence[int], loop: frozenset[s
     at = others[-1] + 1 if others else next(of_loop, len(stack))
     below = list(stack[:at])[::-1]  # outermost first
     otherwise = LEARNING_RATE_SEARCH if others else _NO_KIND
-    kind = next((frames.kinds[frame] for frame in below if frames.kinds[frame]), otherwise)
+    kinds = (frames.kinds[frame] or (ROLLOUT if frame in run.acting else _NO_KIND) for frame in below)
+    kind = next(filter(None, kinds), otherwise)
     trains = kind != LEARNING_RATE_SEARCH and not frames.training.isdisjoint(stack)
     own = [frame for frame in below if frame in run.own]
     return Stack(
@@ -124,6 +126,7 @@ def _read(run: WholeRun, frames: Frames, stack: Sequence[int], loop: frozenset[s
         forward=not frames.forward.isdisjoint(stack),
         loads=not frames.loading.isdisjoint(stack),
         no_gradients=not run.without_gradients.isdisjoint(stack),
+        acts=not run.acting.isdisjoint(stack),
         entry=next(iter([*own, *below]), -1),
         caller=stack[at] if at < len(stack) else -1,
     )
@@ -153,7 +156,7 @@ def _kind(shown: Stack, evaluating: bool, new_epoch: bool) -> str:
     if shown.kind or shown.trains:
         return shown.kind
     if (shown.forward and (evaluating or shown.no_gradients)) or (evaluating and shown.loads):
-        return EVALUATION
+        return ROLLOUT if shown.acts else EVALUATION
     return EPOCH_CHANGE if shown.loads and new_epoch else _NO_KIND
 
 

@@ -11,6 +11,7 @@ paths are cut as in other stacks:
      "frames": ["train.py(14): evaluate", …], "own": [0, …],
      "begins": [11, …],                the line on which the frame's function begins
      "without_gradients": [0, …],      frames inside of `torch.no_grad()` or `torch.inference_mode()`
+     "acting": [0, …],                 frames in a loop that steps an environment
      "stacks": [[0, 4], …],            innermost frame first
      "samples": {"at_ns": […], "stack": […], "evaluating": […], "written_bytes": […]},
      "iterators": [[begin_ns, end_ns, loader], …], "source": {"train.py(14)": ["…"]}}
@@ -32,6 +33,9 @@ FORMAT = 1
 NAME = "whole-run"
 #: What switches gradients off, as a context and as a decorator.
 _WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
+#: A step of an environment gives a state, a reward and whether the episode has ended, and often more: Gym's interface.
+#: What an optimizer's or a scheduler's `step` returns is never unpacked so.
+_FEWEST_RESULTS = 3
 _COLUMNS = {
     "at_ns": "sample_ns",
     "stack": "sample_stack",
@@ -93,7 +97,7 @@ def _content(
         ],
         "frames": [f"{name}: {frame[2]}" for name, frame in zip(named, found["frames"], strict=True)],
         "begins": [frame[3] for frame in found["frames"]], "own": own,
-        "without_gradients": sorted(_without_gradients(found["frames"], own, cells)),
+        **_by_source(found["frames"], own, cells),
         "stacks": found["stacks"], "samples": {name: found[column] for name, column in _COLUMNS.items()},
         "iterators": found["iterators"],
         "source": {**stacks.source(lines, found["start_unix_ns"]), **of_cells} if with_source else {},
@@ -105,19 +109,23 @@ def _place(file: str, cells: Mapping[str, Cell], project: Path) -> SourcePlace:
     return cell.place if cell else stacks.place_of(file, project)
 
 
-def _without_gradients(frames: list[list[Any]], own: list[int], cells: Mapping[str, Cell]) -> Iterator[int]:
-    """The numbers of the user's own frames whose line is in code without gradients, as the source says."""
+def _by_source(frames: list[list[Any]], own: list[int], cells: Mapping[str, Cell]) -> dict[str, list[int]]:
+    """The numbers of the user's own frames whose line is in code of each kind, as the source says."""
     of_file: dict[str, list[int]] = {}
     for number in own:
         of_file.setdefault(frames[number][0], []).append(number)
+    found: dict[str, list[int]] = {name: [] for name in _KINDS_OF_CODE}
     for file, numbers in of_file.items():
         text = cells[file].text if file in cells else stacks.text_of_source(Path(file))
         with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            ranges = list(_ranges(ast.parse(text)))
-            yield from (number for number in numbers if any(a <= frames[number][1] <= b for a, b in ranges))
+            tree = ast.parse(text)
+            for name, ranges_of in _KINDS_OF_CODE.items():
+                ranges = list(ranges_of(tree))
+                found[name] += [each for each in numbers if any(a <= frames[each][1] <= b for a, b in ranges)]
+    return {name: sorted(numbers) for name, numbers in found.items()}
 
 
-def _ranges(tree: ast.Module) -> Iterator[tuple[int, int]]:
+def _without_gradients(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """First and last lines of code without gradients: bodies of `with`, and functions with such a decorator."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -130,7 +138,37 @@ def _ranges(tree: ast.Module) -> Iterator[tuple[int, int]]:
             yield node.body[0].lineno, node.end_lineno or node.lineno
 
 
+def _acting(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last lines of the innermost loops that step an environment."""
+    loops = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _steps_environment(node):
+            around = [(first, last) for first, last in loops if first <= node.lineno <= last]
+            if around:
+                yield max(around)
+
+
+def _steps_environment(node: ast.Assign) -> bool:
+    called = node.value.func if isinstance(node.value, ast.Call) else None
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr == "step"
+        and any(isinstance(each, ast.Tuple) and len(each.elts) >= _FEWEST_RESULTS for each in node.targets)
+    )
+
+
 def _switches_off(condition: ast.expr) -> bool:
     called = condition.func if isinstance(condition, ast.Call) else condition
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in _WITHOUT_GRADIENTS
+
+
+#: What the source says of lines, as the stored file names it.
+_KINDS_OF_CODE: Mapping[str, Callable[[ast.Module], Iterator[tuple[int, int]]]] = {
+    "without_gradients": _without_gradients,
+    "acting": _acting,
+}
