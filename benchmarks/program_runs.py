@@ -166,8 +166,8 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
         (scratch / "beats").mkdir()
         plain = alone(command(python, name, known, *arguments), scratch / "alone")
         under, diagnosis = recorded(command(python, name, known, *arguments), scratch, scratch / "beats")
-        under = _without_recording(under, diagnosis)
         windows = Windows(scratch / "run", scratch / "beats")
+        under = replace(under, kinds={name: windows.of_training(name, kind) for name, kind in under.kinds.items()})
         promises = [_promise(finding, diagnosis) for finding in diagnosis["findings"] if _most(finding)]
         asked = [fix["name"] for fix in known.get("fix", ()) if any(_asks(each, fix) for each in promises)]
         line, named = first_line(diagnosis, FOLDER / f"{name}.py")
@@ -186,14 +186,6 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
             said_between(diagnosis, FOLDER / f"{name}.py"),
             {fix: alone(command(python, name, known, "--fix", fix)) for fix in asked},
         )
-
-
-def _without_recording(under: Alone, diagnosis: Mapping[str, Any]) -> Alone:
-    """The run with its kinds as shares of its training without the time that recording took."""
-    between = (diagnosis.get("run_time") or {}).get("between_ns", {})
-    left = 1 - between.get("recording", 0) / 1e9 / under.training_s if under.training_s else 1.0
-    kinds = {name: Kind(kind.share / max(left, kind.share), kind.every) for name, kind in under.kinds.items()}
-    return replace(under, kinds=kinds)
 
 
 def _asks(promise: Promise, fix: Mapping[str, str]) -> bool:
@@ -322,6 +314,22 @@ class Windows:
         noted = json.loads((beats / f"{pid}.json").read_text("utf-8"))
         self.ends_ns: list[int] = noted["ends_ns"]
         self.lengths_ns: list[float] = noted["steps_ns"]
+        self.between: list[tuple[str, int, int]] = [tuple(each) for each in noted["between"]]
+
+    def of_training(self, name: str, kind: Kind) -> Kind:
+        """This kind with its share of the training as it is without a recorder: each recorded step counts as a usual one."""
+        begin, end = self.ends_ns[0], max(self.ends_ns[-1], *(end for _, _, end in self.between))
+        training_ns = float(end - begin)
+        usual_ns = statistics.median(self.lengths_ns)
+        for steps in self.windows:
+            first, behind = self._number(steps[0][0]) - _PUT_AWAY, self._number(steps[-1][1]) + _PUT_AWAY
+            recorded = self.lengths_ns[max(first, 0) : behind]
+            training_ns -= sum(recorded) - usual_ns * len(recorded)
+        # The training is timed from the end of its first step.
+        spent_ns = sum(
+            after - max(before, begin) for each, before, after in self.between if each == name and after > begin
+        )
+        return replace(kind, share=spent_ns / training_ns)
 
     def steps_in_each(self) -> list[int]:
         """How many of the program's own steps end within each recorded one."""

@@ -105,6 +105,8 @@ def main() -> None:
         _write_table(results, known, cases)
         return
     python = os.environ.get("PERFDOCTOR_PROGRAMS_PYTHON") or os.environ.get("PERFDOCTOR_TORCH_PYTHON") or sys.executable
+    if not given.again and program_runs.has(python, ()):
+        parser.error(f"{python} has no torch: name another one in PERFDOCTOR_PROGRAMS_PYTHON")
     chosen, score = given.programs or [*known, _PLANTED], Score()
 
     def took(name: str, run: Callable[[], list[Round]]) -> list[Round]:

@@ -49,10 +49,11 @@ class Beats:
     def begin(self, kind: str) -> None:
         self._begun.append((kind, time.perf_counter_ns()))
 
-    def end(self) -> None:
+    def end(self, but_s: float = 0.0) -> None:
+        """It has ended; so much of it was a step."""
         now_ns = time.perf_counter_ns()
         kind, begun_ns = self._begun.pop()
-        self.between.append((kind, begun_ns, now_ns, len(self.ends_ns)))
+        self.between.append((kind, begun_ns, max(now_ns - round(but_s * 1e9), begun_ns), len(self.ends_ns)))
 
     @contextmanager
     def doing(self, kind: str) -> Iterator[None]:
@@ -85,6 +86,10 @@ class Beats:
             noted = {
                 "ends_ns": [end + self.since_1970_ns for end in self.ends_ns],
                 "steps_ns": [b - a for a, b in pairwise(ends_ns)],
+                "between": [
+                    (kind, begun + self.since_1970_ns, ended + self.since_1970_ns)
+                    for kind, begun, ended, _ in self.between
+                ],
             }
             (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(noted))
 

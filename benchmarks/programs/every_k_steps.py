@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from beats import Beats
@@ -36,6 +37,7 @@ class Training:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.beats, self.losses = folder, Beats(), [0.0]
+        self.writer: Any = None
         self.model = torch.nn.Sequential(
             torch.nn.Linear(WIDTH, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)
         )  # fmt: skip
@@ -92,10 +94,11 @@ def save_arrays(given: Training, until: Until) -> None:  # slow: checkpoint
 def log_histograms(given: Training, until: Until) -> None:  # slow: logging
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 the other ways do without
 
-    with SummaryWriter(given.folder) as writer:
-        while not until():
-            for name, weight in given.model.named_parameters():
-                writer.add_histogram(name, weight, len(given.losses))
+    given.writer = given.writer or SummaryWriter(given.folder)
+    while not until():
+        for name, weight in given.model.named_parameters():
+            given.writer.add_histogram(name, weight, len(given.losses))
+    given.writer.flush()  # else its thread goes on during the next step
 
 
 def log_lines(given: Training, until: Until) -> None:  # slow: logging
@@ -268,9 +271,9 @@ def epochs(
         seconds, until = until_after()
         rest[0], sampler.until = (seconds, lambda: True) if way else (0.0, until)
         for number, rows in enumerate(loader):  # slow: epoch_change
-            if number == 0:
-                given.beats.end()
             yield rows
+            if number == 0:  # a fork makes the first step longer, and that comes of it
+                given.beats.end(but_s=given.beats.bare_step_s())
             if number == period - 1:
                 given.beats.begin("epoch_change")  # the old workers end, too
 
@@ -292,6 +295,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         training = Training(Path(folder))
         train(training, given, steps)
+        if training.writer:
+            training.writer.close()
     training.beats.finish()
 
 

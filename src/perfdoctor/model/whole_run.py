@@ -18,8 +18,9 @@ class WholeRun(Struct, frozen=True, eq=False):
     number n lies between the ends n and n + 1; of the half-open `windows` of lengths recording made them longer.
     Samples are even in time: `at_ns`, the number of the `stacks` entry, whether a module was in evaluation mode, and
     the bytes that the process had written. A stack has numbers of `frames`, innermost first; `begins`: on which line
-    a frame's function begins; `own` are the user's, `without_gradients` inside of `torch.no_grad()`, `acting` in
-    a loop that steps an environment. `iterators`: begin, end and number of the loader, for each iterator that was made. `code`: text of lines, by `file(line)`.
+    a frame's function begins; `own` are the user's, `without_gradients` inside of `torch.no_grad()`, `acting` in a loop
+    that steps an environment. `iterators`: begin, end and number of the loader, for each iterator that was made.
+    `code`: text of lines, by `file(line)`.
     """
 
     rank: int

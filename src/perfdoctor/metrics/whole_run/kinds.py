@@ -34,6 +34,8 @@ _IN_LONG_STEPS = 0.9
 _FAR_LONGER = 4
 #: What took so many times as long as later on took it because it was the first time.
 _FIRST_TIMES = 3
+#: A trial training spends at least this share of its time on gradients and updates; the rest is forward.
+_TRAINS_SHARE = 0.2
 #: Files of a checkpoint hold at least half of the parameters' bytes (in half precision); fewer bytes are a log.
 _OF_PARAMETERS, _LOG_BYTES = 0.5, 100_000
 
@@ -139,7 +141,7 @@ def _unnamed(
     if found is None or not _is_between(found, lengths, usual_ns):
         return {}
     trains = np.array([stacks[each].trains for each in run.stack[found.samples].tolist()])
-    is_training = trains.mean() >= _MOST_STEPS_SHARE
+    is_training = trains.mean() >= _TRAINS_SHARE
     return {LEARNING_RATE_SEARCH if is_training else _by_files(run, found.samples, lengths): found}
 
 
@@ -186,7 +188,7 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
     """
     placed = max(int((lengths.length_of >= 0).sum()), 1)
     took = {kind: lengths.usable_ns * each.samples.size / placed for kind, each in known.items()}
-    excess = lengths.lengths_ns - _plain_mean_ns(lengths, known, usual_ns)
+    excess: Floats = lengths.lengths_ns.astype(np.float64) - _plain_mean_ns(lengths, known, usual_ns)
     for kind, each in known.items():
         if not each.every:
             excess[each.in_lengths] -= took[kind] / each.in_lengths.size

@@ -33,8 +33,8 @@ class Partition(Struct, frozen=True):
     """What is known of one process's run.
 
     `known`: the kinds between its steps; `took_ns`: how long each took in the usable lengths, without what only the
-    first time took, all of which is `first_ns`; `recorded_ns`: in those that recording made longer, as its period says;
-    `tail_ns`: behind the last step. `usual_ns`: a step without them.
+    first time took, all of which is `first_ns`; `recorded_ns`: in those that recording made longer, judged by the
+    others; `tail_ns`: behind the last step. `usual_ns`: a step without them.
     """
 
     run: WholeRun
@@ -101,10 +101,16 @@ def recorded_with_pauses(found: Partition, least_share: float) -> tuple[Ints, In
 
 
 def _recorded_ns(lengths: Lengths, known: Mapping[str, Kind], took_ns: Mapping[str, int]) -> dict[str, int]:
-    """How long periodic kinds took in lengths that recording made longer: each time as long as elsewhere."""
+    """How long kinds took in lengths that recording made longer: each time, or step, as long as elsewhere."""
     rows = np.flatnonzero(~lengths.usable)
-    times = {kind: int(each.is_in(rows).sum()) for kind, each in known.items()}
-    return {kind: took_ns[kind] * count // known[kind].in_lengths.size for kind, count in times.items() if count}
+    found = {}
+    for kind, each in known.items():
+        here, elsewhere = rows.size, lengths.count - rows.size
+        if each.every:
+            here, elsewhere = int(each.is_in(rows).sum()), each.in_lengths.size
+        if here:
+            found[kind] = took_ns[kind] * here // elsewhere
+    return found
 
 
 def _tail_ns(run: WholeRun, stacks: Sequence[Stack], known: Mapping[str, Kind]) -> dict[str, int]:
@@ -133,7 +139,6 @@ def record_of(found: Partition) -> RunTime:
         left_ns -= recorded[kind]
     recorded_steps_ns = min(found.usual_ns * int((~lengths.usable).sum()), left_ns)
     in_usable = {kind: found.took_ns[kind] + found.tail_ns.get(kind, 0) for kind in known}
-    usable_ns = lengths.usable_ns + sum(found.tail_ns.values()) - found.first_ns
     before_ns = max(run.start_unix_ns - run.process_unix_ns, 0) if run.process_unix_ns else 0
     between = {
         **{kind: ns + recorded.get(kind, 0) for kind, ns in in_usable.items()},
@@ -142,6 +147,7 @@ def record_of(found: Partition) -> RunTime:
         "end": run.end_ns - int(run.ends_ns[-1]) - sum(found.tail_ns.values()),
     }
     steps_ns = lengths.usable_ns - sum(found.took_ns.values()) - found.first_ns + recorded_steps_ns
+    training_ns = steps_ns + sum(between[kind] for kind in known)
     lines = {kind: _lines(found, each) for kind, each in known.items()}
     rows = np.flatnonzero(~lengths.usable)
     return RunTime(
@@ -149,7 +155,7 @@ def record_of(found: Partition) -> RunTime:
         steps_ns=steps_ns,
         between_ns=between,
         every_steps={kind: each.every for kind, each in known.items() if each.every},
-        share={kind: ns / max(usable_ns, 1) for kind, ns in in_usable.items()},
+        share={kind: between[kind] / max(training_ns, 1) for kind in known},
         count={
             kind: int(each.in_lengths.size + each.is_in(rows).sum()) + (kind in found.tail_ns)
             for kind, each in known.items()

@@ -37,8 +37,9 @@ class Frames(Struct, frozen=True):
 class Stack(Struct, frozen=True):
     """What one stack shows. `kind`: of work between steps, "" for none by its frames alone; `trains`: it computes
     gradients or updates parameters; `forward`, `loads`: it runs a module, waits for a loader; `no_gradients`, `acts`:
-    a line of it is inside of `torch.no_grad()`, in a loop that steps an environment. `entry`: the outermost frame below the loop, of the user's own where there is
-    one, and -1 for none; `caller`: the innermost frame of the loop, -1 for none.
+    a line of it is inside of `torch.no_grad()`, in a loop that steps an environment. `entry`: the outermost frame below
+    the loop, of the user's own where there is one, and -1 for none; `caller`: the innermost frame of the loop, -1 for
+    none.
     """
 
     kind: str
