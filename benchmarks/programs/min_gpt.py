@@ -12,10 +12,10 @@ LENGTH, DIGITS, WIDTH = 6, 3, 48
 
 class Sorting(Dataset):
     def __init__(self) -> None:
-        self.drawn = torch.randint(DIGITS, (10_000, LENGTH)) if GIVEN.fix == "drawn-at-once" else None
+        self.drawn = torch.randint(DIGITS, (20_000, LENGTH)) if GIVEN.fix == "drawn-at-once" else None
 
     def __len__(self) -> int:
-        return 10_000
+        return 20_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         digits = self.draw() if self.drawn is None else self.drawn[index]

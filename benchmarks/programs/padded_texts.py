@@ -49,7 +49,7 @@ def main() -> None:
     if GIVEN.fix == "tensors":
         texts, collate = [torch.tensor(each) for each in texts], padded_at_once
     workers = {"num_workers": 1, "persistent_workers": True} if GIVEN.fix == "workers" else {}
-    loader = DataLoader(texts * 20, batch_size=BATCH, shuffle=True, collate_fn=collate, **workers)
+    loader = DataLoader(texts * 40, batch_size=BATCH, shuffle=True, collate_fn=collate, **workers)
     labels = torch.randint(2, (BATCH,))
     for _, (rows, mask) in zip(range(GIVEN.steps), loader, strict=False):
         optimizer.zero_grad()

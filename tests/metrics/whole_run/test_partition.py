@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from whole_runs import CHECKPOINT, EVALUATION, EVERY_KIND, LOOP, OTHER, Between, run_with, share_of, whole_run
+from whole_runs import CHECKPOINT, EVALUATION, EVERY_KIND, LOOP, OTHER, STEP, Between, run_with, share_of, whole_run
 
 from perfdoctor.metrics.whole_run.partition import partition, record_of
 from perfdoctor.metrics.whole_run.periods import period
@@ -67,6 +67,13 @@ def test_a_forward_pass_in_a_loop_that_steps_an_environment_is_of_a_rollout():
     stack = (*LOOP, "train.py(18): walk", "train.py(20): Corridor.move")
     walk = Between(stack, 10, 60_000_000, no_gradients=True, acting=True)
     assert set(time_of(whole_run(walk)).share) == {"rollout"}
+
+
+def test_a_trial_training_may_call_the_function_of_the_steps():
+    trial = Between((*LOOP, "train.py(33): best_of", *LOOP[1:], *STEP[2:]), 40, 500_000_000)
+    found = time_of(whole_run(trial))
+    assert found.share == {"learning_rate_search": pytest.approx(share_of(trial), abs=0.02)}
+    assert found.lines["learning_rate_search"].function == "best_of"
 
 
 def test_what_disturbs_steps_now_and_then_is_no_time_of_what_comes_between_them():

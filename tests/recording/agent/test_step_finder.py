@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.recording.tools import torch_profiler
 
 sys.path.insert(0, str(torch_profiler.AGENT))
-from perfdoctor_agent.step_finder import PATIENCE, StepFinder
+from perfdoctor_agent.step_finder import PATIENCE, Numbers, StepFinder
 
 sys.path.remove(str(Path(torch_profiler.AGENT)))
 
@@ -45,6 +45,42 @@ def test_a_kind_that_comes_in_bursts_is_a_doubtful_step(gaps: list[int], is_doub
         at += gap
         finder.add("adam", at)
     assert (finder.chosen, finder.is_doubtful) == ("adam", is_doubtful)
+
+
+class Optimizer:
+    """What an optimizer is to the agent."""
+
+
+def test_trial_trainings_before_the_training_are_none_of_its_steps() -> None:
+    """Six optimizers, one after the other at the same place in memory, make five steps each; then one makes eight."""
+    numbers, finder, at, found = Numbers(), StepFinder(5), 0, []
+    training = Optimizer()
+    for trial in range(7):
+        optimizer = training if trial == 6 else Optimizer()
+        for _ in range(8 if trial == 6 else 5):
+            at += 100
+            for gone in numbers.gone():
+                finder.forget(gone)
+            finder.expected = 1 + (trial < 6)
+            found.append(finder.add(numbers.of(optimizer), at))
+        del optimizer  # as a search for a learning rate drops it
+    assert finder.chosen == numbers.of(training)
+    assert found == [False] * 34 + [True] * 4
+
+
+def test_an_optimizer_at_the_place_of_one_that_is_gone_has_another_number() -> None:
+    numbers = Numbers()
+    places, given = [], []
+    for _ in range(3):
+        optimizer = Optimizer()
+        places.append(id(optimizer))
+        given.append(numbers.of(optimizer))
+        assert numbers.of(optimizer) == given[-1]
+        del optimizer
+    assert len(set(places)) < 3, "else this shows nothing"
+    assert len(set(given)) == 3
+    assert sorted(numbers.gone()) == sorted(given)
+    assert numbers.gone() == []
 
 
 def gan(rounds: int, critic_steps: int = 5) -> Iterator[tuple[str, int]]:

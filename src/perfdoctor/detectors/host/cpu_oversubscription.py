@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from perfdoctor.detectors.of_host import core_measures
-from perfdoctor.detectors.saved_shares import at_most
+from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
@@ -13,9 +15,7 @@ from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find that the training thread waited for a core that its own program had; that wait is the most it saves, without
-    what others made of it.
-    """
+    """Find that the training thread waited for a core that its own program had."""
     found = cpu_use.crowding(run)
     if found is None or found.waiting_share < at["min_waiting_share"]:
         return
@@ -24,9 +24,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     is_own = found.own_demand > found.cores and found.by_others < at["most_share_of_others"]
     if not is_own and not is_held_back:
         return
+    own_ns = (found.waiting_share - found.lost_share) * run.step_ns
+    fitting = min(found.cores / max(processes, 1), 1.0)  # more processes than cores wait with one thread each, too
     yield Finding(
         rule="cpu-oversubscription",
-        saving_ns_per_step=at_most(int((found.waiting_share - found.lost_share) * run.step_ns)),
+        saving_ns_per_step=replace(shares(at, "recovered_share").of(own_ns * fitting), high=int(own_ns)),
         confidence="medium",
         values={
             "cores": found.cores,

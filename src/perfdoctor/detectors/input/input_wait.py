@@ -101,7 +101,10 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
         won_ns = _won_at_once_ns(run, found, items)
         return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
     if won_ns < at["min_share_of_step"] * run.step_ns:
-        return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
+        situation = _why_not(kind, found, prospect)
+        # Samples that are made at less cost shorten the wait; what is handed over costs the same.
+        made_ns = 0 if situation == "handed-over" else int(at["cheaper_share"] * found.ns)
+        return _Judged(situation, half_certain(made_ns, found.ns), prospect)
     # Cores that others have, or that nobody counted, may not be there for workers: then these may save nothing. A trial
     # had the same cores.
     counted = feeding.cores(run).is_known and not cpu_use.others_use_the_rest(run)

@@ -11,8 +11,9 @@ each of which makes and sends a batch in one go. Where no core is left for a wor
 computes comes on top of the training's time: where torch computes an op with as many threads as there are cores, a
 worker shares a core with one of them, and the others wait for that one at the end of each op. Measured on two cores,
 a training and one worker then take as long as one behind the other: 2.4 → 4.1 ms with batches from memory, 6.0 → 7.7
-with samples made in Python, 12.8 → 16.5 ms with images; but 8.1 → 7.1 ms where torch had one thread. At best they
-share all cores without loss (R. L. Graham, Bounds on multiprocessing timing anomalies, 1969).
+with samples made in Python, 12.8 → 16.5, 19 → 25 and 111 → 130 ms with images; but 8.1 → 7.1 ms where torch had one
+thread. A core that is partly free does not help them: torch's threads wait actively. At best they share all cores
+without loss (R. L. Graham, Bounds on multiprocessing timing anomalies, 1969).
 """
 
 from __future__ import annotations
@@ -174,8 +175,10 @@ def _with(workers: int, feeding: Feeding, supply: Supply, cores: Cores) -> Prosp
         if cores.computing <= 1:
             return shared_ns(receive_ns, max(cores.taken - now, 0.0))
         trains_ns = feeding.rest_ns + receive_ns
-        beside_ns = trains_ns * min(free / wanted, 1.0)
-        return max(shared_ns(receive_ns), trains_ns + max(computed_ns - beside_ns, 0.0) + first_ns)
+        # What is computed on the same cores takes no less time than before.
+        sharing_ns, beside_ns = max(computed_ns, feeding.fetch_cpu_ns), max(computed_ns - trains_ns, 0.0)
+        beyond_ns = sharing_ns if free < wanted else beside_ns
+        return max(shared_ns(receive_ns), trains_ns + beyond_ns + first_ns)
 
     likely_ns = step_ns(supply.receive_ns)
     slowest = supply.slowest_ns / max(workers * likely_ns, 1.0)

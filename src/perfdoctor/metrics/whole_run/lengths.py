@@ -69,7 +69,8 @@ def lengths_of(run: WholeRun, frames: Frames) -> Lengths:
     length_of = _numbers(ends, run.at_ns)
     new_epoch = np.zeros(usable.size, dtype=bool)
     new_epoch[[number for number in _numbers(ends, run.iterators[:, 0]).tolist() if number >= 0]] = True
-    sites = [line for line, name in zip(run.site_lines, names, strict=True) if name == main]
+    asking = zip(run.site_lines, callers, names, strict=True)
+    sites = {function_of(line): caller for line, caller, name in asking if name == main}
     return Lengths(
         begins_ns=ends[:-1],
         lengths_ns=np.diff(ends),

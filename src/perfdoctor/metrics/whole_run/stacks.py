@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -79,21 +79,20 @@ def frames_of(run: WholeRun) -> Frames:
     )
 
 
-def loop_functions(run: WholeRun, frames: Frames, sites: Sequence[str], apart: frozenset[str]) -> frozenset[str]:
+def loop_functions(run: WholeRun, frames: Frames, sites: Mapping[str, str], apart: frozenset[str]) -> frozenset[str]:
     """Return the functions on the stack when a step of the training is asked for, as `function_of` names them.
 
     Args:
         run: The run.
         frames: Its frames.
-        sites: The lines that ask for a step of the training.
+        sites: The functions that ask for a step of the training, and who calls each there.
         apart: Functions that ask for other steps.
     """
-    asking = {function_of(site) for site in sites}
-    found = set(asking)
+    found = set(sites)
     for stack in run.stacks:
         names = [frames.functions[frame] for frame in stack]
-        inner = next((at for at, name in enumerate(names) if name in asking), None)
-        if inner is not None and apart.isdisjoint(names):
+        inner = next((at for at, name in enumerate(names) if name in sites), None)
+        if inner is not None and apart.isdisjoint(names) and names[inner + 1 : inner + 2] == [sites[names[inner]]]:
             found.update(names[inner:])
     return frozenset(found)
 
@@ -112,9 +111,9 @@ def read_stacks(run: WholeRun, frames: Frames, loop: frozenset[str], apart: froz
 
 def _read(run: WholeRun, frames: Frames, stack: Sequence[int], loop: frozenset[str], apart: frozenset[str]) -> Stack:
     others = [number for number, frame in enumerate(stack) if frames.functions[frame] in apart]
-    of_loop = (number for number, frame in enumerate(stack) if frames.functions[frame] in loop)
-    # Below the loop lies what is called by its innermost function; below another one that asks for steps, all of that.
-    at = others[-1] + 1 if others else next(of_loop, len(stack))
+    # Below the loop lies what its functions call, also if that calls one of them again; below another one that asks for
+    # steps, all of that.
+    at = others[-1] + 1 if others else _behind_loop(frames, stack, loop)
     below = list(stack[:at])[::-1]  # outermost first
     otherwise = LEARNING_RATE_SEARCH if others else _NO_KIND
     kinds = (frames.kinds[frame] or (ROLLOUT if frame in run.acting else _NO_KIND) for frame in below)
@@ -131,6 +130,15 @@ def _read(run: WholeRun, frames: Frames, stack: Sequence[int], loop: frozenset[s
         entry=next(iter([*own, *below]), -1),
         caller=stack[at] if at < len(stack) else -1,
     )
+
+
+def _behind_loop(frames: Frames, stack: Sequence[int], loop: frozenset[str]) -> int:
+    """How many frames, innermost first, lie below the loop; all, where it is not on the stack."""
+    is_loop = [frames.functions[frame] in loop for frame in stack]
+    if not any(is_loop):
+        return len(stack)
+    outermost = len(stack) - is_loop[::-1].index(True)  # what lies around it starts the program
+    return next((at for at in range(outermost, 0, -1) if not is_loop[at - 1]), 0)
 
 
 def kinds_of_samples(

@@ -36,7 +36,7 @@ from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
 from perfdoctor_agent.report import AgentReport
 from perfdoctor_agent.sampling import Sampling
-from perfdoctor_agent.step_finder import StepFinder
+from perfdoctor_agent.step_finder import Numbers, StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
 from perfdoctor_agent.whole_run import WholeRun
@@ -85,6 +85,7 @@ class Agent:
         self.is_fork = False
         self.has_optimizer = False
         self.optimizers = 0
+        self.numbers = Numbers()
         self.marks_steps = False  # the program itself says where they end
         self._renew()
 
@@ -222,13 +223,13 @@ class Agent:
         if self._is_compiling():  # do not appear in what a compiler traces
             return
         if self._is_left:
-            self._noted(id(optimizer))
+            self._noted(self.numbers.of(optimizer))
             return
         if not self.has_optimizer:  # it was made before the agent began to watch
             self._trains()
         if self.whole_run is not None:
             self.whole_run.know(optimizer)
-        self._event(id(optimizer), "optimizer")
+        self._event(self.numbers.of(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         # A range would become part of what torch.jit.trace traces.
@@ -281,6 +282,9 @@ class Agent:
                 self._passed_behind(kind, now_ns)
                 return
             if self.step_finder.chosen is None:
+                for gone in self.numbers.gone():  # of a search for a learning rate, as a rule: none of the training
+                    self.optimizers -= 1
+                    self.step_finder.forget(gone)
                 self.before.setdefault(kind, StepEnds(self.torch)).add(now_ns)
             if self.step_finder.chosen is None and not self.step_finder.count:
                 self._rank()  # this process is now known to train: report who it is

@@ -10,7 +10,9 @@ same round of events comes again and again, and the step is what comes once in i
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
 
 #: Fewer events of a kind have no measurable interval.
 FEWEST = 3
@@ -19,6 +21,37 @@ PATIENCE = 20
 #: Several updates behind each other and then a pause (of several episodes, of one batch) differ more than a step from
 #: the next one does on a busy machine.
 BURST = 5
+
+
+class Numbers:
+    """A number for each optimizer: Python gives the id of an object to another one once it is gone."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Callable[[], Any], int]] = {}
+        self._count = 0
+
+    def of(self, optimizer: Any) -> int:
+        """The number of this optimizer; its id where Python cannot say that it is gone."""
+        known = self._known.get(id(optimizer))
+        if known is not None and known[0]() is optimizer:
+            return known[1]
+        try:
+            reference = weakref.ref(optimizer)
+        except TypeError:  # a class of the program's own, with __slots__
+            return id(optimizer)
+        self._count += 1
+        # One at the same place is gone: it is kept, by a key that is no id, until `gone` says so.
+        if known is not None:
+            self._known[-known[1]] = known
+        self._known[id(optimizer)] = (reference, self._count)
+        return self._count
+
+    def gone(self) -> list[int]:
+        """Numbers of optimizers that are gone, each once."""
+        found = [(key, number) for key, (reference, number) in list(self._known.items()) if reference() is None]
+        for key, _ in found:
+            del self._known[key]
+        return [number for _, number in found]
 
 
 class StepFinder:
@@ -43,6 +76,12 @@ class StepFinder:
             self.chosen = (self._once_a_round() if self.rounds else None) or self._most_even()
             return kind == self.chosen
         return False
+
+    def forget(self, kind: Hashable) -> None:
+        """Drop a kind that cannot come again."""
+        self.order = [each for each in self.order if each != kind]
+        if self.times_ns.pop(kind, None) is not None:
+            self.expected = max(self.expected - 1, 1)
 
     @property
     def is_doubtful(self) -> bool:
