@@ -67,7 +67,12 @@ class Promise:
 
     def is_of(self, fix: Mapping[str, str]) -> bool:
         """Is it this fix of the program that is advised first?"""
-        return self.rule == fix["rule"] and fix.get("title", "") in self.fix.lower()
+        return self.rule in rules_of(fix) and fix.get("title", "") in self.fix.lower()
+
+
+def rules_of(fix: Mapping[str, Any]) -> Sequence[str]:
+    """The rules that may advise this fix of a program: one, or several of the same time."""
+    return [fix["rule"]] if isinstance(fix["rule"], str) else list(fix["rule"])
 
 
 @dataclass
@@ -170,7 +175,8 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
         under = replace(under, kinds={name: windows.of_training(name, kind) for name, kind in under.kinds.items()})
         promises = [_promise(finding, diagnosis) for finding in diagnosis["findings"] if _most(finding)]
         asked = [fix["name"] for fix in known.get("fix", ()) if any(_asks(each, fix) for each in promises)]
-        line, named = first_line(diagnosis, FOLDER / f"{name}.py")
+        lines = Lines(FOLDER / f"{name}.py", known.get("library", ""))
+        line, named = first_line(diagnosis, lines)
         return Round(
             plain,
             under,
@@ -183,13 +189,13 @@ def one_round(python: str, name: str, known: Mapping[str, Any], arguments: Seque
             promises,
             windows.recorded(scratch / "alone"),
             windows.behind(scratch / "alone"),
-            said_between(diagnosis, FOLDER / f"{name}.py"),
+            said_between(diagnosis, lines),
             {fix: alone(command(python, name, known, "--fix", fix)) for fix in asked},
         )
 
 
 def _asks(promise: Promise, fix: Mapping[str, str]) -> bool:
-    return promise.is_of(fix) or (promise.left is None and promise.rule == fix["rule"])
+    return promise.is_of(fix) or (promise.left is None and promise.rule in rules_of(fix))
 
 
 # --- what the diagnosis says ---
@@ -213,20 +219,33 @@ def firsts(diagnosis: Mapping[str, Any]) -> list[str]:
     return worth[:1] or ["none"]
 
 
-def first_line(diagnosis: Mapping[str, Any], file: Path) -> tuple[str, str]:
+@dataclass
+class Lines:
+    """Which lines are right: those marked in the program's `file`, and the function of a library that does it for it."""
+
+    file: Path
+    library: str = ""
+
+    def kinds(self, line: Mapping[str, Any]) -> frozenset[str]:
+        if self.library and f"{line['file']}: {line['function']}".endswith(self.library):
+            return frozenset({"any"})
+        return marks(self.file, line)
+
+
+def first_line(diagnosis: Mapping[str, Any], known: Lines) -> tuple[str, str]:
     """Is the first line of the first finding right ("" without one), and which it is."""
     first = next((each for each in diagnosis["findings"] if each["rule"] == firsts(diagnosis)[0]), None)
     if first is None or not first["lines"]:
         return "", ""
     line = first["lines"][0]
-    return _right(bool(marks(file, line))), f"{Path(line['file']).name}:{line['line']} {line['function']}"
+    return _right(bool(known.kinds(line))), f"{Path(line['file']).name}:{line['line']} {line['function']}"
 
 
 def _right(good: bool) -> str:
     return "right" if good else "wrong"
 
 
-def said_between(diagnosis: Mapping[str, Any], file: Path) -> dict[str, Said]:
+def said_between(diagnosis: Mapping[str, Any], known: Lines) -> dict[str, Said]:
     """Shares are of the steps and what is between them: without the start, the end, and what recording took."""
     noted = diagnosis.get("run_time")
     if not noted:
@@ -234,7 +253,7 @@ def said_between(diagnosis: Mapping[str, Any], file: Path) -> dict[str, Said]:
     outside = ("start", "end", "recording")
     between = {kind: ns for kind, ns in noted["between_ns"].items() if kind not in outside}
     whole_ns = noted["steps_ns"] + sum(between.values())
-    lines = {kind: _right(bool(marks(file, line) & {kind, "any"})) for kind, line in noted["lines"].items()}
+    lines = {kind: _right(bool(known.kinds(line) & {kind, "any"})) for kind, line in noted["lines"].items()}
     return {
         kind: Said(ns / max(whole_ns, 1), noted["every_steps"].get(kind, 0), lines.get(kind, ""))
         for kind, ns in between.items()

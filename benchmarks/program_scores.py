@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from program_runs import Round, Said
+from program_runs import Round, Said, rules_of
 
 #: A length that differs by more from the program's own is wrong, unless the program differs as much from itself.
 _CLOSE = 0.05
@@ -175,7 +175,9 @@ def _state_fix(name: str, fix: Mapping[str, str], rounds: Sequence[Round], score
     if not rounds:
         yield f"  --fix {fix['name']}: not advised"
         return
-    advised = [promise for each in rounds for promise in each.promises if promise.is_of(fix)]
+    # Where several rules advise it, the one that promises most stands first.
+    of_rounds = [[promise for promise in each.promises if promise.is_of(fix)] for each in rounds]
+    advised = [min(each, key=lambda one: one.left[1] if one.left else 1.0) for each in of_rounds if each]
     of_run = any(each.of_run for each in advised)
     left = [_left(each, fix["name"], of_run) for each in rounds]
     measured, noise = statistics.median(left), _spread(left)
@@ -183,7 +185,7 @@ def _state_fix(name: str, fix: Mapping[str, str], rounds: Sequence[Round], score
     said = f"  --fix {fix['name']}: {measured:.3f} of the {whole} is left (± {100 * noise:.0f} %)"
     stated = [each.left for each in advised if each.left is not None]
     if measured <= _MUCH_LEFT:
-        known = [all(each.left for each in one.promises if each.rule == fix["rule"]) for one in rounds]
+        known = [all(each.left for each in one.promises if each.rule in rules_of(fix)) for one in rounds]
         said += f", stated: {score.hold('known', what, most(known))}"
     if not stated:
         yield f"{said}; saving unknown"

@@ -9,7 +9,7 @@ from beats import Beats, arguments
 from torch.nn import functional
 
 GIVEN = arguments(300, "all-at-once")
-CHANNELS, BLOCKS, DECAY = 16, 12, 0.999
+CHANNELS, BLOCKS, DECAY = 4, 12, 0.999
 
 
 class Block(torch.nn.Module):
@@ -51,7 +51,7 @@ def main() -> None:
         torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(CHANNELS, 10),
     )  # fmt: skip
     average, optimizer = Average(model), torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    images, labels = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
+    images, labels = torch.randn(4, 3, 16, 16), torch.randint(10, (4,))
     for _ in range(GIVEN.steps):
         pictures, goals = mixed(images, labels)
         optimizer.zero_grad()

@@ -32,6 +32,18 @@ class Network(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-3, fused=True)
 
 
+class Files(ModelCheckpoint):
+    """Says how long it takes to write one."""
+
+    def __init__(self, folder: str, beats: Beats) -> None:
+        super().__init__(folder, every_n_train_steps=50)
+        self.beats = beats
+
+    def _save_checkpoint(self, trainer: lightning.Trainer, path: str) -> None:  # slow: checkpoint
+        with self.beats.doing("checkpoint"):
+            super()._save_checkpoint(trainer, path)
+
+
 class Clock(Callback):
     def __init__(self, beats: Beats) -> None:
         self.beats = beats
@@ -64,7 +76,7 @@ def main() -> None:
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            callbacks=[Clock(beats), ModelCheckpoint(folder, every_n_train_steps=50)],
+            callbacks=[Clock(beats), Files(folder, beats)],
         )
         trainer.fit(Network(), loader(100, 32), loader(60, 16))
     beats.finish()

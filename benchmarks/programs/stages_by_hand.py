@@ -17,7 +17,7 @@ def first_stage(model: torch.nn.Module, batch: torch.Tensor) -> None:
     sent = [dist.isend(output.detach(), 1) for output in outputs]
     for output in outputs:
         gradient = torch.empty_like(output)
-        dist.recv(gradient, 1)
+        dist.recv(gradient, 1)  # slow
         output.backward(gradient)
     for each in sent:
         each.wait()

@@ -176,6 +176,13 @@ def test_on_the_host_it_stays_silent_where_one_op_updates_all():
     assert findings("unfused-optimizer", draw(host=inner, repeat=4, legend=FUSED)) == []
 
 
+def test_on_the_host_it_stays_silent_where_the_fused_update_counts_the_steps_of_each_tensor():
+    counted = ["o" * 400 + " " + "o " * 250 + "z" * 100, " " * 401 + "u" * 600]
+    assert findings("unfused-optimizer", draw(host=counted, repeat=4, unit_us=10, legend=FUSED)) == []
+    counted[0] = counted[0].replace("z", "o")
+    assert len(findings("unfused-optimizer", draw(host=counted, repeat=4, unit_us=10, legend=FUSED))) == 1
+
+
 @pytest.mark.parametrize("name", ["aten::_foreach_add_", "aten::mm", "aten::linalg_qr"])
 def test_on_the_host_it_stays_silent_where_the_ops_are_no_updates_of_single_tensors(name):
     assert findings("unfused-optimizer", host_step(300, char="z ", legend={"z": ("ops", name)})) == []

@@ -57,6 +57,14 @@ def test_two_kinds_that_meet_at_the_same_step_are_told_apart():
     assert found.every_steps == {"evaluation": 5, "checkpoint": 20}
 
 
+def test_of_two_kinds_that_always_come_together_samples_say_how_long_each_takes():
+    both = replace(EVALUATION, ns=90_000_000, every=20), replace(CHECKPOINT, ns=30_000_000, every=20)
+    found = time_of(whole_run(*both, steps=600, noise=0.05, pause_ns=7_100_000))
+    for kind, each in zip(("evaluation", "checkpoint"), both, strict=True):
+        others = [other for other in both if other is not each]
+        assert found.share[kind] == pytest.approx(share_of(each, 600, others=others), abs=0.02)
+
+
 def test_a_forward_pass_without_gradients_is_an_evaluation_whatever_it_is_called():
     stack = (*LOOP, "train.py(18): look", "/torch/nn/modules/module.py(1778): Module._call_impl")
     assert set(time_of(whole_run(Between(stack, 10, 60_000_000, no_gradients=True))).share) == {"evaluation"}

@@ -52,6 +52,9 @@ def host_update_rows(place: HostPlace) -> HostUpdateRows:
     """
     ops = place.rows("ops")
     marks = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in (place.rows("ranges"), ops)]
+    # The fused update of a processor counts the steps of each tensor by an op, besides.
+    fused = ops.named(torch_names.FUSED_UPDATE).intervals
+    marks = [rows.take(fused.overlap_ns(rows.start_ns, rows.end_ns) == 0) for rows in marks]
     updating = Intervals.union(rows.intervals for rows in marks)
     backward = ops.named(torch_names.AUTOGRAD_NODE)
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()

@@ -231,15 +231,23 @@ def first_times_of(
 
 
 def _by_lengths(lengths: Lengths, periodic: Mapping[str, Kind], excess: Floats) -> dict[str, float]:
-    if not periodic:
+    """How long each took, in ns. Of kinds that always come together the lengths say the sum, and samples the parts."""
+    together: dict[bytes, list[str]] = {}
+    for kind, each in periodic.items():
+        together.setdefault(each.in_lengths.tobytes(), []).append(kind)
+    if not together:
         return {}
-    holds = np.zeros((lengths.count, len(periodic)))
-    for column, each in enumerate(periodic.values()):
-        holds[each.in_lengths, column] = 1.0
+    holds = np.zeros((lengths.count, len(together)))
+    for column, kinds in enumerate(together.values()):
+        holds[periodic[kinds[0]].in_lengths, column] = 1.0
     held = lengths.usable & holds.any(axis=1)
     each_ns, *_ = np.linalg.lstsq(holds[held], excess[held], rcond=None)
     sums = np.maximum(each_ns, 0.0) * holds[held].sum(axis=0)
-    return dict(zip(periodic, sums.tolist(), strict=True))
+    found = {}
+    for kinds, sum_ns in zip(together.values(), sums.tolist(), strict=True):
+        samples = sum(periodic[kind].samples.size for kind in kinds)
+        found.update({kind: sum_ns * periodic[kind].samples.size / samples for kind in kinds})
+    return found
 
 
 def _agreed(by_lengths_ns: float, by_samples_ns: float, samples: int) -> float:

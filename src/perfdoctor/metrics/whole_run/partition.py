@@ -25,6 +25,7 @@ from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
 from perfdoctor.records.findings import CodeLine
 from perfdoctor.records.run_time import RunTime
+from perfdoctor.vocabulary.pauses import PAUSES
 
 _FRAME = regex(r"^(.*)\((\d+)\): (.*)$")
 
@@ -83,6 +84,8 @@ def partition(run: WholeRun) -> Partition | None:
 def recorded_with_pauses(found: Partition, least_share: float) -> tuple[Ints, Ints]:
     """Return when the recorded steps were that hold something else besides, as its period says.
 
+    What no rule judges by the whole run, as compilation, stays: rules of steps do.
+
     Args:
         found: What is known of the run.
         least_share: The least share of the training's time that a kind takes, from 0 to 1.
@@ -94,7 +97,7 @@ def recorded_with_pauses(found: Partition, least_share: float) -> tuple[Ints, In
     rows = np.flatnonzero(~lengths.usable)
     holds = np.zeros(rows.size, dtype=bool)
     for kind, each in found.known.items():
-        if found.took_ns[kind] >= least_share * lengths.usable_ns:
+        if PAUSES[kind].rule and found.took_ns[kind] >= least_share * lengths.usable_ns:
             holds |= each.is_in(rows)
     begins = lengths.begins_ns[rows[holds]] + found.run.start_unix_ns
     return begins, begins + lengths.lengths_ns[rows[holds]]

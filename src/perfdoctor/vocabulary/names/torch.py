@@ -99,6 +99,8 @@ ZERO_GRAD = regex(r"\bzero_grad\b", re.IGNORECASE)
 FILL_ON_REQUEST = regex(r"^aten::(zeros|zeros_like|new_zeros|zero_|full|full_like|new_full|fill_)$")
 #: Ops that update many tensors in one call.
 MULTI_TENSOR = regex(r"^aten::_foreach_")
+#: The update of all tensors by one op.
+FUSED_UPDATE = regex(r"^aten::_fused_(adam\w*|sgd|adagrad)_$")
 #: These and fused ones; and the mathematics of Muon and Shampoo, which fuses with nothing.
 NOT_PER_TENSOR = regex(
     r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"

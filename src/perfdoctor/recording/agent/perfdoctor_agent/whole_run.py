@@ -36,6 +36,8 @@ _MOST_REPORTED = 20_000
 #: A stack has at most so many frames. Of each stretch of frames inside torch and Python the outermost say what the
 #: program called.
 _DEEPEST, _OF_LIBRARY = 150, 3
+#: Where torch compiles, far below what calls it: only then is one of their functions on the stack.
+_COMPILERS = ("/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py")
 _MOST_STACKS = 20_000
 #: Steps after pauses of ever more times this length write the file, as a program may be killed.
 _FIRST_WRITE_S = 20.0
@@ -208,19 +210,23 @@ class WholeRun:
     def _stack(self, frame: Any) -> tuple[int, ...]:
         """Numbers of the frames, innermost first."""
         found: list[int] = []
-        inside: list[int] = []  # frames of the stretch inside torch or Python, of which the outermost are kept
+        # Frames of the stretch inside torch or Python, of which the outermost are kept, and that which compiles.
+        inside: list[int] = []
+        compiles: list[int] = []
         while frame is not None and len(found) < _DEEPEST:
             code = frame.f_code
             number = self.frames.setdefault((id(code), frame.f_lineno), len(self.frames))
             self.codes.setdefault(id(code), code)
             if _is_inner(code.co_filename):
                 inside.append(number)
+                if code.co_filename.endswith(_COMPILERS):
+                    compiles = [number]
             else:
-                found += inside[-_OF_LIBRARY:]
-                inside = []
+                found += compiles + inside[-_OF_LIBRARY:]
+                inside, compiles = [], []
                 found.append(number)
             frame = frame.f_back
-        return tuple(found + inside[-_OF_LIBRARY:])
+        return tuple(found + compiles + inside[-_OF_LIBRARY:])
 
     def _written(self) -> int:
         """Bytes that this process has written so far; 0 where the kernel does not count them."""
