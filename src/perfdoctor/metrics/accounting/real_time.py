@@ -25,6 +25,8 @@ from msgspec import Struct
 from perfdoctor.metrics.accounting.driving_threads import driving_rows
 from perfdoctor.metrics.finding_rows import thread_time
 from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.whole_run.kinds import plain_mean_ns
+from perfdoctor.metrics.whole_run.partition import partitions
 from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -34,6 +36,7 @@ from perfdoctor.model.timeline import Floats, Ints
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.time_split import RealTime
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
+from perfdoctor.vocabulary.pauses import PAUSES
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: What torch.profiler takes for an op with its shapes: 430 to 1,190 ns (PyTorch 2.13, 16 turns of a small training
@@ -158,7 +161,7 @@ def hidden_cost_ns(place: Place, starts: Ints, ends: Ints) -> Ints:
 
 @once_per_run
 def _model(run: Run) -> _Model | None:
-    timed = run.timeline.unrecorded_step_ns
+    timed = _timed_ns(run)
     if not run.whole_steps or any(place.rank not in timed for place in run.places):
         return None
     measured_ns = run.average([timed[place.rank] for place in run.places])
@@ -189,6 +192,17 @@ def _model(run: Run) -> _Model | None:
         sleeping=sleeping_ns / max(_idle_ns(run), sleeping_ns, 1.0),
         by_others_ns=round(by_others_ns),
     )
+
+
+def _timed_ns(run: Run) -> dict[int, float]:
+    """By rank: a step while nothing was recorded, in ns; without what comes between steps, where that is known."""
+    timed = {rank: float(ns) for rank, ns in run.timeline.unrecorded_step_ns.items()}
+    for found in partitions(run.timeline):
+        between = {kind: each for kind, each in found.known.items() if PAUSES[kind].rule}
+        if between and found.run.rank in timed:
+            plain_ns = plain_mean_ns(found.lengths, between, found.usual_ns)
+            timed[found.run.rank] = min(timed[found.run.rank], plain_ns)
+    return timed
 
 
 def _most_by_ops_ns(run: Run) -> float:

@@ -188,7 +188,7 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
     """
     placed = max(int((lengths.length_of >= 0).sum()), 1)
     took = {kind: lengths.usable_ns * each.samples.size / placed for kind, each in known.items()}
-    excess: Floats = lengths.lengths_ns.astype(np.float64) - _plain_mean_ns(lengths, known, usual_ns)
+    excess: Floats = lengths.lengths_ns.astype(np.float64) - plain_mean_ns(lengths, known, usual_ns)
     for kind, each in known.items():
         if not each.every:
             excess[each.in_lengths] -= took[kind] / each.in_lengths.size
@@ -199,10 +199,16 @@ def times_of(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> dict
     return {kind: int(ns * scale) for kind, ns in took.items()}
 
 
-def _plain_mean_ns(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> float:
-    """The mean of steps in which nothing else was seen: those that hold something are disturbed as often as they are.
+def plain_mean_ns(lengths: Lengths, known: Mapping[str, Kind], usual_ns: int) -> float:
+    """Return the mean of steps in which nothing else was seen, in ns.
 
-    Far longer ones are left out, as they held something that no sample shows.
+    Those that hold something are disturbed as often as they are. Far longer ones are left out, as they held something
+    that no sample shows.
+
+    Args:
+        lengths: The lengths of the run.
+        known: The kinds between its steps.
+        usual_ns: The usual step.
     """
     plain = lengths.usable & (lengths.lengths_ns <= _FAR_LONGER * usual_ns)
     for each in known.values():
