@@ -11,6 +11,7 @@ from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, innermost_with_most, launched_next
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.accounting.start import first_uses
 from perfdoctor.metrics.host.short_ops import between_ops
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
@@ -40,7 +41,7 @@ def _seen(place: Place, at: Mapping[str, float]) -> _HostTime:
     counts if it is usually there, or longer than another process would keep the core.
     """
     if not isinstance(place, HostPlace):
-        return _HostTime(place.idle_causes["host_work"], Intervals.empty())
+        return _HostTime(place.idle_causes["host_work"] - first_uses(place), Intervals.empty())
     between = between_ops(place)
     long = between.usually(at["long_stretch_without_gpu_ms"] * 1e6) | between.once(
         at["min_stretch_without_gpu_ms"] * 1e6
@@ -90,6 +91,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     following = launched_next(worst, pieces)
     is_short = seen.short.total_ns > MOST_OF_IT * seen.pieces.total_ns
     long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
+    if not (run.per_step or known or host_places(run)):  # code without a name that came once may be all that is needed
+        long_ns = 0.0
     # A long stretch may run in one of fifty steps, or beside them.
     likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
     low_ns = int(min(at["recoverable_share_low"] * found.ns, likely_ns))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import Idle, of_idle
 from perfdoctor.detectors.saved_shares import NO_SAVING
-from perfdoctor.metrics.accounting.start import always_once, before_first_step, innermost, once_kinds, united, what
+from perfdoctor.metrics.accounting.start import before_first_step, innermost, of_a_start, once_kinds, united, what
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -31,18 +31,18 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _instead_of_steps(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find what comes once in a recording without steps, or of a single one."""
-    found = of_idle(run, at["min_share_of_step"], lambda place: united(always_once(place)))
+    found = of_idle(run, at["min_share_of_step"], lambda place: united(of_a_start(place)))
     if found is None:
         return
 
     def launching_beside(place: Place) -> Intervals:
         """When work is launched, outside of what comes once."""
-        return (place.host.launching & place.window) - place.idle_causes["compilation"] - place.host.once
+        return (place.host.launching & place.window) - united(of_a_start(place)) - place.host.once
 
     launching = of_idle(run, 0.0, launching_beside)
     is_steady = launching is not None and launching.share > at["launching_beside"]
     only = found.share >= at["most_of_the_recording"] and not is_steady
-    yield _finding(found, always_once, "first_calls" if only else "", _PART_OF_A_START if only else ())
+    yield _finding(found, of_a_start, "first_calls" if only else "", _PART_OF_A_START if only else ())
 
 
 def _before_steps(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
