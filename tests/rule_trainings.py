@@ -17,7 +17,7 @@ from whole_runs import EVERY_KIND, run_with, whole_run
 
 from perfdoctor.diagnosis.engine import Examination, examine
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.timeline import Text, Timeline
+from perfdoctor.model.timeline import Device, Text, Timeline
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers.open import read
 from perfdoctor.records.views import TimelineView, Views
@@ -73,6 +73,11 @@ def _whole(run: WholeRun) -> Timeline:
     return replace(_ON_CPU, whole_runs=(run,))
 
 
+def _convolutions_on_cpu() -> Timeline:
+    convolves = {"m": ("ops", "aten::mkldnn_convolution")}
+    return draw(host=["m" * 39 + " "], repeat=6, unit_us=1000, legend=convolves)
+
+
 #: Rules whose fault cannot be planted.
 _DRAWN: Mapping[str, Callable[[], Timeline]] = {
     "one-time-costs": _start,
@@ -82,6 +87,7 @@ _DRAWN: Mapping[str, Callable[[], Timeline]] = {
     "cpu-oversubscription": lambda: on_cores(
         _ON_CPU, waited=0.6, program_cores=1.9, waiting_threads=13.0, torch_threads=16
     ),
+    "unused-gpu": lambda: replace(_convolutions_on_cpu(), devices=(Device(0, 0, "Tesla T4"),)),
     "cpu-threads-unused": lambda: on_cores(
         _ON_CPU, process_cores=16, allowed_cores=16, busy_cores=1, program_cores=1, idle_cores=15.0, torch_threads=1
     ),

@@ -84,6 +84,7 @@ NOT_PLANTED = {
     "cpu-oversubscription": _OF_CORES,
     "cpu-threads-unused": "planted trainings use a GPU",
     "small-batch": "planted trainings use a GPU",
+    "unused-gpu": "planted trainings use a GPU",
     **dict.fromkeys(
         (
             "long-evaluations",

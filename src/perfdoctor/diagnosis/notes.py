@@ -90,6 +90,12 @@ def _of_the_recording(run: Run) -> Iterator[str]:
             yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):
+        if not len(timeline.ops):
+            yield (
+                "No GPU activity was recorded, and no ops: the host's ranges show how long each part took, not what "
+                "the GPU did. Record CUDA as well: nsys profile --trace=cuda,nvtx, or perfdoctor run."
+            )
+            return
         yield basis_of(run).prose("No GPU activity was recorded: the training thread's own ops are taken as the work.")
         if launches_gpu_work(run) and not any(source.cut_off for source in timeline.sources):
             yield (

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec.structs import replace
-
 from perfdoctor.detectors.of_host import core_measures
-from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -28,7 +26,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     fitting = min(found.cores / max(processes, 1), 1.0)  # more processes than cores wait with one thread each, too
     yield Finding(
         rule="cpu-oversubscription",
-        saving_ns_per_step=replace(shares(at, "recovered_share").of(own_ns * fitting), high=int(own_ns)),
+        # Fewer threads compute longer on each op: where they hardly spin, that may take as long as the wait.
+        saving_ns_per_step=Saving(0, int(at["recovered_share_likely"] * own_ns * fitting), int(own_ns)),
         confidence="medium",
         values={
             "cores": found.cores,

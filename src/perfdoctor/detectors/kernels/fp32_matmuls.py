@@ -10,7 +10,7 @@ from perfdoctor.metrics.finding_rows import largest, work_of
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.autocast import Autocast, autocast
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.device_peaks import generation_of, peaks
 from perfdoctor.metrics.work.half_precision import ReachedRates, half_rate, memory_rate, tf32_products, wide_products
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -23,6 +23,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find them by their kernels' names: what a name does not prove is not counted. A measurement proves TF32, too."""
     if not any(wide_products(place).any() for place in run.places):
         return
+    if any(known is not None and not known.tensor_cores for known in map(generation_of, run.places)):
+        return  # products of 16 bits take as long there, or longer: fp16 at 1/64 of the rate on a GTX 1080 Ti
     under = {
         place.rank_and_device: [autocast(place, _reached(at, case), case) for case in CASES] for place in run.places
     }
@@ -118,4 +120,7 @@ def _situation(place: Place, tf32_ns: int) -> str:
         return "tf32"
     known = peaks(place)
     takes = known.matmul_flop_per_second if known else None
-    return "fp32-before-ampere" if takes and takes("fp16") and not (takes("bf16") or takes("tf32")) else "fp32"
+    if takes and takes("fp16"):
+        return "fp32" if takes("bf16") or takes("tf32") else "fp32-before-ampere"
+    built = generation_of(place)
+    return "fp32-before-ampere" if built and built.is_before_ampere else "fp32"

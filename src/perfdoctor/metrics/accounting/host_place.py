@@ -139,10 +139,14 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
 
 
 def launches_gpu_work(run: Run) -> bool:
-    """Did a run without a recorded GPU, whose training threads stand in for it, launch work on one all the same?"""
+    """Did a run without a recorded GPU, whose training threads stand in for it, launch work on one all the same?
+
+    Ranges are no work: where nothing else was recorded beside a GPU, that is where the work was.
+    """
     calls, ops = run.timeline.calls, run.timeline.ops
     launches = calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any()
-    return bool(host_places(run) and launches)
+    only_ranges = not len(ops) and any(device.name for device in run.timeline.devices)
+    return bool(host_places(run) and (launches or only_ranges))
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

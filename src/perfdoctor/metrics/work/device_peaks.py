@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from perfdoctor.hardware.generations import Generation, generation
 from perfdoctor.hardware.links import link_of, nvlink_source
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
@@ -21,6 +22,12 @@ KERNEL_FLOOR_NS = 2_000
 def peaks(place: Place) -> Peaks | None:
     """The peaks of the place's GPU, where what the user gave counts more; None where neither is known."""
     return with_rates(_of_the_table(place), place.timeline.user_values.peaks)
+
+
+def generation_of(place: Place) -> Generation | None:
+    """The generation of the place's GPU, or of the one that the user names; None where neither is known."""
+    name = place.timeline.user_values.gpu
+    return generation(name) if name else generation(place.info.name, place.info.compute_capability)
 
 
 def attained(place: Place) -> Peaks | None:

@@ -296,7 +296,7 @@ class _Trace:
             table["correlation"] = np.fromiter((known.get(place, UNKNOWN) for place in places), np.int64, start.size)
 
     def _devices(self, frames: Mapping[str, Frame], rank: int) -> list[Device]:
-        """The devices that this rank's work ran on: the file lists all of the machine."""
+        """The devices that this rank's work ran on, of all that the file lists; all, where none did."""
         used: set[int] = set()
         for signal in ("kernels", "collectives", "copies"):
             if signal in frames:
@@ -305,7 +305,7 @@ class _Trace:
         # A process may see its devices in other numbers than the machine: where all are of one kind, it is theirs too.
         alike = list({msgspec.json.encode({**each, "id": 0}): each for each in known.values()}.values())
         of_all = alike[0] if len(alike) == 1 else {}
-        found = {number: known.get(number, of_all) for number in sorted(used)}
+        found = {number: known.get(number, of_all) for number in sorted(used)} or known
         return [_device(rank, number, properties) for number, properties in found.items() if properties]
 
 

@@ -218,8 +218,13 @@ def _was_nvtx_traced(database: Database) -> bool:
 
 
 def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
+    """The GPUs that were used; those of the machine, where nothing ran on any."""
     known = _gpus(database)
-    places = (place for place in places_of(frames) if place[1] in known)
+    used = places_of(frames)
+    if not used:
+        ranks = sorted({int(rank) for frame in frames.values() if len(frame) for rank in np.unique(frame["rank"])})
+        return [replace(gpu, rank=ranks[0], device=number) for number, gpu in enumerate(known.values()) if ranks]
+    places = (place for place in used if place[1] in known)
     return [replace(known[device], rank=rank, device=device) for rank, device in places]
 
 

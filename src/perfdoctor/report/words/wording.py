@@ -205,7 +205,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.gpu_not_recorded and any(source.cut_off for source in diagnosis.sources):
         return "The file is cut off in front of its GPU activity: only the host can be judged. Copy or record it again."
     if diagnosis.gpu_not_recorded:
-        return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
+        return "No GPU activity was recorded, although the program has a GPU: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
         return _mostly_recording(diagnosis) + (_no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0]))

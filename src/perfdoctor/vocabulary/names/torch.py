@@ -170,6 +170,10 @@ KEPT_IN_FP32 = regex(
 #: The loss of a classification: its targets are the items of a batch.
 CLASSIFICATION_LOSS = regex(r"^aten::nll_loss_forward$")
 
+#: Ops that exist on processors alone: oneDNN's, and convolutions and attention written for them.
+CPU_ONLY = regex(
+    r"^aten::(_?mkldnn_|_?slow_conv|thnn_conv|_nnpack_|_scaled_dot_product_flash_attention_for_cpu)|^mkldnn"
+)
 #: Ops that exist on GPUs alone: cuDNN's, MIOpen's, the fused attention of CUDA.
 GPU_ONLY = regex(
     r"^aten::(_?cudnn_(convolution|batch_norm|rnn|ctc_loss|grid_sampler|affine_grid)|miopen_(convolution|batch_norm|rnn)"
