@@ -71,8 +71,10 @@ def test_it_stays_silent_where_memory_is_pageable():
 
 
 def test_it_stays_silent_where_two_copies_share_the_link():
-    both = {"copies": ["h" * 10 + " " * 30, "d" * 10 + " " * 30]}
+    both = {"copies": ["h" * 10 + " " * 30, "h" * 10 + " " * 30]}
     assert findings("slow-host-link", step(12.6, **both)) == []
+    duplex = {"copies": ["h" * 10 + " " * 30, "d" * 10 + " " * 30]}
+    assert len(findings("slow-host-link", step(12.6, **duplex))) == 1, "the link sends and receives at once"
 
 
 def test_it_stays_silent_where_copies_are_small():

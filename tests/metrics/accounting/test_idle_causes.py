@@ -279,8 +279,8 @@ def test_where_calls_of_the_system_were_recorded_the_host_runs_its_own_code_outs
 
 
 def test_the_device_is_idle_between_the_copies_of_a_model_on_its_way():
-    picture = {"kernels": " " * 20 + "####", "host": ["c" * 4 + "  " + "c" * 4 + "  " + "c" * 4 + "   l", "o"]}
-    assert causes(**picture, copies=" hhhh  hhhh  hhhh")["compilation"] == 4
+    picture = {"kernels": " " * 40 + "####", "host": [("c" * 4 + "  ") * 6 + "   l", "o"]}
+    assert causes(**picture, copies=" hhhh " * 6)["compilation"] == 10
     inputs = {"kernels": " " * 20 + "####", "host": ["c" + " " * 13 + "c   l", "o"]}
     assert "compilation" not in causes(**inputs, copies=" h" + " " * 13 + "h"), "work between the inputs of a model"
 

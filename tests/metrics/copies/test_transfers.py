@@ -45,10 +45,13 @@ def test_exposed_is_what_no_kernel_covers():
 
 
 def test_copies_behind_a_short_first_kernel_belong_to_the_start_and_those_between_work_do_not():
-    one = place(
-        kernels="#" + " " * 9 + "#" * 150, copies="   hh  hh " + " " * 100 + "hhh", recorded=["kernels", "copies"]
-    )
-    assert before_work_begins(one).tolist() == [True, True, False]
+    def of(copies: str) -> list[bool]:
+        later = " " * 100 + "hhh"
+        drawn = place(kernels="#" + " " * 19 + "#" * 150, copies=copies + later, recorded=["kernels", "copies"])
+        return list(before_work_begins(drawn).tolist())
+
+    assert of("   " + "hh " * 6) == [True] * 6 + [False]
+    assert of("   " + "hh " * 5) == [False] * 6, "a batch: inputs, targets, masks"
 
 
 def test_copies_behind_more_than_a_hundredth_of_the_kernels_time_come_again():

@@ -18,9 +18,8 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.findings import Finding, Measure
 
-#: How much longer a pinned copy may take, by where its rate is from. Measured rates of one machine lie within a tenth;
-#: a data sheet's link may be in a slot of the generation before, which gives half.
-_AT_WORST = {"recording": 1.1, "measured": 1.1, "link": 2.0}
+#: How much longer a pinned copy may take where pinned ones were timed: rates of one machine lie within a tenth.
+_AT_WORST = 1.1
 _SOURCES = {
     "recording": "pinned copies in this recording",
     "measured": "pinned copies when this machine was measured",
@@ -39,9 +38,10 @@ def _exposed_ns(place: Place) -> int:
 
 
 class _Pinned(Struct, frozen=True):
-    """Duration of each of these copies from pinned memory, likely and at worst, and the rate by direction."""
+    """Duration of each of these copies from pinned memory, likely, at best and at worst, and the rate by direction."""
 
     took_ns: Floats
+    at_best_ns: Floats
     at_worst_ns: Floats
     rates: Mapping[str, PinnedRate]
 
@@ -52,29 +52,41 @@ class _Pinned(Struct, frozen=True):
         return next(_DERIVED_FROM[source] for source in ("", "link", "measured", "recording") if source in found)
 
 
-def _pinned(run: Run, place: Place, rows: Frame, assumed: float) -> _Pinned:
-    """The copies from pinned memory, none slower than now; `assumed` times as fast where the link is not known."""
+def _pinned(run: Run, place: Place, rows: Frame, at: Mapping[str, float]) -> _Pinned:
+    """The copies from pinned memory, none slower than now.
+
+    Where none were timed they are as many times as fast as elsewhere, as the host's memory and the way to its link set
+    their rate as well; the link itself says what is best.
+    """
     direction, now_ns, size = rows.text("direction"), np.maximum(rows.duration_ns, 1).astype(float), rows["bytes"]
-    took_ns, at_worst_ns = now_ns / assumed, now_ns.copy()
+    took_ns, at_worst_ns = now_ns / at["pinned_speedup"], now_ns.copy()
+    at_best_ns = took_ns.copy()
     rates = {}
     for name in set(direction):
         mine = direction.equals(name)
         rates[name] = rate = pinned_rate(run, place, name, float(np.median(size[mine])))
         if rate.source:
             mine = mine & (size > 0)
-            took_ns[mine] = np.minimum(size[mine] / rate.bytes_per_second * 1e9, now_ns[mine])
-            at_worst_ns[mine] = np.minimum(took_ns[mine] * _AT_WORST[rate.source], now_ns[mine])
-    return _Pinned(took_ns, at_worst_ns, rates)
+            by_rate_ns = np.minimum(size[mine] / rate.bytes_per_second * 1e9, now_ns[mine])
+            at_best_ns[mine] = by_rate_ns
+            if rate.source == "link":
+                took_ns[mine] = np.maximum(took_ns[mine], by_rate_ns)
+                at_worst_ns[mine] = np.maximum(now_ns[mine] / at["pinned_speedup_low"], by_rate_ns)
+            else:
+                took_ns[mine] = by_rate_ns
+                at_worst_ns[mine] = np.minimum(by_rate_ns * _AT_WORST, now_ns[mine])
+    return _Pinned(took_ns, at_best_ns, at_worst_ns, rates)
 
 
 class _Left(Struct, frozen=True):
-    """What is left of the exposed time with pinned memory, as shares of it: likely (`pinned`) and `at_worst`.
+    """What is left of the exposed time with pinned memory, as shares of it: likely (`pinned`), `at_best`, `at_worst`.
 
     `beside`: what of that runs beside compute then, which nothing in the compute stream does; `beside_at_most`: what
     compute would hide in another stream, too.
     """
 
     pinned: float
+    at_best: float
     at_worst: float
     beside: float
     beside_at_most: float
@@ -83,12 +95,12 @@ class _Left(Struct, frozen=True):
 def _left(place: Place, rows: Frame, pinned: _Pinned) -> _Left:
     exposed = place.exposed_copies.overlap_ns(rows.start_ns, rows.end_ns)
     share = exposed / max(int(exposed.sum()), 1) / np.maximum(rows.duration_ns, 1)
-    left, at_worst = share * pinned.took_ns, share * pinned.at_worst_ns
+    left, at_best, at_worst = (share * ns for ns in (pinned.took_ns, pinned.at_best_ns, pinned.at_worst_ns))
     to_device, free_ns = rows.text("direction").equals("h2d"), (place.compute - place.copying).total_ns
     free = free_ns / max(int(exposed.sum()), 1)
     beside = to_device & (rows["stream"] != compute_stream(place))
-    hidden = (min(float(left[mine].sum()), free) for mine in (beside, to_device))
-    return _Left(min(float(left.sum()), 1.0), min(float(at_worst.sum()), 1.0), *hidden)
+    hidden = (min(float(ns[mine].sum()), free) for ns, mine in ((left, beside), (at_best, to_device)))
+    return _Left(*(min(float(ns.sum()), 1.0) for ns in (left, at_best, at_worst)), *hidden)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -99,9 +111,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst, rows = found.worst, _pageable(found.worst)
     size = int(np.maximum(rows["bytes"], 0).sum())
     rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
-    pinned = _pinned(run, worst, rows, at["pinned_speedup"])
+    pinned = _pinned(run, worst, rows, at)
     left = _left(worst, rows, pinned)
-    won = Shares(1 - left.at_worst, 1 - left.pinned + left.beside, 1 - left.pinned + left.beside_at_most)
+    won = Shares(1 - left.at_worst, 1 - left.pinned + left.beside, 1 - left.at_best + left.beside_at_most)
     known = [each for each in pinned.rates.values() if each.source]
     are_measured = all(each.source in ("recording", "measured") for each in pinned.rates.values())
     slowest = min(known, key=lambda each: each.bytes_per_second, default=None)
@@ -115,6 +127,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "megabytes": size / worst.units / 1e6,
             "gigabytes_per_second": rate,
             "pinned_ms": ms(found.ns * left.pinned),
+            "at_best_ms": ms(found.ns * left.at_best),
             "at_worst_ms": ms(found.ns * left.at_worst),
             "beside_ms": ms(found.ns * left.beside),
             "beside_at_most_ms": ms(found.ns * left.beside_at_most),
@@ -126,5 +139,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *rates,
             *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
         ),
-        sources=dict.fromkeys(("pinned_ms", "at_worst_ms"), pinned.source),
+        sources=dict.fromkeys(("pinned_ms", "at_best_ms", "at_worst_ms"), pinned.source),
     )

@@ -27,11 +27,11 @@ def _peak(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Compare the median rate with the link's; copies that share the link with another of the GPU do not count."""
+    """Compare the median rate with the link's; those that share it with another one in their direction do not count."""
 
     def large(place: Place) -> Mask:
         pinned = transfers.copies_of(place, "h2d", "d2h") & transfers.host_memory(place, "pinned")
-        alone = transfers.sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
+        alone = transfers.sharing_one_way_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
         return pinned & (transfers.sizes(place) >= at["min_bytes"]) & alone
 
     def large_ns(place: Place) -> int:

@@ -14,6 +14,8 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 from perfdoctor.records.findings import Measure, Rows
 
+#: So few copies are inputs and targets, or an image with its shape; the smallest networks have two tensors a layer.
+_FEWEST_OF_A_MODEL = 6
 #: Of copies that come again and again a hundredth, which nobody would notice, is taken for the start.
 _WORK_BEGINS_AT = 0.01
 #: How many ops a table names.
@@ -36,14 +38,16 @@ def before_work_begins(place: Place) -> Mask:
     """One bool a row of `place.copies`: is it a part of the start, such as the model on its way to the device?
 
     That is what was copied before a hundredth of the kernels' time had run: the first kernels fill and initialise.
-    Where steps were found, none is: the recording then says what comes in each of them.
+    A model comes tensor by tensor; a few copies are a batch, of which more come later. Where steps were found, none is:
+    the recording then says what comes in each of them.
     """
     kernels = place.recorded("kernels")
     if place.steps.used or not len(kernels):
         return np.zeros(len(place.copies), dtype=bool)
     ran_ns = np.cumsum(kernels.duration_ns)
     begins = int(kernels.start_ns[np.searchsorted(ran_ns, _WORK_BEGINS_AT * ran_ns[-1])])
-    return copies_of(place, "h2d") & (place.copies.end_ns <= begins)
+    early = copies_of(place, "h2d") & (place.copies.end_ns <= begins)
+    return early if early.sum() >= _FEWEST_OF_A_MODEL else np.zeros(early.size, dtype=bool)
 
 
 def between_early_copies(place: Place) -> Intervals:
@@ -105,8 +109,20 @@ def pinned_evidence(place: Place) -> tuple[Measure, ...]:
 
 def sharing_ns(place: Place) -> Nanoseconds:
     """How long each row of `place.copies` ran while another copy of this device crossed the link to the host, in ns."""
+    return _several(place, ~copies_of(place, "d2d", "memset"))
+
+
+def sharing_one_way_ns(place: Place) -> Nanoseconds:
+    """The same while another one crossed it in the same direction: PCIe sends and receives at once at its full rate."""
+    return sum(
+        (np.where(mine := copies_of(place, way), _several(place, mine), 0) for way in ("h2d", "d2h")),
+        np.zeros(len(place.copies), dtype=np.int64),
+    )
+
+
+def _several(place: Place, crossing: Mask) -> Nanoseconds:
+    """How long each row of `place.copies` ran while several of these copies did."""
     copies = place.copies
-    crossing = ~copies_of(place, "d2d", "memset")
     start, end = copies.start_ns[crossing], copies.end_ns[crossing]
     moments, changes = np.concatenate((start, end)), np.repeat((1, -1), start.size)
     order = np.lexsort((changes, moments))
