@@ -356,6 +356,20 @@ def test_a_sequence_that_repeats_with_a_copy_each_time_is_a_step():
     assert (steps.durations_ns == 18 * UNIT_NS).all()
 
 
+def test_what_repeats_beside_a_few_kernels_that_take_most_of_the_time_is_no_step():
+    layer = distinct(19)
+    *repeating, other = layer
+    few = "".join(repeating) * 6
+    copies = ("h" + " " * 17) * 6
+
+    def found_by(long: int) -> str:
+        drawn = draw(kernels=few + other * long, copies=copies, kernel_names=layer)
+        return steps_of(drawn).found_by
+
+    assert found_by(long=18 * 4) == "periodicity"
+    assert found_by(long=18 * 6) == "none"
+
+
 def test_layers_repeat_as_well_but_are_no_steps():
     layer = distinct(18)
     assert steps_of(draw(kernels="".join(layer), repeat=6, mark=None, kernel_names=layer)).found_by == "none"

@@ -389,16 +389,18 @@ def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
 def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
     """The steps by a sequence of `kernels` that repeats, if each repetition moves a batch or a result; else None.
 
-    Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
+    Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host. And
+    many small kernels may repeat beside few long ones: what repeats must hold most of the kernels' time.
     """
-    codes = kernels.name.codes
+    codes, ran_ns = kernels.name.codes, np.append(0, np.cumsum(kernels.duration_ns))
     for anchor in _anchors(codes):
         period = int(anchor[1] - anchor[0])
         whole = anchor[anchor + period <= codes.size]
         same = np.mean([np.mean(codes[at : at + period] == codes[whole[0] : whole[0] + period]) for at in whole])
         bounds = kernels.start_ns[anchor]
         with_copy = np.unique(np.searchsorted(bounds, work.start_ns[work.is_h2d | work.is_blocking_copy], side="right"))
-        if same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
+        holds = ran_ns[anchor[-1]] - ran_ns[anchor[0]] >= _LEAST_COVERAGE * ran_ns[-1]
+        if holds and same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
             return _steady("periodicity", "low", bounds, 2)
     return None
 
