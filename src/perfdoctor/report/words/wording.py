@@ -139,6 +139,10 @@ def money(amount: float, currency: str = "") -> str:
 
 #: A hundredth of the step is less than any recording's steps differ by.
 _NEXT_TO_NOTHING = 100.0
+#: Where less than a tenth of the step may be left, some per cent more or less double it: its share says all there is.
+_MOST_KNOWN = 10.0
+#: A range whose ends lie farther apart, as a factor, says not how much.
+_MOST_RANGE = 2.0
 
 
 def factor(number: float) -> str:
@@ -153,9 +157,13 @@ def factor(number: float) -> str:
 def speedup(times: Range[float]) -> str:
     """`2.6× (1.9–2.7)`; without the range where all three round to the same.
 
-    Where next to nothing may be left of the step it is `2.6× (1.9 or more)`: no range can say how much that is.
+    Where next to nothing may be left of the step it is `2.6× (1.9 or more)`: no range can say how much that is. Where
+    less than a tenth is likely left, and how much is not known, it is `more than 10×`.
     """
     low, likely, high = map(factor, times)
+    if times.likely > _MOST_KNOWN and times.high > _MOST_RANGE * times.low:
+        least = f" ({low} or more)" if times.low < _MOST_KNOWN else ""
+        return f"more than {factor(_MOST_KNOWN)}×{least}"
     if times.high >= _NEXT_TO_NOTHING > times.likely:
         return f"{likely}× ({low} or more)"
     return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
@@ -290,7 +298,8 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
         return f"{title}. Fixing it may take up to {most} off {whole} (low confidence)."
     left = duration(max(base - saving, 0))
     gain = f"{share(saving / base)} off {whole}, to about {left}"
-    return f"{title}. Fixing it takes {gain} ({factor(advice.speedup[1])}×)."
+    times = f" ({factor(advice.speedup[1])}×)" if advice.speedup[1] <= _MOST_KNOWN else ""
+    return f"{title}. Fixing it takes {gain}{times}."
 
 
 def says_more(advice: Advice) -> bool:
