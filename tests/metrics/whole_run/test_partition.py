@@ -84,6 +84,12 @@ def test_a_trial_training_may_call_the_function_of_the_steps():
     assert found.lines["learning_rate_search"].function == "best_of"
 
 
+def test_a_backward_pass_of_the_loop_itself_now_and_then_is_no_trial_training():
+    """A penalty on gradients every 16th step, as GANs have it."""
+    penalty = Between((LOOP[0], "train.py(44): main", *STEP[2:]), 16, 60_000_000)
+    assert time_of(whole_run(penalty)).share == {}
+
+
 def test_what_disturbs_steps_now_and_then_is_no_time_of_what_comes_between_them():
     run = whole_run(replace(EVALUATION, every=2, ns=5_000_000), steps=400)
     later_ns = np.where(np.arange(400) % 7 == 6, 15_000_000, 0).cumsum()
