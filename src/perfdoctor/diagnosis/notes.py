@@ -18,7 +18,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
 from perfdoctor.vocabulary.parts import PARTS
-from perfdoctor.vocabulary.sentences import milliseconds
+from perfdoctor.vocabulary.sentences import NO_KERNEL, milliseconds
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
@@ -86,6 +86,11 @@ def _of_the_recording(run: Run) -> Iterator[str]:
             yield "Only memory was recorded: pass a trace of the same run beside it, and both are analysed."
         elif not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
             yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
+        elif len(timeline["copies"]):
+            yield (
+                f"{NO_KERNEL}: {len(timeline['copies']):,} copies and fills of memory take next to no time, and what "
+                "else the GPU did is not known. Record CUDA: nsys profile --trace=cuda,nvtx, or perfdoctor run."
+            )
         elif "kernel_profiles" not in timeline.recorded:  # else the reader has said what single kernels show
             yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return

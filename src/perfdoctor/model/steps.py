@@ -389,8 +389,8 @@ def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
 def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
     """The steps by a sequence of `kernels` that repeats, if each repetition moves a batch or a result; else None.
 
-    Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host. And
-    many small kernels may repeat beside few long ones: what repeats must hold most of the kernels' time.
+    Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
+    Many small kernels may repeat beside few long ones: what repeats must hold most of the kernels' time.
     """
     codes, ran_ns = kernels.name.codes, np.append(0, np.cumsum(kernels.duration_ns))
     for anchor in _anchors(codes):

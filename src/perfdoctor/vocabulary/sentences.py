@@ -44,6 +44,10 @@ class _Words(Mapping[str, object]):
         return len(self._values)
 
 
+#: What a note begins with where a GPU's copies alone were recorded; a report without anything else begins with it, too.
+NO_KERNEL = "No kernel was recorded"
+
+
 def milliseconds(ns: float) -> str:
     """The time in ms, for a note, with three significant digits or all that stand before the point."""
     ms = ns / 1e6

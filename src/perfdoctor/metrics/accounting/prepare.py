@@ -22,6 +22,9 @@ from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, ho
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.time_split import StepStats
 
+#: Copies alone that take less of the time are those of a program whose kernels were not recorded.
+_LEAST_COPYING = 0.05
+
 
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
     """The run with steps and windows of every device; where none was recorded, the training thread stands in for it.
@@ -45,12 +48,23 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
             place = host_place(timeline, rank, marks)
             if place is not None:
                 places.append(place)
-    analysed = narrowed([place for place in places if place.window], timeline, selection)
+    analysed = narrowed([place for place in places if place.window] if _has_work(places) else [], timeline, selection)
     if selection != WHOLE_RECORDING:
         return Run(timeline, analysed, selection)
     plain, paused = without_pauses(analysed, timeline)
     usual, odd = without_odd_step(plain)
     return Run(timeline, tuple(usual), selection, odd_step=odd, paused_steps=paused)
+
+
+def _has_work(places: Sequence[Place]) -> bool:
+    """Is more known of the devices than a few copies? Without kernels idle time says nothing of what they were for."""
+    return any(
+        place.device is None
+        or len(place.recorded("kernels"))
+        or len(place.recorded("collectives"))
+        or place.share(place.copying.total_ns) >= _LEAST_COPYING
+        for place in places
+    )
 
 
 def selection_notes(run: Run) -> Iterator[str]:

@@ -10,6 +10,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
+from perfdoctor.vocabulary.sentences import NO_KERNEL
 from perfdoctor.vocabulary.signals import needs_gpu
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def _without_time(diagnosis: Diagnosis) -> str:
         return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}. No timeline was recorded."
     if diagnosis.findings:
         return f"{clean(diagnosis.findings[0].title).rstrip('.')}. No timeline was recorded."
+    if any(note.startswith(NO_KERNEL) for note in diagnosis.notes):
+        return f"{NO_KERNEL}: what the GPU did is not known. Record CUDA as well: nsys profile --trace=cuda,nvtx."
     if describes_machine(diagnosis):
         return f"{_first_note(diagnosis)}. No problem found; no timeline was recorded."
     return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
