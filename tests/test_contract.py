@@ -28,7 +28,7 @@ from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
 from perfdoctor.vocabulary.derivations import plain
-from perfdoctor.vocabulary.names.frameworks import FACTS, NOT
+from perfdoctor.vocabulary.names.frameworks import NOT
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.sentences import CLAUSE
@@ -511,18 +511,16 @@ def test_every_situation_has_a_fix(rule_id):
         situations.discard("")  # a rule whose detector always names the situation
     rule = load_rules()[rule_id]
     named_facts = {condition.removeprefix(NOT) for each in (rule, *rule.fixes) for condition in each.when}
-    # Other facts decide nothing: of the thousands of programs few are left that differ.
-    for situation, facts in itertools.product(situations, {facts & named_facts for facts in every_program()}):
+    for situation, facts in itertools.product(situations, every_program(named_facts)):
         assert not rule.applies(facts) or any(fix.fits(situation, facts) for fix in rule.fixes), (
             f"no fix is left in situation {situation!r} for a program with {sorted(facts) or 'none of FACTS'}"
         )
 
 
-@cache
-def every_program():
-    """What may be known of a program, in every combination."""
-    of_torch = [frozenset(("torch", *some)) for some in combined(set(FACTS) - {"torch", "jax"})]
-    return [*of_torch, *of_others()]
+def every_program(named_facts):
+    """Which of these facts may be known of a program, in every combination: others decide nothing."""
+    of_torch = (frozenset(("torch", *some)) for some in combined(named_facts - {"torch", "jax"}))
+    return {facts & named_facts for facts in (*of_torch, *of_others())}
 
 
 @cache
