@@ -32,6 +32,8 @@ _LONG = 1.15
 _IN_LONG_STEPS = 0.9
 #: What is so many times as long as the usual step is more than a disturbed one.
 _FAR_LONGER = 4
+#: And of all samples in other steps at most so many may be of it.
+_SHARE_OF_EACH = 0.1
 #: What took so many times as long as later on took it because it was the first time.
 _FIRST_TIMES = 3
 #: A trial training spends at least this share of its time on gradients and updates; the rest is forward.
@@ -72,12 +74,22 @@ def kinds_between(
     usual_ns = _usual_ns(lengths, known)
     known = {kind: each for kind, each in known.items() if _is_between(each, lengths, usual_ns)}
     usual_ns = _usual_ns(lengths, known)
-    # What the loop's own lines train is the step, also where it takes long now and then.
-    of_step = np.array([each.trains and each.entry not in run.own for each in stacks], dtype=bool)[run.stack]
-    rows = np.flatnonzero((lengths.length_of >= 0) & (kinds == "") & ~of_step)
+    rows = np.flatnonzero((lengths.length_of >= 0) & (kinds == "") & ~_of_steps(run, stacks)[run.stack])
     more = _unnamed(run, stacks, rows, lengths, known, usual_ns)
     known = {**more, **known}
     return known, _usual_ns(lengths, known)
+
+
+def _of_steps(run: WholeRun, stacks: Sequence[Stack]) -> Mask:
+    """For each stack, whether it shows the step itself, which may take long now and then.
+
+    That is what the loop's own lines train, or run a module for with gradients, and what else is done in such a line.
+    """
+    direct = [each.entry not in run.own for each in stacks]
+    trains = [each.trains or (each.forward and not each.no_gradients) for each in stacks]
+    lines = {each.caller for each, *both in zip(stacks, direct, trains, strict=True) if all(both)} - {-1}
+    rows = zip(stacks, direct, trains, strict=True)
+    return np.array([is_direct and (does or each.caller in lines) for each, is_direct, does in rows], dtype=bool)
 
 
 def _seen(samples: Ints, lengths: Lengths) -> Kind | None:
@@ -126,7 +138,9 @@ def _unnamed(
     plain = lengths.usable.copy()
     for each in known.values():
         plain[each.in_lengths] = False
-    is_long = (plain & (lengths.lengths_ns > _LONG * usual_ns))[lengths.length_of[rows]]
+    long = plain & (lengths.lengths_ns > _LONG * usual_ns)
+    is_long = long[lengths.length_of[rows]]
+    in_short = int((plain & ~long)[lengths.length_of[lengths.length_of >= 0]].sum())
     numbers: dict[tuple[int, int], int] = {}
     places = np.array([numbers.setdefault(each.place, len(numbers)) for each in stacks], dtype=np.int64)[
         run.stack[rows]
@@ -135,9 +149,12 @@ def _unnamed(
     asked = np.unique(places)
     for place in asked.tolist():
         of_place = places == place
-        if of_place.sum() >= FEWEST and (
-            is_long[of_place].mean() >= _IN_LONG_STEPS or _repeats(rows[of_place], lengths, asked.size)
-        ):
+        if of_place.sum() < FEWEST:
+            continue
+        # On a busy machine steps are long and short, and what each of them does lies mostly in the long ones.
+        in_each = (of_place & ~is_long).sum() > _SHARE_OF_EACH * max(in_short, FEWEST)
+        in_long = is_long[of_place].mean() >= _IN_LONG_STEPS and not in_each
+        if in_long or _repeats(rows[of_place], lengths, asked.size):
             kept |= of_place
     found = _seen(rows[kept], lengths)
     if found is None or not _is_between(found, lengths, usual_ns):
