@@ -48,7 +48,9 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
             place = host_place(timeline, rank, marks)
             if place is not None:
                 places.append(place)
-    analysed = narrowed([place for place in places if place.window] if _has_work(places) else [], timeline, selection)
+    analysed = narrowed(
+        [place for place in places if place.window] if _has_work(timeline, places) else [], timeline, selection
+    )
     if selection != WHOLE_RECORDING:
         return Run(timeline, analysed, selection)
     plain, paused = without_pauses(analysed, timeline)
@@ -56,15 +58,11 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
     return Run(timeline, tuple(usual), selection, odd_step=odd, paused_steps=paused)
 
 
-def _has_work(places: Sequence[Place]) -> bool:
+def _has_work(timeline: Timeline, places: Sequence[Place]) -> bool:
     """Is more known of the devices than a few copies? Without kernels idle time says nothing of what they were for."""
-    return any(
-        place.device is None
-        or len(place.recorded("kernels"))
-        or len(place.recorded("collectives"))
-        or place.share(place.copying.total_ns) >= _LEAST_COPYING
-        for place in places
-    )
+    if len(timeline["kernels"]) or len(timeline["collectives"]):
+        return True
+    return any(place.device is None or place.share(place.copying.total_ns) >= _LEAST_COPYING for place in places)
 
 
 def selection_notes(run: Run) -> Iterator[str]:
