@@ -50,7 +50,7 @@ class Beats:
         self._begun.append((kind, time.perf_counter_ns()))
 
     def end(self, but_s: float = 0.0) -> None:
-        """It has ended; so much of it was a step."""
+        """Note that what was begun last has ended; `but_s` seconds of it were a step."""
         now_ns = time.perf_counter_ns()
         kind, begun_ns = self._begun.pop()
         self.between.append((kind, begun_ns, max(now_ns - round(but_s * 1e9), begun_ns), len(self.ends_ns)))

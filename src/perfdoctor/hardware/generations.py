@@ -1,4 +1,4 @@
-"""Of which generation is a GPU: has it tensor cores, and which number formats do they take?"""
+"""The generation of a GPU says whether it has tensor cores, and which number formats these take."""
 
 from __future__ import annotations
 

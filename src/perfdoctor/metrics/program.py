@@ -195,7 +195,6 @@ def facts(run: Run) -> frozenset[str]:
         "exchanges": _exchanges(run),
         "gpu": any(place.device is not None for place in run.places),
         "before-ampere": any(each is not None and each.is_before_ampere for each in built),
-        "no-tensor-cores": any(each is not None and not each.tensor_cores for each in built),
         "inference": work.kind == "inference",
         "vllm": work.server == "vLLM",
         "sglang": work.server == "SGLang",

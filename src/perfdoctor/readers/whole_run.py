@@ -45,12 +45,12 @@ class _Document(Struct):
     begins: list[_Int]
     own: list[_Int]
     without_gradients: list[_Int]
-    acting: list[_Int]
     stacks: list[list[_Int]]
     samples: _Samples
     iterators: list[tuple[_Int, _Int, _Int]]
     source: Mapping[str, Sequence[str]]
     rank: _Int | None = None
+    acting: list[_Int] = []
 
 
 def read(file: Path) -> WholeRun | None:

@@ -6,7 +6,7 @@ from builders import draw, findings, only_finding, summary
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.model.timeline import Device, Timeline
+from perfdoctor.model.timeline import Device, Source, Timeline
 from perfdoctor.report.words.wording import verdict
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -37,6 +37,15 @@ def test_a_product_that_takes_longer_than_any_launch_was_computed_on_the_process
 def test_it_stays_silent_without_a_gpu_and_where_the_processor_mostly_waits():
     assert findings("unused-gpu", steps("aten::mkldnn_convolution", devices=())) == []
     assert findings("unused-gpu", steps("aten::mkldnn_convolution", ops=19)) == []
+
+
+def test_it_stays_silent_where_the_file_is_cut_off_and_where_little_of_the_work_is_for_processors():
+    drawn = steps("aten::mkldnn_convolution")
+    cut = replace(drawn, sources=(Source("kineto", "cut.json", "", cut_off=True),))
+    assert findings("unused-gpu", cut) == [], "what ran on the GPU may stand behind the cut"
+    legend = {"m": ("ops", "aten::mkldnn_convolution"), "t": ("ops", "aten::relu")}
+    little = draw(host=["mmm" + "t" * 36 + " "], repeat=6, unit_us=1000, legend=legend)
+    assert findings("unused-gpu", replace(little, devices=T4)) == [], "it prepares its inputs"
 
 
 def test_it_stays_silent_where_the_gpu_was_used_and_not_recorded():

@@ -58,7 +58,6 @@ def test_where_nothing_names_it_none_is_named():
 
 
 def test_unnamed_code_that_came_once_is_promised_nothing():
-    """It may be all that the program is for."""
     drawn = draw(kernels="#" * 30 + " " * 10 + "#" * 30, host=["l" + " " * 38 + "l", "o"], unit_us=1000)
     saving = only_finding("host-work", drawn).saving_ns_per_step
     assert saving.low == saving.likely == 0 < saving.high

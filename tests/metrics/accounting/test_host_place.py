@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, idle_units, only_place, timeline
+from msgspec.structs import replace
 
+from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
+from perfdoctor.model.timeline import Device
 
 UNIT_NS = 100_000
 
@@ -97,6 +100,15 @@ def test_without_ops_the_ranges_of_the_thread_are_the_work_and_the_rest_is_unkno
     place = only_place(draw(host=["rrrr  "], repeat=4))
     assert split(place).compute_ns == 4 * 4 * UNIT_NS
     assert idle_units(place) == {"unknown": 4 * 2}
+
+
+def test_ranges_beside_a_gpu_are_no_work_of_the_processor():
+    drawn = draw(host=["rrrr  rrrr  "], repeat=3)
+    assert split(only_place(drawn)).compute_ns > 0
+    beside_gpu = prepare(replace(drawn, devices=(Device(0, 0, "NVIDIA TITAN RTX"),)))
+    assert launches_gpu_work(beside_gpu)
+    (place,) = beside_gpu.places
+    assert split(place).compute_ns == 0
 
 
 def test_other_threads_do_not_play_the_device():

@@ -124,6 +124,9 @@ def test_the_source_says_which_lines_act_in_an_environment_or_compute_no_gradien
     (run.path / "agents" / "whole-run-torch-1.steps").write_text(json.dumps(noted), "utf-8")
     (name,) = whole_run.keep(run, "torch", tmp_path, lambda _: {}, with_source=True)
     stored = json.loads(gzip.decompress((run.path / name).read_bytes()))
+    older = tmp_path / "older.json.gz"
+    older.write_bytes(gzip.compress(json.dumps({k: v for k, v in stored.items() if k != "acting"}).encode()))
+    assert reader.read(older) is None, "one without them is too short as well, and not damaged"
     for kind, mark in (("acting", "# acts"), ("without_gradients", "# no gradients")):
         assert [lines[each] for each in stored[kind]] == [line for line in lines if mark in line], kind
 

@@ -103,6 +103,8 @@ class HostPlace(Place, frozen=True):
     @cached_property
     def compute(self) -> Intervals:
         ops = self.rows("ops")
+        if _only_ranges(self.timeline):
+            return Intervals.empty()
         working = (ops.intervals if len(ops) else self.host.visible) & self.window
         return working - Intervals.union(self.host.explicit.values()) - self.own_communication
 
@@ -145,8 +147,11 @@ def launches_gpu_work(run: Run) -> bool:
     """
     calls, ops = run.timeline.calls, run.timeline.ops
     launches = calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any()
-    only_ranges = not len(ops) and any(device.name for device in run.timeline.devices)
-    return bool(host_places(run) and (launches or only_ranges))
+    return bool(host_places(run) and (launches or _only_ranges(run.timeline)))
+
+
+def _only_ranges(timeline: Timeline) -> bool:
+    return not len(timeline.ops) and any(device.name for device in timeline.devices)
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

@@ -113,7 +113,10 @@ def sharing_ns(place: Place) -> Nanoseconds:
 
 
 def sharing_one_way_ns(place: Place) -> Nanoseconds:
-    """The same while another one crossed it in the same direction: PCIe sends and receives at once at its full rate."""
+    """How long each row of `place.copies` ran while another one crossed the link in the same direction, in ns.
+
+    PCIe sends and receives at once: a copy in the other direction takes nothing from it.
+    """
     return sum(
         (np.where(mine := copies_of(place, way), _several(place, mine), 0) for way in ("h2d", "d2h")),
         np.zeros(len(place.copies), dtype=np.int64),

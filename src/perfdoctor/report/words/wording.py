@@ -407,7 +407,7 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
         gpus = counted(len(diagnosis.memory), "GPU")
     if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
-    none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU"
+    none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU used"
     return gpus or none, f"{count(ranks)}{of_all}" if of_all else _ranks(diagnosis, ranks)
 
 
