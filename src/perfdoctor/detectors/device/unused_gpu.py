@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.saved_shares import at_most
-from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
+from perfdoctor.metrics.accounting.host_place import HostPlace, host_places, launches_gpu_work
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -52,4 +52,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _on_processor_ns(place: Place) -> int:
+    assert isinstance(place, HostPlace)  # there are no others where no GPU was recorded
     return (place.rows("ops").named(torch_names.CPU_ONLY).intervals & place.window).total_ns
