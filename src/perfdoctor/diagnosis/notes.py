@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import MeasuredRate, compared
-from perfdoctor.metrics.accounting.host_place import launches_gpu_work
+from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
 from perfdoctor.metrics.host.feeding import unhidden_share
@@ -95,14 +95,17 @@ def _of_the_recording(run: Run) -> Iterator[str]:
             yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):
-        if not len(timeline.ops):
+        if only_ranges(timeline):
             yield (
                 "No GPU activity was recorded, and no ops: the host's ranges show how long each part took, not what "
                 "the GPU did. Record CUDA as well: nsys profile --trace=cuda,nvtx, or perfdoctor run."
             )
-            return
-        yield basis_of(run).prose("No GPU activity was recorded: the training thread's own ops are taken as the work.")
-        if launches_gpu_work(run) and not any(source.cut_off for source in timeline.sources):
+        else:
+            yield basis_of(run).prose(
+                "No GPU activity was recorded: the training thread's own ops are taken as the work."
+            )
+        launches = launches_gpu_work(run) and not only_ranges(timeline)
+        if launches and not any(source.cut_off for source in timeline.sources):
             yield (
                 "The program launched work on a GPU, but no kernel was recorded: another profiler held CUPTI (or "
                 "roctracer), the container or driver did not permit it, or only the CPU's activities were requested. "

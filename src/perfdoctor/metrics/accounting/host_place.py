@@ -103,7 +103,7 @@ class HostPlace(Place, frozen=True):
     @cached_property
     def compute(self) -> Intervals:
         ops = self.rows("ops")
-        if _only_ranges(self.timeline):
+        if only_ranges(self.timeline):
             return Intervals.empty()
         working = (ops.intervals if len(ops) else self.host.visible) & self.window
         return working - Intervals.union(self.host.explicit.values()) - self.own_communication
@@ -147,11 +147,13 @@ def launches_gpu_work(run: Run) -> bool:
     """
     calls, ops = run.timeline.calls, run.timeline.ops
     launches = calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any()
-    return bool(host_places(run) and (launches or _only_ranges(run.timeline)))
+    return bool(host_places(run) and (launches or only_ranges(run.timeline)))
 
 
-def _only_ranges(timeline: Timeline) -> bool:
-    return not len(timeline.ops) and any(device.name for device in timeline.devices)
+def only_ranges(timeline: Timeline) -> bool:
+    """Was nothing but ranges recorded beside a GPU: no ops, and no calls that launch?"""
+    beside_gpu = any(device.name for device in timeline.devices)
+    return beside_gpu and not len(timeline.ops) and not timeline.calls.name.matches(cuda_names.LAUNCH).any()
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

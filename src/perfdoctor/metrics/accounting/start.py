@@ -92,7 +92,6 @@ _BEFORE_STEPS: Mapping[str, Once] = {
         lambda place: awaited_children(_os_calls(place), _calls(place)) & place.idle,
     ),
 }
-_FIRST = "work of a kind is asked for the first time"
 #: What else passes there; of warm-up steps, it is what comes in each step.
 _REST: Mapping[str, Once] = {
     "work": Once("kernels, other copies and ops run", lambda place: place.window - place.idle),
@@ -142,13 +141,15 @@ def first_uses(place: Place) -> Intervals:
     return by_host & Intervals(place.idle.starts[ends_so], place.idle.ends[ends_so])
 
 
+#: What else comes once in a recording that holds the start of its program, and no steps.
+_AT_START: Mapping[str, Once] = {"first": Once("work of a kind is asked for the first time", first_uses)}
+
+
 def of_a_start(place: Place) -> Mapping[str, Intervals]:
     """When the place did what a program does once, by kind, in a recording without steps."""
-    first = first_uses(place)
-    if not first:
+    if not first_uses(place):
         return always_once(place)
-    kinds = {"first": Once(_FIRST, first_uses), "allocator": _BEFORE_STEPS["allocator"]}
-    return _claimed(place, {**ALWAYS_ONCE, **kinds})
+    return _claimed(place, {**ALWAYS_ONCE, **_AT_START, "allocator": _BEFORE_STEPS["allocator"]})
 
 
 @once_per_place
@@ -169,7 +170,7 @@ def united(kinds: Mapping[str, Intervals]) -> Intervals:
 
 def what(kind: str) -> str:
     """The kind as a clause: "graphs are captured"."""
-    return _FIRST if kind == "first" else {**ALWAYS_ONCE, **_BEFORE_STEPS, **_REST}[kind].what
+    return {**ALWAYS_ONCE, **_AT_START, **_BEFORE_STEPS, **_REST}[kind].what
 
 
 def innermost(place: Place, pieces: Intervals) -> list[Culprit]:
