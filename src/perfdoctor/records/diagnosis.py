@@ -54,8 +54,8 @@ class Diagnosis(Struct, frozen=True):
     time from the first to the last device event, in the same shape. Savings are a share of `base_ns`, the step without
     a recorder where `real_time` has another one; all other numbers are as recorded. `critical_path`
     is None if the run was not replayed, `efficiency` if nothing is known of it.
-    `gpu_not_recorded`: no activity of a GPU was recorded, though the program launched work on one, or has one and nothing
-    but ranges was recorded.
+    `gpu_not_recorded`: no activity of a GPU was recorded, though the program launched work on one, or has one and
+    nothing but ranges was recorded.
     `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
     full; `time` has all of them, `recording` those that were. `cost`: None where nobody asked for it.
     `items_per_step`: what one rank trains on in a step; None if unknown. `contended_share`: of its steps, in which the
