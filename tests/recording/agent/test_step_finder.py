@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -34,17 +35,22 @@ def test_a_single_skipped_step_is_enough_for_one_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gaps", "is_doubtful"),
-    [([100] * 12, False), ([100] * 11 + [5_000], False), ([100, 150, 210, 90] * 3, False), ([10, 10, 900] * 4, True)],
-    ids=["even", "one-pause", "noise", "bursts"],
+    ("gaps", "in_bursts"),
+    [
+        ([100] * 12, False),
+        ([100] * 11 + [5_000], False),
+        ([100, 150, 210, 90] * 3, False),
+        ([100, 4_000, 100, 4_000, 100, 100, 100, 100, 100, 100], False),
+        ([10, 10, 900] * 4, True),
+    ],
+    ids=["even", "one-pause", "noise", "two-of-the-first-four-late", "bursts"],
 )
-def test_a_kind_that_comes_in_bursts_is_a_doubtful_step(gaps: list[int], is_doubtful: bool) -> None:
-    finder, at = StepFinder(len(gaps) + 1), 0
-    finder.add("adam", at)
-    for gap in gaps:
-        at += gap
-        finder.add("adam", at)
-    assert (finder.chosen, finder.is_doubtful) == ("adam", is_doubtful)
+def test_a_kind_is_seen_to_come_in_bursts_once_they_have_come_again(gaps: list[int], in_bursts: bool) -> None:
+    times = list(accumulate([0, 50, *gaps]))
+    finder = StepFinder(5)
+    chosen = step_ends(finder, (("adam", at) for at in times))[0]
+    assert (finder.chosen, finder.is_doubtful, finder.comes_in_bursts(times[chosen:])) == ("adam", False, in_bursts)
+    assert not finder.comes_in_bursts([])
 
 
 class Optimizer:

@@ -400,6 +400,8 @@ class Agent:
         """End the last recorded step: write the trace, remove all hooks."""
         self.processor.end(self.torch)
         self.report.facts["steps_recorded"] = self.window
+        if not self.marks_steps and self.step_finder.comes_in_bursts(self.ends_ns):
+            self.report.note(_DOUBT)
         if self.recorder is not None:
             self.recorder.stop()  # it writes the trace
         self._recorded()

@@ -11,7 +11,7 @@ same round of events comes again and again, and the step is what comes once in i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 #: Fewer events of a kind have no measurable interval.
@@ -21,6 +21,8 @@ PATIENCE = 20
 #: Several updates behind each other and then a pause (of several episodes, of one batch) differ more than a step from
 #: the next one does on a busy machine.
 BURST = 5
+#: A pattern is seen where it comes again. On a busy machine two of three steps can be late by chance.
+FEWEST_OF_BURSTS = 8
 
 
 class Numbers:
@@ -85,16 +87,22 @@ class StepFinder:
 
     @property
     def is_doubtful(self) -> bool:
-        """Does another kind come at another rate than the chosen one, or the chosen one itself in bursts?"""
+        """Does another kind come at another rate than the chosen one?"""
         if self.chosen is None:
             return False
         often = len(self.times_ns[self.chosen])
         others = (len(times) for times in self.times_ns.values() if len(times) >= FEWEST)
-        # In bursts a quarter of the intervals is much shorter than another one, which single disturbances do not do.
-        gaps = sorted(self._gaps(self.chosen))
-        long = max(2, (len(gaps) + 3) // 4)  # one alone may be a checkpoint, or a busy machine
-        is_burst = len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[-long]
-        return is_burst or any(abs(each - often) > 1 for each in others)
+        return any(abs(each - often) > 1 for each in others)
+
+    def comes_in_bursts(self, ends_ns: Sequence[int]) -> bool:
+        """Does the chosen kind come in bursts? `ends_ns`: when it came once it was chosen.
+
+        In bursts a quarter of the intervals is much shorter than another one, which single disturbances do not do.
+        """
+        before = [] if self.chosen is None else self._gaps(self.chosen)
+        gaps = sorted(before + [b - a for a, b in zip(ends_ns, ends_ns[1:])])
+        long = (len(gaps) + 3) // 4  # one alone may be a checkpoint, or a busy machine
+        return len(gaps) >= FEWEST_OF_BURSTS and gaps[len(gaps) // 4] * BURST < gaps[-long]
 
     def _gaps(self, kind: Hashable) -> list[int]:
         """The intervals in ns, without the first: it holds the warm-up: allocation, autotuning, compilation."""
