@@ -155,6 +155,21 @@ def test_a_small_change_is_no_reason_for_a_large_surprise():
     assert part.kept == "kept"
 
 
+def test_what_is_fixed_together_is_not_predicted_twice():
+    """A symptom is in its cause; of one part, each fix takes its share of what the others leave: never the whole step."""
+    before, after = snapshot(waiting(6)), snapshot(waiting(2))
+    part_ns = before.parts["input_wait"]
+    restarts = PromisedSaving("worker-restarts", "Restarts", 0.0, 0.5 * part_ns, part_ns, ("input_wait",))
+    half = replace(WAIT, low=0.0, likely=0.6 * part_ns, high=part_ns)
+    rules = frozenset({"input-wait", "worker-restarts"})
+    sides = [replace(before, checked=rules, predictions={}), replace(after, checked=rules, findings=(), predictions={})]
+    for cause, expected in (("input-wait", 0.6), ("", 1 - 0.4 * 0.5)):
+        both = (half, replace(restarts, symptom_of=cause))
+        whole = compare([replace(sides[0], findings=both)], [sides[1]]).promises[0]
+        assert whole.likely == pytest.approx(expected * part_ns)
+        assert whole.high == pytest.approx(part_ns)
+
+
 def test_what_a_longer_step_hides_is_not_fixed():
     before, after = snapshot(waiting(2)), snapshot(waiting(2, kernels="#" * 60))
     slight = replace(WAIT, low=1_000_000.0, likely=2_000_000.0, high=2_500_000.0)

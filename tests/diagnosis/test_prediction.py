@@ -13,10 +13,11 @@ from perfdoctor.diagnosis import prediction as prediction_of_fixes
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
 from perfdoctor.diagnosis.prediction import MOST_FIXES, notes, predicted
-from perfdoctor.diagnosis.questions import Question
+from perfdoctor.diagnosis.questions import Question, questions
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware.worker_batch import TYPICAL
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import Range
 from perfdoctor.replay.what_if.run_replay import replay_of, why_not_replayable
@@ -277,6 +278,16 @@ def test_a_share_of_what_has_no_lever_is_refused_with_the_reason():
     what, _ = refused(Question("idle-unknown", "50%", 0.5))
     why = "its rule does not say which work gets shorter; --what-if idle-unknown alone is answered by the saving"
     assert what.startswith(f"--what-if idle-unknown: found, but its fix cannot be simulated on this recording: {why}")
+
+
+def test_each_finding_that_saves_time_of_the_step_can_be_asked_for_also_without_a_lever():
+    found = [each for each in with_symptoms(diagnose(faulty(), RULES).findings) if each.saving_ns_per_step.high]
+    assert "idle-unknown" in {each.rule for each in found}
+    for each in found:
+        (question,) = questions(each.rule, {rule.id: rule for rule in RULES})
+        assert asked(question).fixed == (each.rule,)
+    least, most = (asked(Question("idle-unknown", choice)).step_ns for choice in ("low", "high"))
+    assert least[0] == least[2] > most[0] == most[2]
 
 
 def test_what_was_ignored_is_asked_wrongly():

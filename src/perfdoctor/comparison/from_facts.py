@@ -87,7 +87,7 @@ def _basis(row: Mapping[str, Any]) -> Basis:
 
 def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
     ns = [finding[f"{case}_ns"] or 0 for case in CASES]
-    return promised(finding["rule"], finding["title"] or finding["rule"], ns, rules)
+    return promised(finding["rule"], finding["title"] or finding["rule"], ns, rules, symptom_of=finding["symptom_of"])
 
 
 def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:

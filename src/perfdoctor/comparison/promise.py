@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -93,7 +94,7 @@ def promises(
         causes, tuple(each.name for each in settings if each.matters), same_items or 1.0, recording_ns
     )
     shown_ns = step.before.mean_ns - step.after.mean_ns * seen.steps_after
-    low, likely, high = _together(worked_on, before[0].predictions, step.before.mean_ns)
+    low, likely, high = _together(worked_on, before[0], step.before.mean_ns)
     rules = tuple(each.rule for each in worked_on)
     title = worked_on[0].title if len(worked_on) == 1 else "All that was fixed"
     own = [cause for each in worked_on for cause in _own(each, causes)]
@@ -145,22 +146,34 @@ def _margin(step: StepChange) -> float:
     return (step.high - step.low) / 2 * step.before.mean_ns
 
 
-def _together(
-    fixed: Sequence[PromisedSaving], predictions: Mapping[tuple[str, ...], tuple[float, float, float]], step_ns: float
-) -> tuple[float, float, float]:
-    """(low, likely, high) that the `fixed` save together in ns: as replayed for BEFORE, else from their own savings."""
-    if len(fixed) == 1:
-        return fixed[0].low, fixed[0].likely, fixed[0].high
-    known = predictions.get(tuple(sorted({each.rule for each in fixed})))
-    if known is not None:
+def _together(fixed: Sequence[PromisedSaving], before: Snapshot, step_ns: float) -> tuple[float, float, float]:
+    """(low, likely, high) that the `fixed` save together in ns: as replayed for BEFORE, else from their own savings.
+
+    Of one part of the step, each is likely to take its share of what the others leave, and all take no more than it.
+    """
+    known = before.predictions.get(tuple(sorted({each.rule for each in fixed})))
+    if known is not None and len(fixed) > 1:
         low, likely, high = known
         return max(step_ns - high, 0.0), step_ns - likely, step_ns - low
-    # Findings overlap: together they save no less than the largest, and no more than their sum.
-    return (
-        max(each.low for each in fixed),
-        min(sum(each.likely for each in fixed), step_ns),
-        min(sum(each.high for each in fixed), step_ns),
-    )
+    apart = _without_symptoms(fixed)
+    by_part: dict[tuple[str, ...], list[PromisedSaving]] = {}
+    for each in apart:
+        by_part.setdefault(each.parts, []).append(each)
+    likely = high = 0.0
+    for parts, savings in by_part.items():
+        part_ns = max(sum(before.parts.get(part, 0.0) for part in parts), *(each.high for each in savings))
+        likely += part_ns * (1 - math.prod(1 - each.likely / part_ns for each in savings))
+        high += min(sum(each.high for each in savings), part_ns)
+    return max(each.low for each in apart), min(likely, step_ns), min(high, step_ns)
+
+
+def _without_symptoms(fixed: Sequence[PromisedSaving]) -> list[PromisedSaving]:
+    """The larger saving of each cause and its symptoms: one is in the other."""
+    rules = {each.rule for each in fixed}
+    largest: dict[str, PromisedSaving] = {}
+    for each in sorted(fixed, key=lambda each: -each.likely):
+        largest.setdefault(each.symptom_of if each.symptom_of in rules else each.rule, each)
+    return list(largest.values())
 
 
 def _alone(saving: PromisedSaving, fixed: Sequence[PromisedSaving], seen: _PromiseOutcome) -> tuple[Promise, ...]:

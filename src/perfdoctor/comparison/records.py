@@ -142,7 +142,7 @@ class PromisedSaving(Struct, frozen=True):
     """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about.
 
     `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none. `origin`: the folder or
-    package of a rule that does not come with perfdoctor.
+    package of a rule that does not come with perfdoctor. `symptom_of`: the rule of its cause; "" for a cause.
     """
 
     rule: str
@@ -153,6 +153,7 @@ class PromisedSaving(Struct, frozen=True):
     parts: tuple[str, ...] = ()
     line: str = ""
     origin: str = ""
+    symptom_of: str = ""
 
 
 class Snapshot(Struct, frozen=True):

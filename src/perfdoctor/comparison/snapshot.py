@@ -115,18 +115,18 @@ def _saving(advice: Advice, rules: Mapping[str, Rule]) -> PromisedSaving:
     saving = advice.saving_ns_per_step
     rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
     ns = [round(each) for each in (saving.low, saving.likely, saving.high)]
-    return promised(advice.rule, advice.title, ns, rules, rows, advice.origin)
+    return promised(advice.rule, advice.title, ns, rules, rows, advice.origin, advice.symptom_of)
 
 
 def promised(
     rule: str, title: str, saving_ns: Sequence[float], rules: Mapping[str, Rule],
-    tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "",
+    tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "", symptom_of: str | None = None,
 ) -> PromisedSaving:  # fmt: skip
     """The saving of a finding: low, likely and high. `tables`: rows of its evidence, whose first own line it names."""
     cells = (cell for table in tables for row in table for cell in row)
     line = next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
     low, likely, high = map(float, saving_ns)
-    return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin)
+    return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin, symptom_of or "")
 
 
 def parts_of(rule: str, rules: Mapping[str, Rule]) -> tuple[str, ...]:
@@ -287,7 +287,8 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
 def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> PromisedSaving:
     ns = [finding["saving_ns_per_step"][case] for case in CASES]
     rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
-    return promised(finding["rule"], finding["title"], ns, rules, rows, finding.get("origin", ""))
+    origin, cause = finding.get("origin", ""), finding.get("symptom_of")
+    return promised(finding["rule"], finding["title"], ns, rules, rows, origin, cause)
 
 
 def _stored_predictions(

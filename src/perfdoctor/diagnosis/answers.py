@@ -22,7 +22,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
 from perfdoctor.records.predictions import PredictedStep, Prediction
-from perfdoctor.records.savings import CASES
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix, why_not_replayable
@@ -90,15 +90,19 @@ def _is_own_range(question: Question) -> bool:
 def _of_finding(question: Question, found: Sequence[Found], run: Run, replay: RunReplay | None) -> Prediction | None:
     """The step less what its finding saves; None where that is not known, or something else is asked for."""
     known = best_of_rules(found).get(question.rule)
-    if known is None or not _is_own_range(question):
+    if known is None or known.finding.run_steps:  # that is a saving of the whole run
         return None
-    error = None
+    saving, error = known.saving.ns, None
     if replay is not None and can_be_replayed(known, replay):
+        if not _is_own_range(question):
+            return None
         _fix(question, known, replay)  # refuses a precision that this GPU has not
         error = replay.error
-    elif not known.saving.ns.high:
+    elif question.share is not None or not saving.high:
         return None
-    return subtracted(question.rule, known.saving.ns, run, error, choice=question.choice, asked=True)
+    elif question.choice in CASES:
+        saving = Saving(*[(saving.low, saving.likely, saving.high)[CASES.index(question.choice)]] * 3)
+    return subtracted(question.rule, saving, run, error, choice=question.choice, asked=True)
 
 
 def _of_range(
@@ -145,6 +149,8 @@ def _why_not(
     rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], replay: RunReplay | None = None
 ) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
+    if rule in by_rule and by_rule[rule].finding.run_steps:
+        return "its saving is one of the whole run, not of a step: its finding states it"
     if rule in by_rule:
         known = by_rule[rule]
         why = replay.why_not(known.rule.action, known.finding) if replay else ""

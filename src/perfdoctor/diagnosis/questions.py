@@ -67,11 +67,11 @@ def _question(text: str, known: Mapping[str, Rule]) -> Question:
     if name in SIZES:
         amount, network = _amount(name, given, choice)
         return Question(name, choice, amount=amount, network_bytes_per_second=network)
-    possible = [*(rule.id for rule in known.values() if rule.action), *_SIZES_SHOWN]
+    possible = [*(rule.id for rule in known.values() if rule.action or rule.saves_time), *_SIZES_SHOWN]
     if name not in known:
         raise UsageError(f"--what-if {name!r}: there is no such rule", do=_suggestion(name, possible))
     if name not in possible:
-        why, do = "its rule does not say which work gets shorter", _suggestion("", possible)
+        why, do = "it saves no time by itself", _suggestion("", possible)
         if known[name].origin:
             why, do = "its document has no `action`", 'Write which work gets shorter: action = "kernels".'
         raise UsageError(f"--what-if {name}: its fix cannot be simulated: {why}", do=do)

@@ -135,6 +135,12 @@ class Rule(Struct, frozen=True):
         """The name of its detector's file, without `.py`."""
         return self.id.rpartition("/")[2].replace("-", "_")
 
+    @property
+    def saves_time(self) -> bool:
+        """Can what it finds save time by itself, in one of its situations at least?"""
+        known = self.derivation
+        return known is not None and any(each.high != "0" for each in (known, *known.situations.values()))
+
     def applies(self, facts: frozenset[str]) -> bool:
         """May it find anything in a program of which these facts are known?"""
         return all(holds(condition, facts) for condition in self.when)

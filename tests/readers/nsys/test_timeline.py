@@ -350,7 +350,7 @@ def test_host_rows_of_processes_without_gpu_work_are_left_out_and_counted(at):
         export(at, KERNEL=[kernel()], NVTX_EVENTS=[nvtx("mine"), nvtx("worker", pid=78), nvtx("x", pid=79)])
     )
     assert list(timeline.ranges.name) == ["mine"]
-    assert timeline.notes == ("2 rows of processes without GPU work (data loaders, shells) are not shown.",)
+    assert timeline.notes == ("2 events of processes without GPU work (data loaders, shells) were left out.",)
 
 
 def test_without_gpu_work_the_process_with_most_ranges_is_the_only_rank(at):

@@ -19,7 +19,8 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
-from perfdoctor.vocabulary.names.python_code import is_user_function, kind_of
+from perfdoctor.vocabulary.names.base_names import without_numbers
+from perfdoctor.vocabulary.names.python_code import is_function, is_user_function, kind_of
 from perfdoctor.vocabulary.names.torch import call_of
 
 
@@ -61,11 +62,33 @@ def _parts_ns(found: Idle, seen: _HostTime, least_ns: float) -> tuple[float, flo
 
 
 def _named(place: Place, pieces: Intervals) -> list[Culprit]:
-    """Ops, on any thread, and beside them ranges and functions: one around the backward pass waits for its thread."""
+    """Ops, on any thread, and beside them ranges and functions: one around the backward pass waits for its thread.
+
+    Ranges that differ in a number (`load layer 7`) are one piece of code.
+    """
     ops = host_rows(place, ("ops",))
     others = host_rows(place, ("ranges", "functions"))
     rest = pieces - ops.intervals
-    return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
+    beside = _of_one_code(culprits(rest, others))
+    return sorted([*culprits(pieces, ops), *beside], key=lambda each: -each.idle_ns)
+
+
+def _of_one_code(found: list[Culprit]) -> list[Culprit]:
+    """The same with ranges that differ in numbers alone taken together; a function keeps the line that it begins on."""
+    by_name: dict[str, list[Culprit]] = {}
+    for each in found:
+        by_name.setdefault(each.name if is_function(each.name) else without_numbers(each.name), []).append(each)
+    return [
+        each[0]
+        if len(each) == 1
+        else Culprit(
+            name,
+            sum(one.count for one in each),
+            sum(one.idle_ns for one in each),
+            sum(one.total_ns for one in each),
+        )
+        for name, each in by_name.items()
+    ]
 
 
 def _launches(place: Place, following: list[Culprit]) -> Rows:
@@ -93,8 +116,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
     if not (run.per_step or known or host_places(run)):  # code without a name that came once may be all that is needed
         long_ns = 0.0
-    # A long stretch may run in one of fifty steps, or beside them.
-    likely_ns = at["recoverable_share_likely"] * long_ns + beyond_ns
+    # A long stretch may run in one of fifty steps, or beside them; what it is for must be known to say so of all of it.
+    most_ns = found.ns if known or host_places(run) else run.step_ns * (1 - 1 / at["speedup_without_a_name"])
+    likely_ns = min(at["recoverable_share_likely"] * long_ns + beyond_ns, most_ns)
     low_ns = int(min(at["recoverable_share_low"] * found.ns, likely_ns))
     on_host = {place.rank: _seen(place, at).pieces for place in host_places(run)}
     yield Finding(
@@ -111,6 +135,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "longest_ms": ms(found.longest_ns),
             "long_ms": ms(long_ns),
             "beyond_ms": ms(beyond_ns),
+            "most_ms": ms(min(most_ns, found.ns)),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
             # What the user calls next behind so much of the idle time; a kernel's name where it launches one.

@@ -235,7 +235,10 @@ def idle_causes(
     stood_in_launch = _pieces(stretches.start, to_blame, in_launch)
     evidence = _evidence(stretches, host, blocking, late, stood_in_launch, model_on_its_way)
     at_once = stretches.when(prompt & ~blocking_copy)
-    causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
+    # Of what the host did, calls alone may be recorded: while one is open, the host is launching.
+    launching = at_once if host.in_view else at_once & calls.intervals
+    causes["launch_bound"] |= launching
+    causes["queue_latency"] |= at_once - launching
     for cause, pieces in shared_out(host_late, evidence).items():
         causes[cause] |= pieces
     # A loader's wait and the profiler's own flushes also show where no call says what launched the work.

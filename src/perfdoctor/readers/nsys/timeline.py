@@ -265,7 +265,7 @@ def _note_losses(
     others = sum(int((ranks.ranks(ranks.processes(rows)) == UNKNOWN).sum()) for rows, _ in host.values())
     if others:
         whose = "other processes" if has_ranks else "processes without GPU work"
-        tables.notes.append(f"{others:,} rows of {whose} (data loaders, shells) are not shown.")
+        tables.notes.append(f"{others:,} events of {whose} (data loaders, shells) were left out.")
     if tables.database.is_damaged:
         tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
     tables.notes.extend(_diagnostics(tables.database, _ERROR if is_gpu_recorded else _WARNING))

@@ -98,9 +98,14 @@ KINDS = {
 }
 
 
+def is_function(name: str) -> bool:
+    """The name of a function, with its file and line."""
+    return _LINE.search(name) is not None
+
+
 def is_user_function(name: str) -> bool:
     """A function of the user's own: a line in a file that belongs to no library."""
-    return _LINE.search(name) is not None and not is_library(name)
+    return is_function(name) and not is_library(name)
 
 
 def waits_for_thread(stack: str) -> bool:
