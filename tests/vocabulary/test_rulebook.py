@@ -158,7 +158,7 @@ def test_of_the_fixes_that_fit_those_that_need_minutes_come_first():
         for situation in ("", *rule.summaries):
             efforts = [rank[fix.effort] for fix in rule.fixes_for(situation, frozenset({"torch", "gpu"}))]
             assert efforts == sorted(efforts), rule.id
-    names = [fix.title for fix in load_rules()["host-work"].fixes_for("", frozenset({"torch", "gpu"}))]
+    names = [fix.title for fix in load_rules()["host-work"].fixes_for("named", frozenset({"torch", "gpu"}))]
     assert names.index("Do it rarely, or after launching the next step") < names.index(
         "Move it to another thread or process"
     )
