@@ -91,6 +91,20 @@ def _of_one_code(found: list[Culprit]) -> list[Culprit]:
     ]
 
 
+def _best(place: Place, pieces: Intervals, found: list[Culprit], least_share: float) -> tuple[Culprit | None, bool]:
+    """What names the code, and whether it may be what the program is for: the name says nothing against it.
+
+    What ran innermost, or else the op around it, or the range.
+    """
+    if found and found[0].idle_ns >= least_share * pieces.total_ns:
+        return found[0], False
+    for signal in ("ops", "ranges"):
+        name, ns = innermost_with_most(pieces, host_rows(place, (signal,)), least_share)
+        if name:
+            return Culprit(name, 0, ns, 0), signal == "ranges"
+    return None, True
+
+
 def _launches(place: Place, following: list[Culprit]) -> Rows:
     rows = tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5])
     columns = ("kernel or op", "times", "idle before it, a step")
@@ -107,17 +121,18 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     named = _named(worst, pieces)
     functions = host_rows(worst, ("functions",))
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
-    best = (lines or named)[:1]
     named_ns = at["named_share"] * pieces.total_ns
-    known = bool(best) and best[0].idle_ns >= named_ns
+    best, is_needed = _best(worst, pieces, lines or named, at["named_share"])
+    known = best is not None
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
     following = launched_next(worst, pieces)
     is_short = seen.short.total_ns > MOST_OF_IT * seen.pieces.total_ns
     long_ns, beyond_ns = _parts_ns(found, seen, at["python_between_ops_ns"])
     if not (run.per_step or known or host_places(run)):  # code without a name that came once may be all that is needed
         long_ns = 0.0
-    # A long stretch may run in one of fifty steps, or beside them; what it is for must be known to say so of all of it.
-    most_ns = found.ns if known or host_places(run) else run.step_ns * (1 - 1 / at["speedup_without_a_name"])
+    # A long stretch may run in one of fifty steps, or beside them; what it does must be known to say so of all of it.
+    may_be_needed = is_needed and not host_places(run)
+    most_ns = run.step_ns * (1 - 1 / at["speedup_without_a_name"]) if may_be_needed else found.ns
     likely_ns = min(at["recoverable_share_likely"] * long_ns + beyond_ns, most_ns)
     low_ns = int(min(at["recoverable_share_low"] * found.ns, likely_ns))
     on_host = {place.rank: _seen(place, at).pieces for place in host_places(run)}
@@ -127,10 +142,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high" if known else "medium",
         values={
             **found.time_values("work"),
-            "name": best[0].name if known else "",
-            "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
+            "name": best.name if best else "",
+            "name_ms": ms(worst.per_step(best.idle_ns)) if best else 0.0,
             # The library's function that the user's line is in most of the time, where one is.
-            "inside": inside if known and inside != best[0].name and not is_user_function(inside) else "",
+            "inside": inside if best and inside != best.name and not is_user_function(inside) else "",
             "inside_ms": ms(worst.per_step(inside_ns)),
             "longest_ms": ms(found.longest_ns),
             "long_ms": ms(long_ns),
@@ -148,7 +163,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *found.table("Innermost op, range or function meanwhile", named),
             *([_launches(worst, following)] if following and not known else []),
         ),
-        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if is_short else "",
+        situation=(kind_of(inside, best.name) or "named") if best else "short" if is_short else "",
         affected_ns=found.ns if host_places(run) else 0,
         thread_time={rank: (each.starts, each.ends) for rank, each in on_host.items()},
     )
