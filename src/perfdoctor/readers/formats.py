@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import archive, side_files, stack_clock, stack_files, text_rows
@@ -79,8 +78,7 @@ def _plain(read: Callable[[Path], Any]) -> Read:
 def _exported(file: Path, progress: Progress, _done: Done) -> Timeline:
     """The Timeline of a report, read by way of its export."""
     progress(f"Exporting {file.name} with nsys")
-    timeline = nsys.read(nsys_export.export(file))
-    return replace(timeline, sources=tuple(replace(source, file=file.name) for source in timeline.sources))
+    return nsys.read(nsys_export.export(file), name=file.name)
 
 
 def _as_text(looks_like: Callable[[bytes], bool]) -> Callable[[bytes], bool]:

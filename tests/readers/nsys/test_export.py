@@ -276,9 +276,9 @@ def test_a_report_recorded_here_is_recognised_exported_and_read(real_nsys, recor
     assert is_report(recorded.read_bytes()[:64])
     made = export(recorded, tmp_path / "cache", real_nsys)
     assert list(recorded.parent.iterdir()) == [recorded]
-    timeline = nsys.read(made)
+    timeline = nsys.read(made, name=recorded.name)
     assert "kernels" not in timeline.recorded
-    assert "No GPU activity was recorded" in timeline.notes[0]
+    assert timeline.notes[0] == f"No GPU activity was recorded in {recorded.name}."
 
 
 @pytest.mark.nsys

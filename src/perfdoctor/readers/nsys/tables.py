@@ -95,18 +95,22 @@ class _Part(NamedTuple):
 
 
 class Database(Struct, dict=True):
-    """A SQLite file opened read-only: nothing is written into it or beside it (`immutable` prevents a -wal file)."""
+    """A SQLite file opened read-only: nothing is written into it or beside it (`immutable` prevents a -wal file).
+
+    `name`: what the user knows it by: the report that it is an export of, or its own name.
+    """
 
     path: Path
     connection: sqlite3.Connection
     is_damaged: bool = False
     is_fast: bool = True
+    name: str = ""
     #: By table, what `read_ahead` has read of it and nobody has asked for yet.
     columns_ahead: dict[str, Columns] = field(default_factory=dict)
     names_ahead: dict[str, Text] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path) -> Database:
+    def open(cls, path: Path, name: str = "") -> Database:
         """Raises PerfdoctorError where the file cannot be opened, is no SQLite file, or is damaged at its root."""
         size, whole_pages, is_short = _measured(path)
         if not whole_pages:
@@ -122,7 +126,7 @@ class Database(Struct, dict=True):
                     connection, is_refused = _connected(Path(copy.name))
         except (*UNREADABLE, OSError) as error:
             raise damaged(path, error) from error
-        return cls(path, connection, is_damaged=is_short or is_refused)
+        return cls(path, connection, is_damaged=is_short or is_refused, name=name or path.name)
 
     def close(self) -> None:
         """A connection and its cache of statements hold each other: without this the file stays open."""
@@ -318,7 +322,7 @@ class ExportTables(Struct):
 
     def _cannot_read(self, table: str, error: Exception | str) -> None:
         self.unreadable[table] = str(error)
-        self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
+        self.notes.append(f"`{self.database.name}` is damaged: {table} cannot be read and is left out ({error}).")
 
 
 def _query(table: str, columns: Sequence[str], text: str | None = None) -> str:

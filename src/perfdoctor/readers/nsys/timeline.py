@@ -89,12 +89,15 @@ def _of_another(database: Database) -> str:
     return "a SQLite file"
 
 
-def read(path: Path, ranks: Mapping[int, int] | None = None, without: Collection[int] = ()) -> Timeline:
+def read(
+    path: Path, ranks: Mapping[int, int] | None = None, without: Collection[int] = (), name: str = ""
+) -> Timeline:
     """One Timeline of one export. `ranks`: process → rank, where known from the recording. `without` these processes.
+    `name`: of the report that it was made of.
 
     Raises PerfdoctorError for a damaged file and for a database of something else.
     """
-    with closing(Database.open(path)) as database:
+    with closing(Database.open(path, name)) as database:
         if database.is_damaged and not database.is_export:
             raise damaged(path, "its list of tables is not whole")
         if not database.is_export:
@@ -159,7 +162,7 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
     return Timeline.build(
         {signal: frame for signal, frame in frames.items() if signal in recorded},
         recorded,
-        sources=[Source("nsys", database.path.name, version, tuple(ranks.of_process.values()))],
+        sources=[Source("nsys", database.name, version, tuple(ranks.of_process.values()))],
         devices=_devices(database, frames),
         thread_names=_thread_names(database, ranks),
         notes=tables.notes,
@@ -203,7 +206,7 @@ def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
         recorded |= set() if {KERNEL, GRAPH} & lost.keys() else {"kernels", "collectives"}
         recorded |= set() if {MEMCPY, MEMSET} & lost.keys() else {"copies"}
     else:
-        tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
+        tables.notes.append(f"No GPU activity was recorded in {database.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
     recorded |= {"ranges"} if _was_nvtx_traced(database) and NVTX not in lost else set()
     recorded |= {signal for signal in ("ops", "device_memory", "stream_waits", "stack_samples") if len(frames[signal])}
@@ -267,7 +270,7 @@ def _note_losses(
         whose = "other processes" if has_ranks else "processes without GPU work"
         tables.notes.append(f"{others:,} events of {whose} (data loaders, shells) were left out.")
     if tables.database.is_damaged:
-        tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
+        tables.notes.append(f"`{tables.database.name}` is damaged or cut short: whole tables may be missing.")
     tables.notes.extend(_diagnostics(tables.database, _ERROR if is_gpu_recorded else _WARNING))
 
 
