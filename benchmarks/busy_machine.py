@@ -7,8 +7,8 @@ make busy-machine BUSY="--runs 5 --others 1 2 4" beside so many processes that d
 
 Each run is a program of its own under `perfdoctor run`. Printed of each: how many cores others used over the run, by
 /proc/stat less what the run itself used; whether `busy-machine` was found, and whether it stands first; and of the
-shapes with a planted fault, whether that one stands first and what it saves: by a run of the same program, alone and
-without the fault, the range is right or not. A run alone beside which others used cores is no run alone: it is counted
+shapes with a planted fault, whether that one stands first and what it saves: by a run of the same program, alone and with
+what is advised first, the range is right or not. A run alone beside which others used cores is no run alone: it is counted
 with the others.
 """
 

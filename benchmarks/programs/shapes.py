@@ -1,8 +1,8 @@
 """Short trainings that use the processor's cores in five ways: `shapes.py SHAPE STEPS [--fix]`.
 
 main: one thread computes. threads: each op is computed by as many threads as there are cores. workers: two processes
-make batches. sleeping: each item waits 2 ms, as for a disk. item: each item is computed in Python. `--fix`: items cost
-nothing.
+make batches. sleeping: each item waits 2 ms, as for a disk. item: each item is computed in Python. `--fix`: two workers
+make the batches, which is what is advised first where items take the time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Items(Dataset):
         return BATCH * STEPS
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if SHAPE == "sleeping" and not IS_FIXED:
+        if SHAPE == "sleeping":
             time.sleep(0.002)
-        if SHAPE in ("workers", "item") and not IS_FIXED:
+        if SHAPE in ("workers", "item"):
             sum(number * number for number in range(20_000))
         return torch.full((256,), float(index % 7))
 
@@ -37,7 +37,7 @@ def main() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(256, width), torch.nn.ReLU(), torch.nn.Linear(width, width))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     ends = []
-    for batch in DataLoader(Items(), batch_size=BATCH, num_workers=2 if SHAPE == "workers" else 0):
+    for batch in DataLoader(Items(), batch_size=BATCH, num_workers=2 if SHAPE == "workers" or IS_FIXED else 0):
         loss = model(batch.repeat(copies, 1)).square().mean()
         optimizer.zero_grad()
         loss.backward()

@@ -360,6 +360,16 @@ def test_notes_say_that_no_steps_were_found():
     diagnosis = diagnose(draw(kernels="## ++"), RULES)
     assert not diagnosis.per_step
     assert any("No steps were found" in note for note in diagnosis.notes)
+    assert not any("repeats" in note for note in diagnosis.notes)
+
+
+def test_what_repeats_in_a_small_part_of_a_recording_is_named_as_a_part():
+    layer = {chr(0x4E00 + n): f"kernel_of_layer_{n}" for n in range(19)}
+    *repeating, other = layer
+    drawn = draw(kernels="".join(repeating) * 6 + other * 18 * 6, copies=("h" + " " * 17) * 6, kernel_names=layer)
+    (note,) = (each for each in diagnose(drawn, RULES).notes if "repeats" in each)
+    assert note.startswith("A part of it repeats: 5 times ")
+    assert "with 42 % of the kernels' time" in note
 
 
 def test_notes_say_which_steps_were_left_out():

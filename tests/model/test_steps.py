@@ -8,7 +8,7 @@ from builders import BASE_NS, GEMM, draw, frame, timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.model.device_work import device_work
-from perfdoctor.model.steps import Steps, device_steps, host_marks, host_steps
+from perfdoctor.model.steps import Steps, device_steps, host_marks, host_steps, minor_repetition
 from perfdoctor.model.timeline import Timeline, merge
 
 UNIT_NS = 100_000
@@ -362,12 +362,16 @@ def test_what_repeats_beside_a_few_kernels_that_take_most_of_the_time_is_no_step
     few = "".join(repeating) * 6
     copies = ("h" + " " * 17) * 6
 
-    def found_by(long: int) -> str:
-        drawn = draw(kernels=few + other * long, copies=copies, kernel_names=layer)
-        return steps_of(drawn).found_by
+    def drawn(long: int) -> Timeline:
+        return draw(kernels=few + other * long, copies=copies, kernel_names=layer)
 
-    assert found_by(long=18 * 4) == "periodicity"
-    assert found_by(long=18 * 6) == "none"
+    assert steps_of(drawn(long=18 * 4)).found_by == "periodicity"
+    assert steps_of(drawn(long=18 * 6)).found_by == "none"
+    longest = drawn(long=18 * 6)
+    bounds, share = minor_repetition(longest.kernels, device_work(longest, 0, 0))
+    # From the first begin to the last one there are five of the six.
+    assert (np.diff(bounds) == 18 * UNIT_NS).tolist() == [True] * 5
+    assert share == pytest.approx(5 / 12)
 
 
 def test_layers_repeat_as_well_but_are_no_steps():

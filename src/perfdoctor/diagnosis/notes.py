@@ -15,6 +15,7 @@ from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.run import Run
+from perfdoctor.model.steps import minor_repetition
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
 from perfdoctor.vocabulary.parts import PARTS
@@ -118,12 +119,27 @@ def _of_the_recording(run: Run) -> Iterator[str]:
             f"No {sought} were found: times and savings are for the whole recording. Mark {sought} with "
             f"{marks}an NVTX range per iteration."
         )
+        yield from _of_repetition(run)
     yield from _of_phases(run)
     yield from _of_stretch(run)
     yield from _of_stacks(run)
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
         yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
+
+
+def _of_repetition(run: Run) -> Iterator[str]:
+    """Name what repeats in a small part of the recording: it is no step of the whole."""
+    for place in run.places:
+        found = None if place.device is None else minor_repetition(place.recorded("kernels"), place.work)
+        if found is not None:
+            bounds, share = found
+            took_ns = int(bounds[-1] - bounds[0])
+            yield (
+                f"A part of it repeats: {bounds.size - 1} times {milliseconds(took_ns / (bounds.size - 1))}, with "
+                f"{100 * share:.0f} % of the kernels' time. It is judged with the rest: mark its iterations to see it alone."
+            )
+            return
 
 
 def _of_phases(run: Run) -> Iterator[str]:

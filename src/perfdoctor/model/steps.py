@@ -392,6 +392,20 @@ def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
     Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
     Many small kernels may repeat beside few long ones: what repeats must hold most of the kernels' time.
     """
+    bounds = next((bounds for bounds, share in _repetitions(kernels, work) if share >= _LEAST_COVERAGE), None)
+    return None if bounds is None else _steady("periodicity", "low", bounds, 2)
+
+
+def minor_repetition(kernels: Frame, work: DeviceWork) -> tuple[Ints, float] | None:
+    """When each repetition of a sequence of `kernels` begins, and the share of their time, below half, that they hold.
+
+    None where nothing repeats, or most of it does: that is a step.
+    """
+    return next((found for found in _repetitions(kernels, work) if found[1] < _LEAST_COVERAGE), None)
+
+
+def _repetitions(kernels: Frame, work: DeviceWork) -> Iterator[tuple[Ints, float]]:
+    """Bounds of each sequence that repeats with a batch or a result each time, and its share of the kernels' time."""
     codes, ran_ns = kernels.name.codes, np.append(0, np.cumsum(kernels.duration_ns))
     for anchor in _anchors(codes):
         period = int(anchor[1] - anchor[0])
@@ -399,10 +413,8 @@ def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
         same = np.mean([np.mean(codes[at : at + period] == codes[whole[0] : whole[0] + period]) for at in whole])
         bounds = kernels.start_ns[anchor]
         with_copy = np.unique(np.searchsorted(bounds, work.start_ns[work.is_h2d | work.is_blocking_copy], side="right"))
-        holds = ran_ns[anchor[-1]] - ran_ns[anchor[0]] >= _LEAST_COVERAGE * ran_ns[-1]
-        if holds and same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
-            return _steady("periodicity", "low", bounds, 2)
-    return None
+        if same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
+            yield bounds, float(ran_ns[anchor[-1]] - ran_ns[anchor[0]]) / max(float(ran_ns[-1]), 1.0)
 
 
 def _anchors(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[Ints]:
