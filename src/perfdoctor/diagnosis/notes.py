@@ -137,7 +137,8 @@ def _of_repetition(run: Run) -> Iterator[str]:
             took_ns = int(bounds[-1] - bounds[0])
             yield (
                 f"A part of it repeats: {bounds.size - 1} times {milliseconds(took_ns / (bounds.size - 1))}, with "
-                f"{100 * share:.0f} % of the kernels' time. It is judged with the rest: mark its iterations to see it alone."
+                f"{100 * share:.0f} % of the kernels' time. It is judged with the rest: mark its iterations to see it "
+                "alone."
             )
             return
 

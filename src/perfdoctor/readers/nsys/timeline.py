@@ -89,9 +89,7 @@ def _of_another(database: Database) -> str:
     return "a SQLite file"
 
 
-def read(
-    path: Path, ranks: Mapping[int, int] | None = None, without: Collection[int] = (), name: str = ""
-) -> Timeline:
+def read(path: Path, ranks: Mapping[int, int] | None = None, without: Collection[int] = (), name: str = "") -> Timeline:
     """One Timeline of one export. `ranks`: process → rank, where known from the recording. `without` these processes.
     `name`: of the report that it was made of.
 
