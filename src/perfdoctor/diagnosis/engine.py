@@ -25,6 +25,7 @@ from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
+from perfdoctor.metrics.kernels.kernel_limits import sections_missing
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
 from perfdoctor.metrics.whole_run.partition import run_time
@@ -39,6 +40,7 @@ from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.run_replay import replay_of
+from perfdoctor.vocabulary.kinds import PROFILE_SECTIONS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -148,7 +150,8 @@ def predicted(examination: Examination, what_if: Sequence[Question]) -> Predicti
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     """What the rule needs and the recording lacks; `a|b` is met by either.
 
-    Beside the signals: "steps" (steps were found), "places" (there is something to account for), "ranks" (several).
+    Beside the signals: "steps" (steps were found), "places" (there is something to account for), "ranks" (several), and
+    the sections of Nsight Compute's report.
     """
     have = set(run.timeline.recorded)
     if run.places:
@@ -161,6 +164,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("ranks")
     if run.timeline.whole_runs:
         have.add("whole_run")
+    # Without any measured kernel it is those that are missing, and not their sections.
+    have |= set(PROFILE_SECTIONS) - set(sections_missing(run.timeline) if len(run.timeline["kernel_profiles"]) else ())
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     return tuple(need for need in needs if have.isdisjoint(need.split("|")))
 

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import NO_SAVING
 from perfdoctor.metrics.finding_rows import largest
+from perfdoctor.metrics.kernels.kernel_limits import at_limit
+from perfdoctor.metrics.kernels.limits import claim, evidence
 from perfdoctor.metrics.kernels.memory_bandwidth import Rates, rates
 from perfdoctor.metrics.kernels.profiles import measured
 from perfdoctor.metrics.units import ms, percent
@@ -18,6 +20,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 @once_per_place
@@ -44,6 +47,9 @@ def _near(place: Place, at: Mapping[str, float]) -> Mask:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find kernels at the limit of the memory, measured or proven by shapes, types and time; chains have a rule."""
+    if not run.places:
+        yield from _alone(run, at)
+        return
     found = of_kernels(run, lambda place: _near(place, at), at["min_share_of_step"])
     if found is None:
         return
@@ -70,4 +76,29 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("kernels whose bytes are known", known_ns, "ns"),
             largest(worst, rows, "Largest of them, a step"),
         ),
+    )
+
+
+def _alone(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Find them among launches that Nsight Compute measured without a timeline: its counters prove their limit."""
+    found = claim(run, lambda kernels: at_limit(kernels, "memory"))
+    if not found.rows.any() or found.share < at["min_share_of_step"]:
+        return
+    share = found.kernels.number("dram_share")
+    peak, gain_ns = found.kernels.number("peak_dram_bytes_per_second"), found.measured_gain_ns(lambda *_: 1 - share)
+    updates = found.kernels.rows.name.has(kernel_names.family, "optimizer")
+    updating_ns = found.kernels.time_ns[found.rows & updates].sum()
+    yield Finding(
+        rule="memory-bound-kernels",
+        saving_ns_per_step=NO_SAVING,
+        confidence="high",
+        values={
+            **found.sentence_values(),
+            **found.measured_values(gain_ns),
+            "peak_percent": percent(found.mean(share)),
+            "peak_gb_per_second": np.nan_to_num(found.mean(peak)) / 1e9,
+        },
+        evidence=evidence(found, {"how much of its peak the memory moves": share}),
+        situation="alone optimizer" if 2 * updating_ns > found.time_ns else "alone",
+        measured_gain_ns=gain_ns,
     )

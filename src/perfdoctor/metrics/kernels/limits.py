@@ -18,15 +18,16 @@ from perfdoctor.metrics.grouping import combined, weighted_mean
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.records.findings import Evidence, Measure, Rows, Value
 from perfdoctor.records.savings import CASES, Saving
-from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES, stall_label
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names.base_names import base_name
 
 #: How many kernels, or words of NVIDIA's rules, a table of a finding names.
 _TABLE_ROWS = 5
@@ -55,8 +56,13 @@ class Bounds(Struct, frozen=True):
         return rows & (kernels.rows.duration_ns >= self.kernel_ns)
 
     def few_warps(self, kernels: Measured) -> Mask:
-        """Kernels far from each limit that leave most of the places for warps empty."""
-        return self._far(kernels) & (kernels.number("occupancy_share") < self.occupancy_share)
+        """Kernels far from each limit that leave most of the places for warps empty, or SMs without any block.
+
+        Nsight Compute counts the warps of those SMs that have some.
+        """
+        occupancy = kernels.number("occupancy_share")
+        empty = (occupancy < self.occupancy_share) | (~np.isnan(occupancy) & (kernels.used_sms_share < 1))
+        return self._far(kernels) & empty
 
     def other(self, kernels: Measured) -> Mask:
         """Kernels far from each limit with warps enough, or whose number of warps is unknown."""
@@ -115,6 +121,21 @@ class Claim(Struct, frozen=True):
             "kernels_percent": percent(self.share),
         }
 
+    def measured_values(self, gain_ns: int) -> dict[str, Value]:
+        """The same without a timeline, where times are those of single launches: nothing beside one.
+
+        `gain_ns`: what they lose of their time at the roofline, 0 where it is not known.
+        """
+        if not self.alone:
+            return {}
+        longest = int(np.argmax(np.where(self.rows, self.kernels.time_ns, -1)))
+        return {
+            "name": base_name(self.kernels.rows.name[longest]),
+            "kernels_us": us(self.time_ns),
+            "measured_us": us(self.whole_ns),
+            "at_peak_us": us(self.time_ns - gain_ns) if gain_ns else 0.0,
+        }
+
     def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
         """What a step gets shorter by. `share`: what each kernel loses of its time in one of CASES.
 
@@ -141,6 +162,13 @@ class Claim(Struct, frozen=True):
             return float((time_ns * lost).sum() / time_ns.sum()) * place.alone_ns(rows)
 
         return 0 if self.alone else self.run.mean(won)
+
+    def measured_gain_ns(self, share: Callable[[Measured, str], Floats]) -> int:
+        """What these launches lose of their own time at the most, where no timeline says what that is to a program."""
+        if not self.alone:
+            return 0
+        lost = np.clip(np.nan_to_num(share(self.kernels, "high")[self.rows]), 0, 1)
+        return int((self.kernels.time_ns[self.rows] * lost).sum())
 
     def mean(self, values: Floats) -> float:
         """A number of these kernels, each counting as long as it ran; NaN where it is not known of any."""
@@ -215,7 +243,7 @@ def _largest(found: Claim) -> Rows:
         row = int(own[first[at]])
         shares = (float(values[row]) for values in numbers.values())
         shown = (_NOT_MEASURED if np.isnan(share) else share for share in shares)
-        waits = kernels.word("stall", row) or _NOT_MEASURED
+        waits = stall_label(kernels.word("stall", row)) or _NOT_MEASURED
         rows.append((
             kernels.rows.name[row], count[at] / found.units, int(time_ns[at] / found.units), *shown, waits
         ))  # fmt: skip

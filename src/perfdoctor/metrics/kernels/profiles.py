@@ -22,7 +22,7 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeli
 from perfdoctor.records.findings import Measure
 
 #: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
-_TENSOR_CORES_AT_WORK = 0.05
+TENSOR_CORES_AT_WORK = 0.05
 
 
 class Measured(Struct, frozen=True, dict=True):
@@ -60,6 +60,12 @@ class Measured(Struct, frozen=True, dict=True):
         """How near to its limit is the busiest of processors, memory and caches? NaN unless both were measured."""
         memory = np.fmax(self.number("memory_share"), self.number("dram_share"))
         return np.minimum(np.maximum(self.number("sm_share"), memory), 1.0)
+
+    @cached_property
+    def used_sms_share(self) -> Floats:
+        """The share of the SMs that get a block at all: 1 where the grid has as many, or its size is not known."""
+        blocks = self.rows["blocks"]
+        return np.where(blocks > 0, np.nan_to_num(np.fmin(blocks / self.number("sm_count"), 1.0), nan=1.0), 1.0)
 
     @cached_property
     def estimated_share(self) -> Floats:
@@ -105,7 +111,7 @@ def tensor_share(place: Place) -> Floats:
 
 def on_tensor_cores(place: Place) -> Mask:
     """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
-    return np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
+    return np.nan_to_num(tensor_share(place)) >= TENSOR_CORES_AT_WORK
 
 
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:

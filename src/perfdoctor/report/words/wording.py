@@ -10,7 +10,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
-from perfdoctor.vocabulary.sentences import NO_KERNEL
+from perfdoctor.vocabulary.sentences import NO_KERNEL, OF_MEASURED
 from perfdoctor.vocabulary.signals import needs_gpu
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ def verdict(diagnosis: Diagnosis) -> str:
 def _without_time(diagnosis: Diagnosis) -> str:
     """The first line where no timeline was recorded."""
     if _is_of(diagnosis, _KERNELS_ALONE):
-        first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
+        limits = [_SENTENCE.split(note, maxsplit=1)[0] for note in diagnosis.notes if OF_MEASURED in note]
+        first = _first_sentence(diagnosis.findings[0]) if diagnosis.findings else [*limits, _first_note(diagnosis)][0]
         return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
     if diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
@@ -291,9 +292,9 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saved.likely, advice.run_ns or diagnosis.base_ns
     whole = of_training(advice) if advice.run_ns else the_base(diagnosis)
     if advice.run_ns:  # how much of the training it is says more than what to save of it
-        title = _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "").rstrip(".")
+        title = _first_sentence(advice).rstrip(".")
     if says_more(advice):
-        return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+        return _first_sentence(advice)
     if not saving or not base:
         return f"{title}. How much time a fix saves is unknown."
     if advice.confidence == "low":
@@ -303,6 +304,10 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     gain = f"{share(saving / base)} off {whole}, to about {left}"
     times = f" ({factor(advice.speedup[1])}×)" if advice.speedup[1] <= _MOST_KNOWN else ""
     return f"{title}. Fixing it takes {gain}{times}."
+
+
+def _first_sentence(advice: Advice) -> str:
+    return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
 
 
 def says_more(advice: Advice) -> bool:
@@ -349,7 +354,8 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     if costs_no_time(advice):
         return "costs memory, no time"
     if not advice.saving_ns_per_step.high:
-        return "note: saves nothing by itself"
+        alone = not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE)
+        return "share of the program unknown" if alone else "note: saves nothing by itself"
     if not likely:
         return "saving unknown"
     return f"saves {duration(likely)} {saved_of(diagnosis, advice)}, {speedup(advice.speedup)}"
