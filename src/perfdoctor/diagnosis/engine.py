@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.ranking import agreeing, outweighed, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
@@ -111,11 +112,10 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
-    basis, on_gpu = basis_of(run), [place for place in run.places if place.device is not None]
-    gpus = tuple(GpuInfo(on.rank, on.device or 0, on.info.name, peaks(on) is not None) for on in on_gpu)
+    basis = basis_of(run)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
-        gpus=gpus,
+        gpus=tuple(_gpus(run)),
         world_size=max(timeline.world_size, len(run.ranks)),
         outcomes=tuple(outcomes),
         findings=advice,
@@ -139,6 +139,16 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         **numbers,
     )
     return Examination(run, diagnosis, tuple(found))
+
+
+def _gpus(run: Run) -> Iterator[GpuInfo]:
+    """The GPUs of all places; without any, those on which Nsight Compute measured kernels."""
+    for on in run.places:
+        if on.device is not None:
+            yield GpuInfo(on.rank, on.device, on.info.name, peaks(on) is not None)
+    profiles = run.timeline["kernel_profiles"]
+    names = sorted(set(profiles.text("gpu")) - {""}) if len(profiles) and not run.places else []
+    yield from (GpuInfo(0, number, name, peaks_of(name) is not None) for number, name in enumerate(names))
 
 
 def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:

@@ -99,7 +99,7 @@ def test_without_a_timeline_it_promises_nothing():
     assert finding.saving_ns_per_step.high == 0
     assert "their share of the program's time is not known" in summary(finding)
     assert (finding.situation, finding.measured_gain_ns) == ("alone registers", pytest.approx(0.75 * MS))
-    assert "With all places for warps taken they would take 250 µs at the least" in summary(finding)
+    assert "With all places for warps taken they would take 0.250 ms at the least" in summary(finding)
 
 
 def test_a_grid_with_fewer_blocks_than_sms_leaves_sms_empty_however_full_the_others_are():

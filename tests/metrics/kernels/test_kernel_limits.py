@@ -110,6 +110,6 @@ def test_the_sections_that_no_launch_has_are_missing():
 
 
 def test_a_stall_is_said_in_words_and_an_unknown_one_as_it_is():
-    assert stall_label("long scoreboard") == "loads from global or local memory (long scoreboard)"
+    assert stall_label("long scoreboard") == "loads from memory (long scoreboard)"
     assert stall_label("a new one") == "a new one"
     assert stall_label("") == ""

@@ -403,4 +403,6 @@ def test_alone_it_is_diagnosed_and_every_report_notes_that_there_is_no_step(tmp_
     assert "their share of the program's time is not known" in html.render(diagnosis)
     console = Console(width=100, file=io.StringIO())
     terminal.render(diagnosis, console)
-    assert "memory bandwidth. Single kernels were measured" in " ".join(console.file.getvalue().split())
+    assert "far from the roofline: 100 % of the measured time. Single kernels" in " ".join(
+        console.file.getvalue().split()
+    )

@@ -30,8 +30,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         bound_ns=saving.high,  # no kernel gets beyond its roof
         confidence="medium",
         values={
-            **found.sentence_values(),
-            **found.measured_values(gain_ns),
+            **found.sentence_values(gain_ns),
             "busy_percent": percent(found.mean(found.kernels.busiest_share)),
         },
         evidence=evidence(found, {"how busy their busiest unit is": found.kernels.busiest_share}),

@@ -14,6 +14,9 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 
+#: What limits warps, and the situation of such kernels where there is no timeline.
+_ALONE = {"grid": "alone grid", "registers": "alone registers", "shared memory": "alone shared memory"}
+
 
 def _limiter(found: Claim) -> str:
     """What limits warps in most of the kernels' time: a small grid, or what each block takes."""
@@ -25,12 +28,6 @@ def _limiter(found: Claim) -> str:
         limiter = "grid" if small[row] else kernels.word("occupancy_limiter", row)
         spent[limiter] += int(kernels.time_ns[own].sum())
     return spent.most_common(1)[0][0]
-
-
-def _situation(limiter: str, *, alone: bool) -> str:
-    """The situation of a finding whose warps this limits: those without a timeline have words of their own."""
-    known = limiter if limiter in ("grid", "registers", "shared memory") else ""
-    return f"alone {known}".strip() if alone else known
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -58,8 +55,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=found.saving(share_won, lambda kernels: kernels.estimated_share),
         confidence="medium",
         values={
-            **found.sentence_values(),
-            **found.measured_values(gain_ns),
+            **found.sentence_values(gain_ns),
             "occupancy_percent": percent(found.mean(found.kernels.number("occupancy_share"))),
             "busy_percent": percent(found.mean(found.kernels.busiest_share)),
         },
@@ -71,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 "how busy their busiest unit is": found.kernels.busiest_share,
             },
         ),
-        situation=_situation(limiter, alone=found.alone),
+        situation=_ALONE.get(limiter, "alone") if found.alone else limiter if limiter in _ALONE else "",
         work=found.work(),
         affected_ns=found.affected_ns,
         measured_gain_ns=gain_ns,

@@ -50,8 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         confidence="medium",
         values={
-            **found.sentence_values(),
-            **found.measured_values(gain_ns),
+            **found.sentence_values(gain_ns),
             "excess_percent": percent(found.mean(found.kernels.number("excess_sector_share"))),
         },
         evidence=evidence(

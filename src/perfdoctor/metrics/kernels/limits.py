@@ -18,7 +18,7 @@ from perfdoctor.metrics.grouping import combined, weighted_mean
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
-from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -112,28 +112,19 @@ class Claim(Struct, frozen=True):
         """The part of the step that a saving is of; 0 without a timeline."""
         return 0 if self.alone else self.time_ns
 
-    def sentence_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of each of these rules: how many kernels a step, and how long they take."""
+    def sentence_values(self, gain_ns: int) -> dict[str, Value]:
+        """The numbers in the sentence of each of these rules: how many kernels a step, their time, and the longest.
+
+        `gain_ns`: what launches without a timeline lose of their time at the roofline, 0 where that is not known.
+        """
+        longest = int(np.argmax(np.where(self.rows, self.kernels.time_ns, -1)))
         return {
             "kernels": float(self.rows.sum() / self.units),
             "kernels_ms": ms(self.time_ns),
             "step_ms": ms(self.whole_ns),
             "kernels_percent": percent(self.share),
-        }
-
-    def measured_values(self, gain_ns: int) -> dict[str, Value]:
-        """The same without a timeline, where times are those of single launches: nothing beside one.
-
-        `gain_ns`: what they lose of their time at the roofline, 0 where it is not known.
-        """
-        if not self.alone:
-            return {}
-        longest = int(np.argmax(np.where(self.rows, self.kernels.time_ns, -1)))
-        return {
             "name": base_name(self.kernels.rows.name[longest]),
-            "kernels_us": us(self.time_ns),
-            "measured_us": us(self.whole_ns),
-            "at_peak_us": us(self.time_ns - gain_ns) if gain_ns else 0.0,
+            "at_peak_ms": ms(self.time_ns - gain_ns) if gain_ns else 0.0,
         }
 
     def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
@@ -225,7 +216,11 @@ def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]
     return (
         Measure("their time", found.time_ns, "ns"),
         *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),
-        Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),
+        *(
+            ()
+            if found.alone
+            else (Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),)
+        ),
         _largest(found),
         *((advice,) if advice else ()),
     )
@@ -235,13 +230,18 @@ def _largest(found: Claim) -> Rows:
     """The kernels that take most time, with what was measured of them."""
     kernels = found.kernels
     own = np.flatnonzero(found.rows)
-    group, first = combined(kernels.rows.name.codes[own], kernels.stands_in[own])
+    # Launches stand for themselves where there is no timeline: those of one size are one row, with their means.
+    kind = kernels.rows["blocks"] if found.alone else kernels.stands_in
+    group, first = combined(kernels.rows.name.codes[own].astype(np.int64), kind[own])
     time_ns, count = np.bincount(group, weights=kernels.time_ns[own]), np.bincount(group)
     numbers = {title: kernels.number(column) for title, column in _SHOWN.items()}
     rows: list[tuple[Value, ...]] = []
     for at in np.argsort(-time_ns, kind="stable").tolist()[:_TABLE_ROWS]:
         row = int(own[first[at]])
-        shares = (float(values[row]) for values in numbers.values())
+        members = own[group == at] if found.alone else own[first[at] : first[at] + 1]
+        shares = (
+            weighted_mean(values[members], np.maximum(kernels.time_ns[members], 1)) for values in numbers.values()
+        )
         shown = (_NOT_MEASURED if np.isnan(share) else share for share in shares)
         waits = stall_label(kernels.word("stall", row)) or _NOT_MEASURED
         rows.append((

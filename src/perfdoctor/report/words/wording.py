@@ -225,7 +225,8 @@ def _without_time(diagnosis: Diagnosis) -> str:
     """The first line where no timeline was recorded."""
     if _is_of(diagnosis, _KERNELS_ALONE):
         limits = [_SENTENCE.split(note, maxsplit=1)[0] for note in diagnosis.notes if OF_MEASURED in note]
-        first = _first_sentence(diagnosis.findings[0]) if diagnosis.findings else [*limits, _first_note(diagnosis)][0]
+        found = [_of_measured(each) for each in diagnosis.findings[:1]]
+        first = [*found, *limits, _first_note(diagnosis)][0]
         return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
     if diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
@@ -308,6 +309,13 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
 
 def _first_sentence(advice: Advice) -> str:
     return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+
+
+def _of_measured(advice: Advice) -> str:
+    """`Uncoalesced memory access: 75 % of the measured time`; the title alone of a finding that says no share."""
+    title = clean(advice.title).rstrip(".")
+    percents = [advice.values[name] for name in ("kernels_percent", "compute_percent") if name in advice.values]
+    return f"{title}: {percents[0]:.0f} % of the measured time" if percents else title
 
 
 def says_more(advice: Advice) -> bool:
@@ -411,7 +419,7 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
     if diagnosis.memory and not gpus and not diagnosis.time:
         gpus = counted(len(diagnosis.memory), "GPU")
-    if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+    if not (diagnosis.memory or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
     none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU used"
     return gpus or none, f"{count(ranks)}{of_all}" if of_all else _ranks(diagnosis, ranks)
