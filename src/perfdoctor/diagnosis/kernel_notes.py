@@ -38,7 +38,8 @@ def _of_kernel(kernel: MeasuredKernel) -> str:
 
 
 def _short(kernel: MeasuredKernel) -> str:
-    return base_name(kernel.name)[:_LONGEST_NAME]
+    name = base_name(kernel.name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _shown(kernel: MeasuredKernel) -> str:

@@ -111,7 +111,7 @@ def _alone(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "name": said["name"],
             "at_peak_ms": said["at_peak_ms"],
         },
-        evidence=evidence(found, {"how much of its peak the memory moves": share}),
+        evidence=evidence(found, {"how much of its peak the memory moves": share}, with_advice=False),
         situation="alone optimizer" if 2 * updating_ns > found.time_ns else "alone",
         measured_gain_ns=gain_ns,
     )

@@ -209,10 +209,13 @@ def _of_other_rules(place: Place) -> Mask:
 # --- evidence ---
 
 
-def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]:
-    """How long these kernels take, the named shares of them where they were measured, and the largest of them."""
+def evidence(found: Claim, shares: Mapping[str, Floats], *, with_advice: bool = True) -> tuple[Evidence, ...]:
+    """How long these kernels take, the named shares of them where they were measured, and the largest of them.
+
+    `with_advice`: and what NVIDIA's rules hope for, which is nothing to kernels at their limit.
+    """
     known = {label: found.mean(values) for label, values in shares.items()}
-    advice = _advice(found)
+    advice = _advice(found) if with_advice else None
     return (
         Measure("their time", found.time_ns, "ns"),
         *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),

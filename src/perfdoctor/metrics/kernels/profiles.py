@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.metrics.grouping import weighted_mean
+from perfdoctor.metrics.grouping import ratio, sums, weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
@@ -47,8 +47,7 @@ class Measured(Struct, frozen=True, dict=True):
 
     def number(self, column: str) -> Floats:
         """One of PROFILE_NUMBERS for each row: the mean over its launches, each counting as long as it ran."""
-        values, weight = self.profiles.floats(column), self._weight
-        return self._spread([weighted_mean(values[launches], weight[launches]) for launches in self.sets])
+        return self._spread(self._means(self.profiles.floats(column)))
 
     def word(self, column: str, row: int) -> str:
         """A text column for one row: of the longest of its launches."""
@@ -74,7 +73,7 @@ class Measured(Struct, frozen=True, dict=True):
         whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
         launch = np.searchsorted(self.profiles["launch"], self.advice["launch"])
         np.fmax.at(most, launch[whole], self.advice.floats("speedup_share")[whole])
-        return self._spread([weighted_mean(most[launches], self._weight[launches]) for launches in self.sets])
+        return self._spread(self._means(most))
 
     def estimated_by(self, rule: str) -> Floats:
         """The saving that this rule of NVIDIA estimates, as a share of the kernel's time; NaN where it does not."""
@@ -86,10 +85,17 @@ class Measured(Struct, frozen=True, dict=True):
         ran = self.profiles.floats("gpu_time_ns")
         return np.where(np.isnan(ran), 1.0, np.maximum(ran, 1.0))
 
-    def _spread(self, of_sets: Sequence[float]) -> Floats:
+    def _means(self, values: Floats) -> Floats:
+        """For each set the mean of its launches' values that are known; NaN without any."""
+        own = np.repeat(np.arange(len(self.sets)), [launches.size for launches in self.sets])
+        launches = np.concatenate([*self.sets, np.empty(0, np.int64)])
+        weight = np.where(np.isnan(values), 0.0, self._weight)[launches]
+        weighed = np.nan_to_num(values)[launches] * weight
+        return ratio(sums(own, weighed, len(self.sets)), sums(own, weight, len(self.sets)))
+
+    def _spread(self, of_sets: Floats) -> Floats:
         """For each row the number of its set; NaN without one."""
-        table = np.array([*of_sets, np.nan], dtype=np.float64)
-        return table[np.where(self.known, self.stands_in, len(of_sets))]
+        return np.append(of_sets, np.nan)[np.where(self.known, self.stands_in, of_sets.size)]
 
 
 @once_per_place

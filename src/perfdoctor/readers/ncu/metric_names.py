@@ -84,7 +84,7 @@ def numbers(launch: Launch) -> dict[str, float]:
     found = {column: _first(launch, row["unit"], row["names"]) for column, row in _known()["column"].items()}
     _, stall_share = top_stall(launch)
     requested, needed = _sectors(launch)
-    fp32, fp64 = _flop(launch)
+    fp32, fp64 = _flop(launch, found["sm_clock_hz"] * found["gpu_time_ns"] / 1e9)
     peaks = {kind: _first(launch, COUNT, (_PEAK_FMA.format(kind),)) for kind in "fd"}
     return {
         **found,
@@ -137,12 +137,14 @@ def _dram_bytes(launch: Launch, time_ns: float) -> float:
     return next((each for each in (both, parts, rate * time_ns / 1e9) if not isnan(each)), nan)
 
 
-def _flop(launch: Launch) -> tuple[float, float]:
-    """Operations of the fp32 and of the fp64 units; those of tensor cores are not among them. NaN where not counted.
+def _flop(launch: Launch, about_cycles: float) -> tuple[float, float]:
+    """Operations of the fp32 and of the fp64 units, without those of tensor cores. NaN where not counted.
 
-    The roofline sections collect instructions per cycle, `sass` metrics their sum.
+    The roofline sections collect instructions per cycle, `sass` metrics their sum. `about_cycles`: clock times time,
+    for reports that do not count the cycles.
     """
     cycles = _first(launch, COUNT, ("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg"))
+    cycles = about_cycles if isnan(cycles) else cycles
     counts = {}
     for op in _FLOP:
         name = f"sass_thread_inst_executed_op_{op}_pred_on.sum"
