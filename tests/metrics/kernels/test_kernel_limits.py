@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from folders import public
 from ncu_builders import MS, NAN, alone
 from ncu_tables import RAW, wide
 
 from perfdoctor.metrics.kernels.kernel_limits import measured_kernels, sections_missing
+from perfdoctor.readers.ncu.report_file import read_launches
 from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.kinds import KERNEL_LIMITS, stall_label
 
@@ -92,6 +94,30 @@ def test_the_roofline_is_plain_arithmetic_on_the_metrics_of_the_report(tmp_path)
     assert kernel.share_of_roof == pytest.approx(moved / seconds / (64 * 4.64e9))
     roof = min(2 * 2560 * 0.54e9, flop / moved * 64 * 4.64e9)  # by the definition
     assert kernel.share_of_roof == pytest.approx(flop / seconds / roof)
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("name", ["wild/c-llmc-adamw.ncu-rep", "ncu/mlp-t4-v1.ncu-rep", "ncu/mlp-t4-v7.ncu-rep"])
+def test_the_roofline_of_a_real_report_is_that_of_its_raw_metrics(name):
+    """Sums and divisions over the metrics as they stand in the file."""
+
+    def of(metric: str) -> list[float]:
+        return [launch.metrics[metric][0][0] for launch in launches]
+
+    launches = read_launches(public(name))
+    time_ns, ops = of("gpu__time_duration.sum"), "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum.per_cycle_elapsed"
+    per_cycle = [a + b + 2 * c for a, b, c in zip(*(of(ops.format(op)) for op in ("add", "mul", "fma")), strict=True)]
+    flop = sum(rate * cycles for rate, cycles in zip(per_cycle, of("smsp__cycles_elapsed.avg"), strict=True))
+    moved = sum(of("dram__bytes_read.sum")) + sum(of("dram__bytes_write.sum"))
+    (kernel,) = measured_kernels(read([public(name)]))
+    assert kernel.flop_per_second == pytest.approx(flop / sum(time_ns) * 1e9)
+    assert kernel.bytes_per_second == pytest.approx(moved / sum(time_ns) * 1e9)
+    peaks = of("dram__bytes.sum.peak_sustained"), of("dram__cycles_elapsed.avg.per_second")
+    assert min(a * b for a, b in zip(*peaks, strict=True)) <= kernel.means["peak_dram_bytes_per_second"] * (1 + 1e-9)
+    # NVIDIA's own share of the peak is the same measurement.
+    shares = of("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
+    mean = sum(ns * share for ns, share in zip(time_ns, shares, strict=True)) / sum(time_ns) / 100
+    assert kernel.share_of_roof == pytest.approx(mean, rel=0.01)
 
 
 def test_where_tensor_cores_computed_or_no_peak_is_known_nothing_is_said_of_the_roof():

@@ -56,7 +56,7 @@ def read(path: Path) -> Timeline:
         if is_report(head):
             return _timeline(path, read_report(path), ())
         data = _bytes(path)
-        if not ncu_csv.looks_like(data):
+        if is_printed_text(data):
             return _timeline(path, text_pages.parse(ncu_csv.text_of(data), path.name), ())
         printed = ncu_csv.parse(data, path.name)
     except OSError as error:
