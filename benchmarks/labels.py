@@ -72,6 +72,8 @@ def wrong(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
     if "first" in case and first not in case["first"]:
         yield f"first is {first}, not {' or '.join(case['first'])}"
     yield from (f"{rule} is not found" for rule in case.get("found", ()) if rule not in share)
+    if "only" in case and set(share) != set(case["only"]):
+        yield f"found are {sorted(share)}, not {case['only']}"
     yield from (f"{rule} promises {share[rule]:.0%}" for rule in case.get("silent", ()) if share.get(rule, 0) > 0.03)
     if "nothing_above" in case:
         yield from (f"{rule} promises {part:.0%}" for rule, part in share.items() if part > case["nothing_above"])

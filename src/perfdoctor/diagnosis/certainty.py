@@ -38,7 +38,8 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     """The certainty of a finding, at most "medium" if steps are few, unsure or none, or profiling slowed the host."""
     if finding.run_steps:
         return _of_whole_run(rule, finding)
-    against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
+    # What was measured without a timeline has no steps to be unsure of.
+    against = [] if not run.places or set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
     # Rules that say it are not in doubt by it.
     if "cpu_samples" not in rule.needs and host_places(run) and contended_share(run):
         against.append("other programs took the processor's cores meanwhile")

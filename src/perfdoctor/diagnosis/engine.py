@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from perfdoctor.diagnosis.questions import Question
 from perfdoctor.diagnosis.ranking import agreeing, outweighed, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
@@ -25,6 +26,7 @@ from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
+from perfdoctor.metrics.kernels.kernel_limits import sections_missing
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
 from perfdoctor.metrics.whole_run.partition import run_time
@@ -39,6 +41,7 @@ from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.run_replay import replay_of
+from perfdoctor.vocabulary.kinds import PROFILE_SECTIONS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -109,11 +112,10 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
-    basis, on_gpu = basis_of(run), [place for place in run.places if place.device is not None]
-    gpus = tuple(GpuInfo(on.rank, on.device or 0, on.info.name, peaks(on) is not None) for on in on_gpu)
+    basis = basis_of(run)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
-        gpus=gpus,
+        gpus=tuple(_gpus(run)),
         world_size=max(timeline.world_size, len(run.ranks)),
         outcomes=tuple(outcomes),
         findings=advice,
@@ -139,6 +141,16 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     return Examination(run, diagnosis, tuple(found))
 
 
+def _gpus(run: Run) -> Iterator[GpuInfo]:
+    """The GPUs of all places; without any, those on which Nsight Compute measured kernels."""
+    for on in run.places:
+        if on.device is not None:
+            yield GpuInfo(on.rank, on.device, on.info.name, peaks(on) is not None)
+    profiles = run.timeline["kernel_profiles"]
+    names = sorted(set(profiles.text("gpu")) - {""}) if len(profiles) and not run.places else []
+    yield from (GpuInfo(0, number, name, peaks_of(name) is not None) for number, name in enumerate(names))
+
+
 def predicted(examination: Examination, what_if: Sequence[Question]) -> Prediction:
     """The step with other fixes than the examination predicts. Raises as `answers.answered` does."""
     run, diagnosis, found = examination.run, examination.diagnosis, examination.found
@@ -148,7 +160,8 @@ def predicted(examination: Examination, what_if: Sequence[Question]) -> Predicti
 def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     """What the rule needs and the recording lacks; `a|b` is met by either.
 
-    Beside the signals: "steps" (steps were found), "places" (there is something to account for), "ranks" (several).
+    Beside the signals: "steps" (steps were found), "places" (there is something to account for), "ranks" (several), and
+    the sections of Nsight Compute's report.
     """
     have = set(run.timeline.recorded)
     if run.places:
@@ -161,6 +174,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("ranks")
     if run.timeline.whole_runs:
         have.add("whole_run")
+    # Without any measured kernel it is those that are missing, and not their sections.
+    have |= set(PROFILE_SECTIONS) - set(sections_missing(run.timeline) if len(run.timeline["kernel_profiles"]) else ())
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     return tuple(need for need in needs if have.isdisjoint(need.split("|")))
 

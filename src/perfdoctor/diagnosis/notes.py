@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from perfdoctor.diagnosis.kernel_notes import of_single_kernels
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
@@ -37,6 +38,7 @@ def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
     yield from selection_notes(run)
     yield from _of_processes(run.timeline.processes)
     yield from run.timeline.notes
+    yield from of_single_kernels(run)
     yield from _of_the_recording(run)
     yield from _of_limits(run, found)
     yield from _of_rates(run)
@@ -92,7 +94,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
                 f"{NO_KERNEL}: {len(timeline['copies']):,} copies and fills of memory take next to no time, and what "
                 "else the GPU did is not known. Record CUDA: nsys profile --trace=cuda,nvtx, or perfdoctor run."
             )
-        elif "kernel_profiles" not in timeline.recorded:  # else the reader has said what single kernels show
+        elif "kernel_profiles" not in timeline.recorded:  # else their limits are said
             yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):

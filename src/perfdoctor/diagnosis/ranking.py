@@ -71,10 +71,11 @@ def outweighed(found: Sequence[Found], run: Run) -> list[Found]:
     return [replace(each, finding=weighed(each.finding)) for each in found]
 
 
-def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:
+def _place_in_order(each: Found) -> tuple[bool, float, float, bool, bool, str]:
     is_first = each.finding.situation in each.rule.verdict
     is_note = bool(each.rule.verdict) and not is_first
-    return not is_first, -each.saving.ns.likely, is_note, each.saving.is_in_vain, each.rule.id
+    saved_ns, gained_ns = each.saving.ns.likely, each.finding.measured_gain_ns
+    return not is_first, -saved_ns, -gained_ns, is_note, each.saving.is_in_vain, each.rule.id
 
 
 def summary(rule: Rule, finding: Finding, run: Run) -> str:

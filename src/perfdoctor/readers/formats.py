@@ -126,6 +126,10 @@ FORMATS: tuple[Format, ...] = (
         join=ncu.with_profiles, called="ncu", files=".csv", endings=(".csv",),
     ),
     Format(
+        "ncu-text", _NCU, _plain(ncu.read), _as_text(ncu.is_printed_text), join=ncu.with_profiles, called="ncu",
+        files="printed text",
+    ),
+    Format(
         "snapshot", "torch.cuda.memory", _plain(memory_snapshot.read), memory_snapshot.looks_like,
         join=snapshot_ranks.joined, called="memory", files=".pickle", endings=(".pickle",), is_recording=True,
     ),

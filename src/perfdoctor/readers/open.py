@@ -29,7 +29,6 @@ from perfdoctor.readers import (
 from perfdoctor.readers.formats import Format
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
-from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.system.progress import Done, Progress, silent, unheard
 from perfdoctor.system.run_folder import RunFolder
@@ -333,11 +332,6 @@ def read_file(file: Path, progress: Progress, done: Done = unheard) -> Timeline:
     head = formats.head_of(file)
     if file.stat().st_size == 0:
         raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
-    if ncu.is_printed_text(head):
-        raise PerfdoctorError(
-            f"{file.name} is the text output of Nsight Compute, not a report or a table",
-            do="Pass the .ncu-rep itself, or print it as a table: ncu --import report.ncu-rep --csv --page raw > k.csv",
-        )
     if row and row.read and row.join is None:
         found = row.read(file, progress, done)
         return found

@@ -112,7 +112,8 @@ class Finding(Struct, frozen=True, eq=False):
     if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
     names. `run_ns`, `run_steps`: of a finding about the whole run, how long the training took from its first step to
     its last, and how many steps that were: its saving is spread over them. `lines`: the lines of code, where the
-    finding knows them itself.
+    finding knows them itself. `measured_gain_ns`: of launches that were measured without a timeline, what
+    they lose of their own time at the most: nothing is known of a program's, and it puts such findings in order.
     A finding equals itself alone.
     """
 
@@ -139,6 +140,7 @@ class Finding(Struct, frozen=True, eq=False):
     run_ns: int = 0
     run_steps: int = 0
     lines: tuple[CodeLine, ...] = ()
+    measured_gain_ns: int = 0
 
 
 class Advice(Struct, frozen=True, kw_only=True):

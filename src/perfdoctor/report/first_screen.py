@@ -29,7 +29,7 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
     known = (
         _now(diagnosis),
         _then(diagnosis),
-        Fact("GPU", gpus),
+        Fact("GPU", gpus) if gpus else None,
         Fact("Ranks", ranks.removesuffix(" ranks").removesuffix(" rank")) if ranks else None,
         _steps(diagnosis),
         # Of the costliest finding, which the verdict is about.

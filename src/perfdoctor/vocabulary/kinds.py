@@ -52,3 +52,37 @@ MEMORY_KINDS: Mapping[str, MemoryKind] = {
 def memory_label(kind: str) -> str:
     """Return the words for a kind of memory; an unknown kind stays as it is."""
     return MEMORY_KINDS[kind].label if kind in MEMORY_KINDS else kind
+
+
+class KernelLimit(NamedTuple):
+    """`label`: what limits such a kernel. `moved`: with what it gets shorter, "" where that is unknown.
+
+    `unit`: the unit that is the limit, `column` of `kernel_profiles` how near to its peak it is; "" where it is none.
+    """
+
+    label: str
+    moved: str
+    unit: str = ""
+    column: str = ""
+
+
+class ProfileSection(NamedTuple):
+    """`column`: a number of `kernel_profiles` that this section of a report has. `shows`: in words."""
+
+    column: str
+    shows: str
+
+
+_OF_PROFILES = shipped_table(Path(__file__).with_name("kernel_limits.toml"))
+#: What limits a measured kernel: `metrics/kernels/kernel_limits.py` finds it.
+KERNEL_LIMITS: Mapping[str, KernelLimit] = {name: KernelLimit(**each) for name, each in _OF_PROFILES["limit"].items()}
+#: The sections of a report of Nsight Compute, by the name that `--section` takes.
+PROFILE_SECTIONS: Mapping[str, ProfileSection] = {
+    name: ProfileSection(**each) for name, each in _OF_PROFILES["section"].items()
+}
+
+
+def stall_label(stall: str) -> str:
+    """What warps wait for, with Nsight Compute's name: `loads from global or local memory (long scoreboard)`."""
+    words = _OF_PROFILES["stall"].get(stall)
+    return f"{words} ({stall})" if words else stall

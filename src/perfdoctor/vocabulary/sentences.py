@@ -46,6 +46,8 @@ class _Words(Mapping[str, object]):
 
 #: What a note begins with where a GPU's copies alone were recorded; a report without anything else begins with it, too.
 NO_KERNEL = "No kernel was recorded"
+#: What stands in a note on a kernel that was measured alone, in front of its limit.
+OF_MEASURED = "of the measured time; "
 
 
 def milliseconds(ns: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from perfdoctor.system.toml_tables import Table, shipped_table
+from perfdoctor.vocabulary.kinds import PROFILE_SECTIONS
 
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 #: The end of a column's name says its unit.
@@ -117,6 +118,13 @@ DERIVED_NEEDS: Mapping[str, Need] = {
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
     "whole_run": Need("the steps of the whole run", "record with `perfdoctor run`, and let the program end by itself"),
     "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
+    # Of a report of Nsight Compute, the sections without which a rule about its kernels cannot judge them.
+    **{
+        name: Need(
+            f"{PROFILE_SECTIONS[name].shows} by Nsight Compute", f"record with ncu --set full or --section {name}"
+        )
+        for name in ("SpeedOfLight", "Occupancy", "SourceCounters")
+    },
     # What all rules about time lack where only memory or a machine was recorded.
     "time": Need("a timeline", _A_TRAINING),
 }

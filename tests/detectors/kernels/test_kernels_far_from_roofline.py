@@ -39,7 +39,8 @@ def test_the_evidence_holds_what_was_measured_and_says_what_was_not():
     finding = only_finding(RULE, recorded({"occupancy_share": NAN, "tensor_share": 0.05}))
     (table,) = [each for each in finding.evidence if hasattr(each, "rows")]
     assert table.columns == ("kernel", "count", "time", "SMs", "tensor cores", "memory", "DRAM", "warps", "waits for")
-    assert table.rows == (("slow", 1.0, 2 * MS, 0.3, 0.05, 0.2, 0.1, "–", "barrier"),)
+    waits = "other warps at a barrier (barrier)"
+    assert table.rows == (("slow", 1.0, 2 * MS, 0.3, 0.05, 0.2, 0.1, "–", waits),)
     shares = {each.label: each.value for each in finding.evidence if hasattr(each, "value")}
     assert shares["of all kernel time, that of measured kernels"] == pytest.approx(0.2)
 
@@ -118,7 +119,9 @@ def test_without_a_timeline_it_names_kernels_and_promises_nothing():
     finding = only_finding(RULE, alone([FAR, {**FAR, "name": "good", "sm_share": 0.9, "gpu_time_ns": 3 * MS}]))
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high, finding.work, finding.affected_ns) == (0, 0, 0, {}, 0)
-    assert "25 % of the measured time (1.0 of 4.0 ms)" in summary(finding)
+    assert "25 % of the measured time (1.000 of 4.000 ms, most in `slow`)" in summary(finding)
+    assert "At the peak of their busiest unit they would take 0.300 ms." in summary(finding)
+    assert finding.measured_gain_ns == pytest.approx(0.7 * MS)
     assert "their share of the program's time is not known" in summary(finding)
 
 

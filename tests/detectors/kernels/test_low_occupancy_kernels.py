@@ -96,5 +96,15 @@ def test_it_stays_silent_just_below_each_threshold():
 
 def test_without_a_timeline_it_promises_nothing():
     finding = only_finding(RULE, alone([FEW]))
-    assert (finding.saving_ns_per_step.high, finding.situation) == (0, "alone")
+    assert finding.saving_ns_per_step.high == 0
     assert "their share of the program's time is not known" in summary(finding)
+    assert (finding.situation, finding.measured_gain_ns) == ("alone registers", pytest.approx(0.75 * MS))
+    assert "With all places for warps taken they would take 0.250 ms at the least" in summary(finding)
+
+
+def test_a_grid_with_fewer_blocks_than_sms_leaves_sms_empty_however_full_the_others_are():
+    """60 % of the places of 33 of 132 SMs are 15 % of all: at most that much of its time is left."""
+    small = {"occupancy_share": 0.6, "sm_count": 132.0, "blocks": 33, "waves_per_sm": NAN}
+    finding = only_finding(RULE, alone([{**FEW, **small}]))
+    assert (finding.situation, finding.measured_gain_ns) == ("alone grid", pytest.approx(0.85 * MS))
+    assert findings(RULE, alone([{**FEW, **small, "blocks": 132}])) == []

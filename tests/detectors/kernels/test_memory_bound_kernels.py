@@ -6,9 +6,9 @@ import json
 
 import pytest
 from builders import ELEMENTWISE, GEMM, findings, only_finding, summary, timeline
-from ncu_builders import steps, with_ncu
+from ncu_builders import alone, steps, with_ncu
 
-from perfdoctor.diagnosis.engine import missing
+from perfdoctor.diagnosis.engine import diagnose, missing
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.kernels.memory_bandwidth import moved_bytes
 from perfdoctor.model.timeline import UNKNOWN, Device
@@ -112,10 +112,10 @@ def test_without_shapes_it_fires_where_nsight_compute_measured_the_memory_at_its
     assert finding.values["peak_percent"] == pytest.approx(90)
     assert finding.evidence[1].value == pytest.approx(20 * 7e8)
     rule = load_rules()["memory-bound-kernels"]
-    alone = steps({"name": ELEMENTWISE, "ns": MS}, device=A100)
-    assert "ops" in missing(rule, prepare(alone))[-1]
-    assert missing(rule, prepare(with_ncu(alone, measured))) == ()
-    assert len(findings("memory-bound-kernels", with_ncu(alone, measured))) == 1
+    bare = steps({"name": ELEMENTWISE, "ns": MS}, device=A100)
+    assert "ops" in missing(rule, prepare(bare))[-1]
+    assert missing(rule, prepare(with_ncu(bare, measured))) == ()
+    assert len(findings("memory-bound-kernels", with_ncu(bare, measured))) == 1
 
 
 MILLION = [1000, 1000]
@@ -144,3 +144,54 @@ def test_bytes_are_inputs_and_result_once_each(op, shapes, types, megabytes):
 @pytest.mark.parametrize(("shapes", "types"), [("", ""), ("{", "[]"), ("[[1], [2]]", '["float"]'), ("null", "null")])
 def test_what_cannot_be_read_is_unknown(shapes, types):
     assert moved_bytes("aten::add", shapes, types) == 0
+
+
+# --- without a timeline ---
+
+#: An update at 92 % of what the memory can move, and a matmul that is no matter of bytes.
+UPDATE = {"name": "void adamw_kernel3<float>(float*)", "sm_share": 0.2, "dram_share": 0.92, "memory_share": 0.92,
+          "gpu_time_ns": 3 * MS, "peak_dram_bytes_per_second": 900e9}  # fmt: skip
+PRODUCT = {"name": GEMM, "sm_share": 0.9, "dram_share": 0.3, "memory_share": 0.5, "gpu_time_ns": MS}
+
+
+def test_without_a_timeline_measured_kernels_are_told_to_be_at_their_limit():
+    """3 of 4 ms at 92 %: at the whole peak 2.76 ms. Of the program nothing is known, and nothing is promised."""
+    finding = only_finding("memory-bound-kernels", alone([UPDATE, PRODUCT]))
+    assert (finding.saving_ns_per_step, finding.confidence) == (Saving(0, 0, 0), "high")
+    assert finding.measured_gain_ns == pytest.approx(3 * MS * 0.08, abs=1)
+    said = summary(finding)
+    assert said.startswith("Kernels that take 75 % of the measured time (3.000 of 4.000 ms")
+    assert (
+        "most in `adamw_kernel3`) update parameters at the limit of the memory bandwidth, 92 % of its peak of 900 GB/s"
+        in said
+    )
+    assert said.endswith("At the whole peak they would take 2.760 ms.")
+
+
+def test_without_a_timeline_only_what_updates_parameters_is_told_of_their_states():
+    def titles(profile: dict) -> list[str]:
+        (found,) = diagnose(alone([profile]), [load_rules()["memory-bound-kernels"]]).findings
+        return [fix.title for fix in found.fixes]
+
+    states = "Keep the optimizer's states in fewer bytes"
+    assert states in titles(UPDATE)
+    assert states not in titles({**UPDATE, "name": "void copy<float>(float*)"})
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {"dram_share": 0.69, "memory_share": 0.69},
+        {"dram_share": float("nan")},  # which of the memories is it?
+        {"sm_share": 0.95},  # its instructions are the nearer limit
+        {"excess_sector_share": 0.3},  # in another order it would be shorter
+        {"gpu_time_ns": 0.1 * MS},  # below a tenth of the measured time
+    ],
+)
+def test_without_a_timeline_it_stays_silent_where_the_memory_is_not_the_limit(profile):
+    assert findings("memory-bound-kernels", alone([{**UPDATE, **profile}, PRODUCT])) == []
+
+
+def test_without_a_known_peak_its_bandwidth_is_left_out():
+    finding = only_finding("memory-bound-kernels", alone([{**UPDATE, "peak_dram_bytes_per_second": float("nan")}]))
+    assert "92 % of its peak: only fewer bytes" in summary(finding)

@@ -31,12 +31,14 @@ OTHERS = (
     "nsys/power-iteration-t4.sqlite",
     "nsys/schema-2.9.1.sqlite",
     "ncu/mlp-t4-v7.ncu-rep",
+    "wild/c-llmc-adamw.ncu-rep",
 )
 OF_PYTORCH = (
     "nsys/laptop-ada-not-utf8.sqlite",
     "nsys/cuda-graphs-a100.sqlite",
     "nsys/mock.sqlite",
     "wild/n-zx-27.sqlite",
+    "ncu/silu-pytorch.txt",
 )
 
 

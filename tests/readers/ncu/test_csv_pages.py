@@ -155,7 +155,7 @@ def test_a_metric_in_a_unit_that_cannot_be_is_unknown(tmp_path):
     ("text", "says"),
     [
         (table([ABOUT]), "holds no measured kernel"),
-        ("==PROF== Connected\nnothing\n", "holds no table"),
+        ("==PROF== Connected\nnothing\n", "no kernel's numbers stand"),
         ('"ID","Process ID","' + "x" * 200_000, "is damaged|no measured kernel"),
         (b"\x1f\x8b" + b"broken", "is damaged"),
     ],

@@ -51,10 +51,20 @@ def test_a_finding_comes_first(tmp_path):
 
 def test_the_share_of_single_kernels_in_a_step_is_unknown(tmp_path):
     rows = [row for row in RAW if "sectors" not in row[0]]
-    busy = wide([(name, unit, "90" if "throughput" in name else value) for name, unit, value in rows])
+    busy = wide([(name, unit, "90" if name.startswith("sm__throughput") else value) for name, unit, value in rows])
     diagnosis = diagnosed(tmp_path, kernels=busy)
     assert not diagnosis.findings
-    verdict = wording.verdict(diagnosis)
-    assert verdict.startswith("1 launch of 1 kernel")
-    assert verdict.endswith(". Single kernels were measured: their share of the whole is unknown.")
-    assert len(diagnosis.notes) == 3  # the launches, the longest of them, and that there is no timeline
+    assert wording.verdict(diagnosis) == (
+        "add: 52.6 µs, 100 % of the measured time; at the limit of the instruction rate of the SMs (their busiest pipe at "
+        "90 % of its peak). Single kernels were measured: their share of the whole is unknown."
+    )
+    heads = ["kernels: 1 launch", "Nsight Compute measured single", "add: 52.6 µs", "Record with ncu --set full"]
+    assert all(note.startswith(head) for note, head in zip(diagnosis.notes, heads, strict=True))
+
+
+def test_of_single_kernels_the_verdict_is_the_first_finding(tmp_path):
+    verdict = wording.verdict(diagnosed(tmp_path, kernels=wide([row for row in RAW if "sectors" not in row[0]])))
+    assert verdict == (
+        "Kernels at the memory bandwidth limit: 100 % of the measured time. Single kernels were measured: their share of "
+        "the whole is unknown."
+    )

@@ -137,8 +137,20 @@ def test_measured_kernels_stand_at_what_was_measured():
     dots = next(each for each in made["roofline-measured"].series if each.kind == "dots")
     assert dots.labels == ("axpy",)
     assert (dots.x.tolist(), dots.y.tolist()) == ([2.0], [pytest.approx(6e9 / 6e-3)])
-    assert column(made["table roofline-measured"], "launches") == [2]
+    table = made["table roofline-measured"]
+    assert (column(table, "kernel"), column(table, "launches")) == (["axpy", "product", "untold"], [2, 1, 1])
+    assert column(table, "of the measured time") == pytest.approx([6 / 8, 1 / 8, 1 / 8])
     assert {each.name for each in made["roofline-measured"].series if each.kind == "guide"} == {"memory", "fp32"}
+
+
+def test_the_roof_of_measured_kernels_is_the_reports_own_where_it_holds_one():
+    own = {"flop": 2e9, "dram_bytes": 1e9, "gpu_time_ns": 1e6, "peak_flop_per_second": 5e13,
+           "peak_dram_bytes_per_second": 2e12}  # fmt: skip
+    chart = page(rows=[], run=prepare(beside(kernel_profiles=[profile(0, "axpy", **own)])))["roofline-measured"]
+    guides = {each.name: each for each in chart.series if each.kind == "guide"}
+    assert guides["peak"].y.tolist() == [5e13, 5e13]
+    assert np.allclose(guides["memory"].y / guides["memory"].x, 2e12)
+    assert "the report's own" in chart.description
 
 
 def test_without_measured_kernels_nothing_of_them_is_shown():

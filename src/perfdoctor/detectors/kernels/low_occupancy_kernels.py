@@ -14,15 +14,19 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 
+#: What limits warps, and the situation of such kernels where there is no timeline.
+_ALONE = {"grid": "alone grid", "registers": "alone registers", "shared memory": "alone shared memory"}
+
 
 def _limiter(found: Claim) -> str:
     """What limits warps in most of the kernels' time: a small grid, or what each block takes."""
     kernels, spent = found.kernels, Counter[str]()
-    waves = kernels.number("waves_per_sm")
+    small = (kernels.number("waves_per_sm") < 1) | (kernels.used_sms_share < 1)
     for number in np.unique(kernels.stands_in[found.rows]).tolist():
         own = found.rows & (kernels.stands_in == number)
         row = int(np.flatnonzero(own)[0])
-        spent["grid" if waves[row] < 1 else kernels.word("occupancy_limiter", row)] += int(kernels.time_ns[own].sum())
+        limiter = "grid" if small[row] else kernels.word("occupancy_limiter", row)
+        spent[limiter] += int(kernels.time_ns[own].sum())
     return spent.most_common(1)[0][0]
 
 
@@ -38,20 +42,20 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
         Little's law: what is under way is rate times latency. At the most, all places are taken: that is a ceiling.
         """
-        own = kernels.number("occupancy_share")
+        own = kernels.number("occupancy_share") * kernels.used_sms_share
         reached = np.minimum(own * at[f"times_as_many_warps_{case}"], 1.0)
         # A larger grid takes the places that a processor has; fewer registers or bytes make new ones.
         most = np.where(kernels.number("waves_per_sm") < 1, np.fmax(kernels.number("occupancy_limit_share"), own), 1.0)
         reached = np.fmin(reached, most) if case != "high" else np.ones_like(own)
         return 1 - np.fmax(own / reached, np.minimum(kernels.busiest_share / at[f"reached_share_{case}"], 1.0))
 
-    limiter = _limiter(found)
+    limiter, gain_ns = _limiter(found), found.measured_gain_ns(share_won)
     yield Finding(
         rule="low-occupancy-kernels",
         saving_ns_per_step=found.saving(share_won, lambda kernels: kernels.estimated_share),
         confidence="medium",
         values={
-            **found.sentence_values(),
+            **found.sentence_values(gain_ns),
             "occupancy_percent": percent(found.mean(found.kernels.number("occupancy_share"))),
             "busy_percent": percent(found.mean(found.kernels.busiest_share)),
         },
@@ -63,7 +67,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 "how busy their busiest unit is": found.kernels.busiest_share,
             },
         ),
-        situation="alone" if found.alone else limiter if limiter in ("grid", "registers", "shared memory") else "",
+        situation=_ALONE.get(limiter, "alone") if found.alone else limiter if limiter in _ALONE else "",
         work=found.work(),
         affected_ns=found.affected_ns,
+        measured_gain_ns=gain_ns,
     )

@@ -34,10 +34,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = claim(run, bounds.wasteful, with_eager=True)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
+
+    def share_won(kernels: Measured, case: str) -> Floats:
+        return _share_won(kernels, at[f"reached_share_{case}"])
+
+    gain_ns = found.measured_gain_ns(share_won)
     yield Finding(
         rule="uncoalesced-access",
         saving_ns_per_step=found.saving(
-            lambda kernels, case: _share_won(kernels, at[f"reached_share_{case}"]),
+            share_won,
             # No more than what is fetched in vain, nor than NVIDIA's rule about the same fault hopes for.
             lambda kernels: np.fmin(
                 kernels.number("excess_sector_share"), kernels.estimated_by("UncoalescedGlobalAccess")
@@ -45,7 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         confidence="medium",
         values={
-            **found.sentence_values(),
+            **found.sentence_values(gain_ns),
             "excess_percent": percent(found.mean(found.kernels.number("excess_sector_share"))),
         },
         evidence=evidence(
@@ -58,4 +63,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation="alone" if found.alone else "",
         work=found.work(),
         affected_ns=found.affected_ns,
+        measured_gain_ns=gain_ns,
     )

@@ -25,8 +25,9 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.records.findings import Evidence, Measure, Rows, Value
 from perfdoctor.records.savings import CASES, Saving
-from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES, stall_label
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names.base_names import base_name
 
 #: How many kernels, or words of NVIDIA's rules, a table of a finding names.
 _TABLE_ROWS = 5
@@ -55,8 +56,13 @@ class Bounds(Struct, frozen=True):
         return rows & (kernels.rows.duration_ns >= self.kernel_ns)
 
     def few_warps(self, kernels: Measured) -> Mask:
-        """Kernels far from each limit that leave most of the places for warps empty."""
-        return self._far(kernels) & (kernels.number("occupancy_share") < self.occupancy_share)
+        """Kernels far from each limit that leave most of the places for warps empty, or SMs without any block.
+
+        Nsight Compute counts the warps of those SMs that have some.
+        """
+        occupancy = kernels.number("occupancy_share")
+        empty = (occupancy < self.occupancy_share) | (~np.isnan(occupancy) & (kernels.used_sms_share < 1))
+        return self._far(kernels) & empty
 
     def other(self, kernels: Measured) -> Mask:
         """Kernels far from each limit with warps enough, or whose number of warps is unknown."""
@@ -106,13 +112,19 @@ class Claim(Struct, frozen=True):
         """The part of the step that a saving is of; 0 without a timeline."""
         return 0 if self.alone else self.time_ns
 
-    def sentence_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of each of these rules: how many kernels a step, and how long they take."""
+    def sentence_values(self, gain_ns: int) -> dict[str, Value]:
+        """The numbers in the sentence of each of these rules: how many kernels a step, their time, and the longest.
+
+        `gain_ns`: what launches without a timeline lose of their time at the roofline, 0 where that is not known.
+        """
+        longest = int(np.argmax(np.where(self.rows, self.kernels.time_ns, -1)))
         return {
             "kernels": float(self.rows.sum() / self.units),
             "kernels_ms": ms(self.time_ns),
             "step_ms": ms(self.whole_ns),
             "kernels_percent": percent(self.share),
+            "name": base_name(self.kernels.rows.name[longest]),
+            "at_peak_ms": ms(self.time_ns - gain_ns) if gain_ns else 0.0,
         }
 
     def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
@@ -141,6 +153,13 @@ class Claim(Struct, frozen=True):
             return float((time_ns * lost).sum() / time_ns.sum()) * place.alone_ns(rows)
 
         return 0 if self.alone else self.run.mean(won)
+
+    def measured_gain_ns(self, share: Callable[[Measured, str], Floats]) -> int:
+        """What these launches lose of their own time at the most, where no timeline says what that is to a program."""
+        if not self.alone:
+            return 0
+        lost = np.clip(np.nan_to_num(share(self.kernels, "high")[self.rows]), 0, 1)
+        return int((self.kernels.time_ns[self.rows] * lost).sum())
 
     def mean(self, values: Floats) -> float:
         """A number of these kernels, each counting as long as it ran; NaN where it is not known of any."""
@@ -190,14 +209,21 @@ def _of_other_rules(place: Place) -> Mask:
 # --- evidence ---
 
 
-def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]:
-    """How long these kernels take, the named shares of them where they were measured, and the largest of them."""
+def evidence(found: Claim, shares: Mapping[str, Floats], *, with_advice: bool = True) -> tuple[Evidence, ...]:
+    """How long these kernels take, the named shares of them where they were measured, and the largest of them.
+
+    `with_advice`: and what NVIDIA's rules hope for, which is nothing to kernels at their limit.
+    """
     known = {label: found.mean(values) for label, values in shares.items()}
-    advice = _advice(found)
+    advice = _advice(found) if with_advice else None
     return (
         Measure("their time", found.time_ns, "ns"),
         *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),
-        Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),
+        *(
+            ()
+            if found.alone
+            else (Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),)
+        ),
         _largest(found),
         *((advice,) if advice else ()),
     )
@@ -207,15 +233,20 @@ def _largest(found: Claim) -> Rows:
     """The kernels that take most time, with what was measured of them."""
     kernels = found.kernels
     own = np.flatnonzero(found.rows)
-    group, first = combined(kernels.rows.name.codes[own], kernels.stands_in[own])
+    # Launches stand for themselves where there is no timeline: those of one size are one row, with their means.
+    kind = kernels.rows["blocks"] if found.alone else kernels.stands_in
+    group, first = combined(kernels.rows.name.codes[own].astype(np.int64), kind[own])
     time_ns, count = np.bincount(group, weights=kernels.time_ns[own]), np.bincount(group)
     numbers = {title: kernels.number(column) for title, column in _SHOWN.items()}
     rows: list[tuple[Value, ...]] = []
     for at in np.argsort(-time_ns, kind="stable").tolist()[:_TABLE_ROWS]:
         row = int(own[first[at]])
-        shares = (float(values[row]) for values in numbers.values())
+        members = own[group == at] if found.alone else own[first[at] : first[at] + 1]
+        shares = (
+            weighted_mean(values[members], np.maximum(kernels.time_ns[members], 1)) for values in numbers.values()
+        )
         shown = (_NOT_MEASURED if np.isnan(share) else share for share in shares)
-        waits = kernels.word("stall", row) or _NOT_MEASURED
+        waits = stall_label(kernels.word("stall", row)) or _NOT_MEASURED
         rows.append((
             kernels.rows.name[row], count[at] / found.units, int(time_ns[at] / found.units), *shown, waits
         ))  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.metrics.grouping import weighted_mean
+from perfdoctor.metrics.grouping import ratio, sums, weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
@@ -22,7 +22,7 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeli
 from perfdoctor.records.findings import Measure
 
 #: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
-_TENSOR_CORES_AT_WORK = 0.05
+TENSOR_CORES_AT_WORK = 0.05
 
 
 class Measured(Struct, frozen=True, dict=True):
@@ -47,8 +47,7 @@ class Measured(Struct, frozen=True, dict=True):
 
     def number(self, column: str) -> Floats:
         """One of PROFILE_NUMBERS for each row: the mean over its launches, each counting as long as it ran."""
-        values, weight = self.profiles.floats(column), self._weight
-        return self._spread([weighted_mean(values[launches], weight[launches]) for launches in self.sets])
+        return self._spread(self._means(self.profiles.floats(column)))
 
     def word(self, column: str, row: int) -> str:
         """A text column for one row: of the longest of its launches."""
@@ -62,13 +61,19 @@ class Measured(Struct, frozen=True, dict=True):
         return np.minimum(np.maximum(self.number("sm_share"), memory), 1.0)
 
     @cached_property
+    def used_sms_share(self) -> Floats:
+        """The share of the SMs that get a block at all: 1 where the grid has as many, or its size is not known."""
+        blocks = self.rows["blocks"]
+        return np.where(blocks > 0, np.nan_to_num(np.fmin(blocks / self.number("sm_count"), 1.0), nan=1.0), 1.0)
+
+    @cached_property
     def estimated_share(self) -> Floats:
         """The largest saving that a rule of NVIDIA estimates, as a share of the kernel's time; NaN where none does."""
         most = np.full(len(self.profiles), np.nan)
         whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
         launch = np.searchsorted(self.profiles["launch"], self.advice["launch"])
         np.fmax.at(most, launch[whole], self.advice.floats("speedup_share")[whole])
-        return self._spread([weighted_mean(most[launches], self._weight[launches]) for launches in self.sets])
+        return self._spread(self._means(most))
 
     def estimated_by(self, rule: str) -> Floats:
         """The saving that this rule of NVIDIA estimates, as a share of the kernel's time; NaN where it does not."""
@@ -80,10 +85,17 @@ class Measured(Struct, frozen=True, dict=True):
         ran = self.profiles.floats("gpu_time_ns")
         return np.where(np.isnan(ran), 1.0, np.maximum(ran, 1.0))
 
-    def _spread(self, of_sets: Sequence[float]) -> Floats:
+    def _means(self, values: Floats) -> Floats:
+        """For each set the mean of its launches' values that are known; NaN without any."""
+        own = np.repeat(np.arange(len(self.sets)), [launches.size for launches in self.sets])
+        launches = np.concatenate([*self.sets, np.empty(0, np.int64)])
+        weight = np.where(np.isnan(values), 0.0, self._weight)[launches]
+        weighed = np.nan_to_num(values)[launches] * weight
+        return ratio(sums(own, weighed, len(self.sets)), sums(own, weight, len(self.sets)))
+
+    def _spread(self, of_sets: Floats) -> Floats:
         """For each row the number of its set; NaN without one."""
-        table = np.array([*of_sets, np.nan], dtype=np.float64)
-        return table[np.where(self.known, self.stands_in, len(of_sets))]
+        return np.append(of_sets, np.nan)[np.where(self.known, self.stands_in, of_sets.size)]
 
 
 @once_per_place
@@ -105,7 +117,7 @@ def tensor_share(place: Place) -> Floats:
 
 def on_tensor_cores(place: Place) -> Mask:
     """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
-    return np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
+    return np.nan_to_num(tensor_share(place)) >= TENSOR_CORES_AT_WORK
 
 
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:

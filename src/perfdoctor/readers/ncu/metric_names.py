@@ -70,6 +70,9 @@ _NO_WAIT = "selected"
 _LARGEST = 2.6e15
 #: Counters from several passes may together slightly exceed a unit's peak.
 _LARGEST_SHARE = 2.0
+#: What the memory moves, and the lanes that do an fma, in a cycle of their clock.
+_PEAK_DRAM = "dram__bytes.sum.peak_sustained"
+_PEAK_FMA = "sm__sass_thread_inst_executed_op_{}fma_pred_on.sum.peak_sustained"
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _EXCESS_RULE = "UncoalescedGlobalAccess"
 _EXCESS_MESSAGE = regex(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
@@ -81,10 +84,15 @@ def numbers(launch: Launch) -> dict[str, float]:
     found = {column: _first(launch, row["unit"], row["names"]) for column, row in _known()["column"].items()}
     _, stall_share = top_stall(launch)
     requested, needed = _sectors(launch)
+    fp32, fp64 = _flop(launch, found["sm_clock_hz"] * found["gpu_time_ns"] / 1e9)
+    peaks = {kind: _first(launch, COUNT, (_PEAK_FMA.format(kind),)) for kind in "fd"}
     return {
         **found,
         "dram_bytes": _dram_bytes(launch, found["gpu_time_ns"]),
-        "flop": _flop(launch),
+        "flop": fp32 + (0.0 if isnan(fp64) else fp64),
+        # An fma in each lane and cycle, as NVIDIA's section SpeedOfLight_RooflineChart draws the roof.
+        "peak_flop_per_second": 2 * peaks["d" if fp64 > fp32 else "f"] * found["sm_clock_hz"],
+        "peak_dram_bytes_per_second": _first(launch, COUNT, (_PEAK_DRAM,)) * found["memory_clock_hz"],
         "excess_sector_share": (requested - needed) / requested if requested else requested - needed,
         "useful_bytes": needed * _SECTOR_BYTES,
         "stall_share": stall_share,
@@ -129,21 +137,27 @@ def _dram_bytes(launch: Launch, time_ns: float) -> float:
     return next((each for each in (both, parts, rate * time_ns / 1e9) if not isnan(each)), nan)
 
 
-def _flop(launch: Launch) -> float:
-    """Operations of the fp32 and fp64 units; those of tensor cores are not among them. NaN unless fp32's were counted.
+def _flop(launch: Launch, about_cycles: float) -> tuple[float, float]:
+    """Operations of the fp32 and of the fp64 units, without those of tensor cores. NaN where not counted.
 
-    The roofline sections collect instructions per cycle, `sass` metrics their sum.
+    The roofline sections collect instructions per cycle, `sass` metrics their sum. `about_cycles`: clock times time,
+    for reports that do not count the cycles.
     """
     cycles = _first(launch, COUNT, ("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg"))
+    cycles = about_cycles if isnan(cycles) else cycles
     counts = {}
     for op in _FLOP:
         name = f"sass_thread_inst_executed_op_{op}_pred_on.sum"
         counted = _first(launch, COUNT, (f"smsp__{name}", f"sm__{name}"))
         per_cycle = _first(launch, COUNT, (f"smsp__{name}.per_cycle_elapsed",))
         counts[op] = per_cycle * cycles if isnan(counted) else counted
-    if any(isnan(counts[op]) for op in ("fadd", "fmul", "ffma")):
-        return nan
-    return sum(counts[op] * weight for op, weight in _FLOP.items() if not isnan(counts[op]))
+    fp32, fp64 = (sum(counts[op] * weight for op, weight in _FLOP.items() if op[0] == kind) for kind in "fd")
+    return fp32, fp64
+
+
+def rule_named(message: str) -> str:
+    """The name of the rule that says this: the one of which numbers are read, else ""."""
+    return _EXCESS_RULE if _EXCESS_MESSAGE.search(message) else ""
 
 
 def _sectors(launch: Launch) -> tuple[float, float]:
@@ -167,6 +181,7 @@ def wanted_names() -> tuple[str, ...]:
         *(name for row in _known()["column"].values() for name in row["names"]),
         *(names[0] for names in _known()["block_limit"].values()),
         "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes.sum.per_second",
+        _PEAK_DRAM, *(_PEAK_FMA.format(kind) for kind in "fd"),
         "smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg", _SECTORS, f"{_SECTORS}_ideal", *flop,
     )  # fmt: skip
 
@@ -177,7 +192,7 @@ def base_unit(name: str) -> str:
     if "pct" in name:
         return "%"
     kind = next((row["unit"] for row in _known()["column"].values() if name in row["names"]), COUNT)
-    if name.startswith("dram__bytes"):
+    if name.startswith("dram__bytes") and not name.endswith("peak_sustained"):
         kind = BYTES_PER_SECOND if name.endswith("per_second") else BYTES
     return "" if kind == COUNT else "%" if kind == SHARE else kind
 

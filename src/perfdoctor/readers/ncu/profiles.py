@@ -18,12 +18,13 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.profile_matches import matched, on_same_gpu
-from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Floats, Frame, Ints, Mask, Source, Text, Timeline
+from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Ints, Source, Text, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers.leaving_out import unopened
 from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import report_file as ncu_file
+from perfdoctor.readers.ncu import text_pages
 from perfdoctor.readers.ncu import tool as ncu_tool
 from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limiter, top_stall
 from perfdoctor.system import tool_process
@@ -35,8 +36,6 @@ _PRINTED = regex(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
 SIGNALS = ("kernel_profiles", "kernel_advice")
 #: How many kernels a note names at most, and how long their names may be.
 _NAMED, _LONGEST_NAME = 3, 60
-#: The columns of a note on a kernel, each a share of its peak.
-_SHARES = {"sm_share": "SMs", "tensor_share": "tensor cores", "memory_share": "memory", "occupancy_share": "warps"}
 
 
 def is_report(head: bytes) -> bool:
@@ -45,18 +44,21 @@ def is_report(head: bytes) -> bool:
 
 
 def is_printed_text(head: bytes) -> bool:
-    """Is it ncu's text output, and no table?"""
+    """Is it what ncu prints on a terminal, and no table?"""
     return _PRINTED.search(head) is not None and not ncu_csv.looks_like(head)
 
 
 def read(path: Path) -> Timeline:
-    """The measured kernels of a report or a CSV file, as rank 0. PerfdoctorError where it cannot be read."""
+    """The measured kernels of a report, a CSV file or a text, as rank 0. PerfdoctorError where it cannot be read."""
     try:
         with path.open("rb") as stream:
             head = stream.read(len(ncu_file.MAGIC))
         if is_report(head):
             return _timeline(path, read_report(path), ())
-        printed = ncu_csv.parse(_bytes(path), path.name)
+        data = _bytes(path)
+        if is_printed_text(data):
+            return _timeline(path, text_pages.parse(ncu_csv.text_of(data), path.name), ())
+        printed = ncu_csv.parse(data, path.name)
     except OSError as error:
         raise unopened(path, error) from error
     notes = []
@@ -96,7 +98,8 @@ def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
     joined = {signal: _on_one_clock(parts) for signal, parts in frames.items()}
     notes = [note for each in profiles for note in each.notes]
     if not len(timeline.kernels):
-        notes += [note for each in profiles for note in alone(each.sources[0].file, each["kernel_profiles"])]
+        held = ((each.sources[0].file, each["kernel_profiles"]) for each in profiles)
+        notes += [_held(file, rows) for file, rows in held if len(rows)]
     return timeline.beside(profiles, joined, *notes, *_joined_notes(timeline, joined["kernel_profiles"]))
 
 
@@ -109,34 +112,11 @@ def _on_one_clock(parts: Sequence[Frame]) -> Frame:
     return Frame.join(shifted)
 
 
-def alone(file: str, profiles: Frame) -> Iterator[str]:
-    """How many launches of which GPU are in the file, and how busy the longest kernels keep it."""
-    names, weight = profiles.name, np.nan_to_num(profiles.floats("gpu_time_ns"))
-    if not len(profiles):
-        return
-    kinds, gpus = len(set(names)), sorted({gpu for gpu in profiles.text("gpu") if gpu})
+def _held(file: str, profiles: Frame) -> str:
+    """Say how many launches of which GPU are in the file."""
+    kinds, gpus = len(set(profiles.name)), sorted({gpu for gpu in profiles.text("gpu") if gpu})
     on = f" on {', '.join(gpus)}" if gpus else ""
-    yield f"{file}: {_counted(len(profiles))} of {kinds:,} kernel{'s' * (kinds != 1)}{on}."
-    total = np.bincount(names.codes, weights=weight, minlength=len(names.values))
-    for code in np.argsort(-total, kind="stable")[:_NAMED].tolist():
-        if total[code]:
-            yield _kernel_note(base_name(names.values[code])[:_LONGEST_NAME], profiles, names.codes == code, weight)
-
-
-def _kernel_note(name: str, profiles: Frame, rows: Mask, weight: Floats) -> str:
-    """`silu: 40.1 µs, 25 % of the measured time; SMs 28 %, memory 88 % of their peak; waits for long scoreboard.`"""
-    own = float(weight[rows].sum())
-    shares = []
-    for column, label in _SHARES.items():
-        known = rows & ~np.isnan(profiles.floats(column))
-        if known.any():
-            share = np.average(profiles.floats(column)[known], weights=np.maximum(weight[known], 1))
-            shares.append(f"{label} {100 * share:.0f} %")
-    busy = f"; {', '.join(shares)} of their peak" if shares else ""
-    longest = int(np.flatnonzero(rows)[np.argmax(weight[rows])])
-    stall = profiles.text("stall")[longest]
-    waits = f"; its warps wait for {stall}" if stall else ""
-    return f"{name}: {own / 1e3:,.1f} µs, {100 * own / weight.sum():.0f} % of the measured time{busy}{waits}."
+    return f"{file}: {_counted(len(profiles))} of {kinds:,} kernel{'s' * (kinds != 1)}{on}."
 
 
 def _joined_notes(timeline: Timeline, profiles: Frame) -> Iterator[str]:

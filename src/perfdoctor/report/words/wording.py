@@ -10,7 +10,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
-from perfdoctor.vocabulary.sentences import NO_KERNEL
+from perfdoctor.vocabulary.sentences import NO_KERNEL, OF_MEASURED
 from perfdoctor.vocabulary.signals import needs_gpu
 
 if TYPE_CHECKING:
@@ -224,7 +224,9 @@ def verdict(diagnosis: Diagnosis) -> str:
 def _without_time(diagnosis: Diagnosis) -> str:
     """The first line where no timeline was recorded."""
     if _is_of(diagnosis, _KERNELS_ALONE):
-        first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
+        limits = [_SENTENCE.split(note, maxsplit=1)[0] for note in diagnosis.notes if OF_MEASURED in note]
+        found = [_of_measured(each) for each in diagnosis.findings[:1]]
+        first = [*found, *limits, _first_note(diagnosis)][0]
         return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
     if diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
@@ -291,9 +293,9 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saved.likely, advice.run_ns or diagnosis.base_ns
     whole = of_training(advice) if advice.run_ns else the_base(diagnosis)
     if advice.run_ns:  # how much of the training it is says more than what to save of it
-        title = _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "").rstrip(".")
+        title = _first_sentence(advice).rstrip(".")
     if says_more(advice):
-        return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+        return _first_sentence(advice)
     if not saving or not base:
         return f"{title}. How much time a fix saves is unknown."
     if advice.confidence == "low":
@@ -303,6 +305,17 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     gain = f"{share(saving / base)} off {whole}, to about {left}"
     times = f" ({factor(advice.speedup[1])}×)" if advice.speedup[1] <= _MOST_KNOWN else ""
     return f"{title}. Fixing it takes {gain}{times}."
+
+
+def _first_sentence(advice: Advice) -> str:
+    return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+
+
+def _of_measured(advice: Advice) -> str:
+    """`Uncoalesced memory access: 75 % of the measured time`; the title alone of a finding that says no share."""
+    title = clean(advice.title).rstrip(".")
+    percents = [advice.values[name] for name in ("kernels_percent", "compute_percent") if name in advice.values]
+    return f"{title}: {percents[0]:.0f} % of the measured time" if percents else title
 
 
 def says_more(advice: Advice) -> bool:
@@ -349,7 +362,8 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     if costs_no_time(advice):
         return "costs memory, no time"
     if not advice.saving_ns_per_step.high:
-        return "note: saves nothing by itself"
+        alone = not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE)
+        return "share of the program unknown" if alone else "note: saves nothing by itself"
     if not likely:
         return "saving unknown"
     return f"saves {duration(likely)} {saved_of(diagnosis, advice)}, {speedup(advice.speedup)}"
@@ -405,7 +419,7 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
     if diagnosis.memory and not gpus and not diagnosis.time:
         gpus = counted(len(diagnosis.memory), "GPU")
-    if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+    if not (diagnosis.memory or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
     none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU used"
     return gpus or none, f"{count(ranks)}{of_all}" if of_all else _ranks(diagnosis, ranks)

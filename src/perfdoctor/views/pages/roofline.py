@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.records.work_done import Efficiency, Roofline, RooflineRow
+from perfdoctor.views.rooflines import FLOP_RATE, guides, measured
 from perfdoctor.views.tables import place_names
 from perfdoctor.vocabulary.basis import Basis
 
 _X = Axis("arithmetic intensity (upper bound), FLOP per byte", "flop_per_byte", logarithmic=True)
-_X_MEASURED = Axis("arithmetic intensity, FLOP per byte", "flop_per_byte", logarithmic=True)
-_Y = Axis("FLOP/s", "flop_per_second", logarithmic=True)
 _KINDS = {"family": "kernel families", "op": "single ops", "memory": "memory-bound kernels"}
 _SHORT_KINDS = {"family": "family", "op": "op", "memory": "memory-bound"}
-#: Further measured kernels take too little time to matter.
-_MOST_MEASURED = 60
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
@@ -36,7 +29,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
             whose = names.get((roofline.rank, roofline.device), f"rank {roofline.rank}")
             yield from _chart(roofline, whose, diagnosis.basis)
             yield _table(roofline, whose, diagnosis.basis)
-    yield from _measured(run.timeline)
+    yield from measured(run.timeline)
 
 
 def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
@@ -61,8 +54,8 @@ def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
     ceilings = [(each.data_type, each.flop_per_second) for each in types or roofline.ceilings]
     description, numbers = _description(rows, roofline, basis)
     yield Chart(
-        "roofline", "roofline", f"Roofline of {whose}", description, _X, _Y,
-        (*_guides(ceilings, roofline.memory_bytes_per_second, dots), *dots), numbers,
+        "roofline", "roofline", f"Roofline of {whose}", description, _X, FLOP_RATE,
+        (*guides(ceilings, roofline.memory_bytes_per_second, dots), *dots), numbers,
     )  # fmt: skip
 
 
@@ -85,22 +78,6 @@ def _description(
     if not roofline.ceilings:
         description += ". The peaks of this device are unknown: no roof is drawn"
     return f"{description}.", numbers
-
-
-def _guides(
-    ceilings: Sequence[tuple[str, float]], memory_bytes_per_second: float, dots: Sequence[Series]
-) -> Iterator[Series]:
-    """Draw the memory bandwidth up to the highest of the `ceilings`, and each ceiling from its ridge point on."""
-    if not ceilings or not memory_bytes_per_second:
-        return
-    ridges = [rate / memory_bytes_per_second for _, rate in ceilings]
-    places = np.concatenate([np.array(ridges), *(each.x for each in dots)])
-    low = 10.0 ** math.floor(math.log10(float(places.min())) - 1e-9)
-    high = 10.0 ** math.ceil(math.log10(float(places.max())) + 1e-9)
-    slope = np.array([low, max(ridges)])
-    yield Series("memory", "guide", slope, slope * memory_bytes_per_second)
-    for (name, rate), ridge in zip(ceilings, ridges, strict=True):
-        yield Series(name, "guide", np.array([ridge, high]), np.array([rate, rate]))
 
 
 def _table(roofline: Roofline, whose: str, basis: Basis) -> Table:
@@ -147,61 +124,3 @@ def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
     title = "Use of the peak, mean of all GPUs" if known.on_gpu else "Computed work, mean of all ranks"
     if any(column.unit in ("flop", "share", "number") for column in shown):
         yield Table("roofline", "efficiency", title, shown, 1)
-
-
-class _Kernel(Struct, frozen=True):
-    """All measured launches of one kernel."""
-
-    name: str
-    gpu: str
-    launches: int
-    ns: float
-    flop: float
-    moved_bytes: float
-
-
-def _measured(timeline: Timeline) -> Iterator[Chart | Table]:
-    found = sorted(_kernels(timeline["kernel_profiles"]), key=lambda kernel: -kernel.ns)[:_MOST_MEASURED]
-    if not found:
-        return
-    x = np.array([kernel.flop / kernel.moved_bytes for kernel in found])
-    y = np.array([kernel.flop / kernel.ns * 1e9 for kernel in found])
-    weight = np.array([kernel.ns for kernel in found]) / found[0].ns
-    dots = Series("measured kernels", "dots", x, y, tuple(kernel.name for kernel in found), weight)
-    names = {kernel.gpu for kernel in found}
-    peaks = peaks_of(names.pop()) if len(names) == 1 else None
-    fp32 = peaks.flop_per_second.get("fp32", 0.0) if peaks else 0.0
-    ceilings = [("fp32", fp32)] if fp32 else []
-    guides = list(_guides(ceilings, peaks.memory_bytes_per_second if peaks else 0.0, [dots]))
-    yield Chart(
-        "roofline", "roofline-measured", "Roofline of the kernels measured by Nsight Compute",
-        "The longest kernel, {name}, reaches {rate} at {intensity}. FLOP are those of the fp32 and fp64 units, bytes"
-        " are measured DRAM traffic; kernels that use tensor cores are omitted.",
-        _X_MEASURED, _Y, (*guides, dots),
-        {"name": (found[0].name, "text"), "rate": (float(y[0]), "flop_per_second"),
-         "intensity": (float(x[0]), "flop_per_byte")},
-    )  # fmt: skip
-    yield Table(
-        "roofline", "roofline-measured", "Kernels measured by Nsight Compute",
-        (
-            TableColumn("kernel", "text", [kernel.name for kernel in found]),
-            TableColumn("launches", "count", [kernel.launches for kernel in found]),
-            TableColumn("time", "ns", [kernel.ns for kernel in found]),
-            TableColumn("FLOP", "flop", [kernel.flop for kernel in found], "Of the fp32 and fp64 units."),
-            TableColumn("moved", "bytes", [kernel.moved_bytes for kernel in found], "DRAM reads and writes."),
-            TableColumn("FLOP a byte", "flop_per_byte", x.tolist(), "Arithmetic intensity."),
-            TableColumn("rate", "flop_per_second", y.tolist()),
-        ),
-        len(found),
-    )  # fmt: skip
-
-
-def _kernels(profiles: Frame) -> Iterator[_Kernel]:
-    """Kernels by name, of the launches with measured FLOP, bytes and time that did not use tensor cores."""
-    flop, moved, ns = (profiles.floats(column) for column in ("flop", "dram_bytes", "gpu_time_ns"))
-    with np.errstate(invalid="ignore"):
-        known = (flop > 0) & (moved > 0) & (ns > 0) & ~(profiles.floats("tensor_share") > 0)
-    for name in dict.fromkeys(profiles.name.take(known)):
-        rows = known & profiles.name.equals(name)
-        sums = (float(each[rows].sum()) for each in (ns, flop, moved))
-        yield _Kernel(name, profiles.text("gpu")[int(np.flatnonzero(rows)[0])], int(rows.sum()), *sums)

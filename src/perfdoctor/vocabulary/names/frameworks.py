@@ -21,7 +21,7 @@ from perfdoctor.vocabulary.names.base_names import without_numbers
 #: Kernels of PyTorch, of its compiler, and of libraries that only work with its tensors.
 TORCH_KERNEL = regex(
     r"\bat::|\bat_cuda_detail::|\bc10::|torch|triton_(poi|red|per|for|tem|spl)_|triton__|\bvllm::|\bfbgemm"
-    r"|multi_tensor_apply_kernel|nvfuser|CudaCodeGen",
+    r"|multi_tensor_apply_kernel|nvfuser|CudaCodeGen|\bTensorIterator(?:Base)?\b",
     re.IGNORECASE,
 )
 #: Ranges and functions of PyTorch.
