@@ -71,6 +71,15 @@ COMMUNICATION_FILE = regex(
     r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
 )
 OPTIMIZER_FILE = regex(r"/optim(?:izers?)?/")
+#: Of whoever records, which is never the place: torch.profiler, its recorder of memory, perfdoctor, samplers of stacks.
+RECORDER_FILE = regex(
+    r"(?:^|/)torch/(?:cuda/(?:memory|_memory_viz)|autograd/profiler\w*|profiler/\w+)\.py$"
+    r"|(?:^|/)perfdoctor_(?:agent|measuring)/|-packages/(?:perfdoctor|py_spy|nvtx|viztracer|pyinstrument|memray)/"
+)
+RECORDER_FUNCTION = regex(
+    r"unwind|Traceback|torch::profiler|RecordFunction|record_?(?:memory_?)?history|memory_?snapshot",
+    re.IGNORECASE,
+)
 #: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
 WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
 
