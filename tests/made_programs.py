@@ -38,10 +38,15 @@ def few_shapes() -> Timeline:
     return with_grids(program(), [64] * 4 + [32] * 4)
 
 
-def reading(*, every_kernel: bool) -> Timeline:
-    """A value is read behind each kernel, or once behind all of them."""
-    reads = " I  I  I  I" if every_kernel else " " * 13 + "I"
-    return program(host=["o" * 16, reads], legend={"I": ("ops", "aten::item")}, recorded=["kernels", "calls", "ops"])
+def reading(every: int) -> Timeline:
+    """Steps of 24 kernels, and a value is read behind each so many of them."""
+    reads = ("  " * (every - 1) + " I") * (24 // every)
+    return program(
+        kernels="# " * 24,
+        host=["o" * 48, reads],
+        legend={"I": ("ops", "aten::item")},
+        recorded=["kernels", "calls", "ops"],
+    )
 
 
 def on_a_processor() -> Timeline:

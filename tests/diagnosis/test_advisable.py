@@ -142,7 +142,7 @@ def waits_in_front_of_launches(gpu: str):
     ],
 )
 def test_mixed_precision_is_in_the_type_that_the_gpu_has(gpu, title):
-    drawn = made.program(gpu=gpu, kernels="SSSSSSSSSSSS")
+    drawn = made.program(gpu=gpu, kernels="SSSSSSSSSSSS", kernel_names={"S": "volta_sgemm_128x64_nn"})
     (advice,) = diagnose(drawn, [RULES["fp32-matmuls"]]).findings
     assert next(each.title for each in advice.fixes if each.effort == "hours") == title
     assert ["which GPU" in each.caution for each in advice.fixes if "mixed" in each.title] == [not gpu]

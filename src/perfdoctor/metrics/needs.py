@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from perfdoctor.hardware.generations import NVIDIA, abilities
+from perfdoctor.hardware.generations import AMPERE, NVIDIA, Generation, abilities
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.queued import blocking_rows
 from perfdoctor.metrics.grouping import combined
@@ -21,7 +21,7 @@ from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.work.device_peaks import generation_of, vendor_of
 from perfdoctor.metrics.work.half_precision import half_products, wide_products
-from perfdoctor.model.cache import once_per_run
+from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import first_kernels, launches_of
 from perfdoctor.model.place import Place
@@ -30,11 +30,14 @@ from perfdoctor.model.timeline import Ints
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT
+from perfdoctor.vocabulary.names.kernels import built_for
 from perfdoctor.vocabulary.needs import NO_VERSION, TORCH, version_of
 
 GPU = "gpu "
 #: Two steps that differ may be any two: three show whether each has shapes of its own.
 _FEWEST_STEPS = 3
+#: The replay of a graph, with the call of compiled code around it, costs the host some ten launches of 5 µs.
+_FEWEST_OF_A_GRAPH = 10
 #: Of the GPU's memory: PyTorch's own allocator calls the driver in vain before it is all reserved.
 _FULL_SHARE = 0.9
 #: What a processor has. Whether it computes in bfloat16 no recording says; code for it torch.compile writes in C++.
@@ -82,8 +85,17 @@ def _of_gpu(place: Place, ability: str) -> bool | None:
     built = generation_of(place)
     if built is not None:
         return built.has(ability)
+    if _at_least(place).has(ability):
+        return True
     # Graphs are replayed by all GPUs whose calls were recorded, but for those of vendors that have none.
     return {"": None, NVIDIA: True, "AMD": True}.get(vendor_of(place), False) if ability == "graphs" else None
+
+
+@once_per_place
+def _at_least(place: Place) -> Generation:
+    """The oldest generation that runs the place's kernels, as far as libraries built them for one."""
+    least = max(place.kernels.name.classified(built_for), default=NO_VERSION)
+    return Generation(least, tensor_cores=least >= AMPERE)
 
 
 def _is_named(run: Run, name: str) -> bool | None:
@@ -110,21 +122,18 @@ def _no_data_syncs(run: Run) -> bool | None:
 
 
 def _is_launched_at_once(place: Place) -> bool | None:
-    """Does one graph hold most kernels of a step: are most of them launched between two waits of the host?
+    """Can graphs hold most kernels: are they launched many at a time, between two waits of the host for a value?
 
-    None without steps, or where neither ops nor calls show what the host waits for.
+    None where neither calls nor ops show what the host waits for.
     """
     launched = launches_of(place, "kernels")
-    if place.device is None or not place.steps.used or not launched.known.any():
+    if place.device is None or not launched.known.any():
         return None
     waits = place.timeline.calls.start_ns[blocking_rows(place.host, place.work)]
     reads = place.timeline.ops.of(rank=place.rank).named(torch_names.READS_VALUE).start_ns
-    step = np.searchsorted(place.steps.used_bounds, place.kernels.start_ns, side="right")[launched.known]
     between = np.searchsorted(np.sort(np.concatenate((waits, reads))), launched.at_ns[launched.known])
-    stretch, first = combined(step, between)
-    largest = np.zeros(int(step.max()) + 1, dtype=np.int64)
-    np.maximum.at(largest, step[first], np.bincount(stretch))
-    return bool(largest.sum() > MOST_OF_IT * step.size)
+    together = np.bincount(between)[between]
+    return bool(np.unique(between).size == 1 or (together >= _FEWEST_OF_A_GRAPH).mean() > MOST_OF_IT)
 
 
 def _steady_shapes(run: Run) -> bool | None:

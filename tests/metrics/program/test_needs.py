@@ -59,6 +59,13 @@ def test_a_gpu_nobody_knows_is_looked_up_by_its_recorded_capability():
         assert of(replace(drawn, devices=(device,)), "bf16") is has
 
 
+def test_a_kernel_that_was_built_for_a_generation_shows_that_the_gpu_is_no_older():
+    run = prepare(made.program(gpu="", kernel_names={"#": "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"}))
+    assert {need: state(run, need) for need in ("compile", "bf16", "tf32", "fp8")} == {
+        "compile": True, "bf16": True, "tf32": True, "fp8": None,
+    }  # fmt: skip
+
+
 def test_the_capability_that_rocm_writes_is_none_of_nvidias():
     device = Device(0, 0, "AMD Radeon Pro W6800", compute_capability=(10, 3))
     assert of(replace(made.program(), devices=(device,)), "bf16") is None
@@ -100,12 +107,9 @@ def test_compiled_code_shows_torch_2_at_least():
     assert (of(compiled, "torch 2.0"), of(compiled, "torch 2.1")) == (True, None)
 
 
-def test_steps_that_read_a_value_behind_each_kernel_fit_into_no_graph():
-    assert of(made.reading(every_kernel=True), "no-data-syncs") is False
-
-
-def test_one_read_behind_all_kernels_leaves_the_step_to_a_graph():
-    assert of(made.reading(every_kernel=False), "no-data-syncs") is True
+@pytest.mark.parametrize(("every", "fits"), [(1, False), (8, False), (12, True), (24, True)])
+def test_kernels_between_two_reads_of_a_value_fit_into_a_graph_if_they_are_many(every, fits):
+    assert of(made.reading(every), "no-data-syncs") is fits
 
 
 def test_without_launches_nobody_knows_what_the_host_waits_for():

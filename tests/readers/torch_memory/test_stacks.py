@@ -74,7 +74,9 @@ def test_without_own_code_a_librarys_innermost_line_is_shown():
         SITE + "torch/autograd/profiler.py:330 __enter__",
         SITE + "perfdoctor/recording/agent/perfdoctor_agent/agent.py:90 step",
         "/run/agent/perfdoctor_agent/memory.py:4 sampled",
+        "torch::unwind::unwind()",
         "torch::CapturedTraceback::gather(bool, bool, bool)",
+        "torch::cuda::(anonymous namespace)::gather_with_cpp()",
         "c10::cuda::CUDACachingAllocator::recordHistory(bool)",
     ],
 )
@@ -82,6 +84,19 @@ def test_whoever_records_is_never_the_place(recorder):
     assert of(recorder, OWN).stack == "work/train.py:9 main"
     assert of(recorder, LINEAR).line == "modules/linear.py:134 forward"
     assert of(recorder) == Stack("", "", "unknown")
+
+
+def test_without_python_the_op_is_the_place_and_not_what_allocates_for_all_ops():
+    allocating = [
+        "torch::cuda::(anonymous namespace)::gather_with_cpp()",
+        "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(int, unsigned long, CUstream_st*)",
+        "at::TensorBase at::detail::_empty_generic<long>(c10::ArrayRef<long>, c10::Allocator*)",
+        "at::(anonymous namespace)::structured_nll_loss_backward_out_cuda_functional::set_output_raw_strided(long)",
+    ]
+    assert of(*allocating, "at::meta::structured_nll_loss_backward::meta(at::Tensor const&)", ENGINE).line == (
+        "at::meta::structured_nll_loss_backward::meta(at::Tensor const&)"
+    )
+    assert of(*allocating[:2]).line == allocating[1], "nothing else is known"
 
 
 def test_lines_repeated_by_recursion_are_shown_once_and_a_stack_is_short():

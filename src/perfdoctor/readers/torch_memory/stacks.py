@@ -23,6 +23,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from perfdoctor.vocabulary.names.python_code import (
+    ALLOCATES,
     COMMUNICATION_FILE,
     LIBRARY_FILE,
     OPTIMIZER_FILE,
@@ -79,7 +80,7 @@ def stack_of(frames: Sequence[StackFrame]) -> Stack:
         if shown:
             break
     else:
-        shown = list(frames)
+        shown = [frame for frame in frames if not ALLOCATES.search(frame.text)] or list(frames)
     texts = list(dict.fromkeys(frame.text for frame in shown))[:_SHOWN_FRAMES]
     return Stack(texts[0] if texts else "", " < ".join(texts), _category(frames, python))
 
