@@ -84,7 +84,8 @@ RECORDER_FUNCTION = regex(
 )
 #: C++ functions that make a tensor for whatever op asks: of all ops alike.
 ALLOCATES = regex(
-    r"CachingAllocator\b|Allocator::allocate|(?<![a-z])_?empty_(?:generic|cuda|strided)|wrapper_CUDA_\w*empty|::empty(?:_\w+)?::"
+    r"CachingAllocator\b|Allocator::allocate|c10::impl::wrap_kernel_functor|c10::Dispatcher::"
+    r"|(?<![a-z])_?empty_(?:generic|cuda|strided)|wrapper_CUDA_\w*empty|::empty(?:_\w+)?::"
     r"|TensorIterator(?:Base)?::|::create_out\(|::set_output_\w*strided\(|::resize_(?:bytes_cuda|cuda_|reduction)\("
 )
 #: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
