@@ -97,10 +97,15 @@ def _source(where: str) -> str:
     return f"<{where}>" if where.startswith("https://") else f"[our own]({where.removeprefix('docs/')})"
 
 
+def _where(conditions: tuple[str, ...]) -> str:
+    """The conditions as code; `|` would end the cell."""
+    return ", ".join(f"`{each.replace('|', ' or ')}`" for each in conditions)
+
+
 def hurts_table() -> str:
     """One line a row of advice that was measured to hurt."""
     rows = [
-        f"| {each.advice} | {', '.join(f'`{where}`' for where in each.where)} | {each.measured} | "
+        f"| {each.advice} | {_where(each.where)} | {each.measured} | "
         f"{'left out' if each.is_left_out else 'said with the fix'} | {_source(each.source)} |"
         for each in HURTS
     ]
