@@ -24,6 +24,7 @@ from perfdoctor.export.numbers import METRICS, PREFIX
 from perfdoctor.hardware.prices import listed_prices
 from perfdoctor.records.document import schema
 from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
+from perfdoctor.vocabulary.hurts import HURTS
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.tables import tables, views
@@ -91,6 +92,26 @@ def prices_table() -> str:
     return "\n".join(["| GPU | an hour | source | read on |", "| --- | --: | --- | --- |", *rows])
 
 
+def _source(where: str) -> str:
+    """A page elsewhere, or one of our own, with a link."""
+    return f"<{where}>" if where.startswith("https://") else f"[our own]({where.removeprefix('docs/')})"
+
+
+def _where(conditions: tuple[str, ...]) -> str:
+    """The conditions as code; `|` would end the cell."""
+    return ", ".join(f"`{each.replace('|', ' or ')}`" for each in conditions)
+
+
+def hurts_table() -> str:
+    """One line a row of advice that was measured to hurt."""
+    rows = [
+        f"| {each.advice} | {_where(each.where)} | {each.measured} | "
+        f"{'left out' if each.is_left_out else 'said with the fix'} | {_source(each.source)} |"
+        for each in HURTS
+    ]
+    return "\n".join(["| advice | where | measured | there it is | source |", "| --- | --- | --- | --- | --- |", *rows])
+
+
 def tools_table() -> str:
     """One line a tool of `perfdoctor mcp`: what it takes, and what it is for."""
     rows = []
@@ -141,6 +162,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield outside, with_part(text, "prices", prices_table())
     of_tables = _ROOT / "docs" / "tables.md"
     yield of_tables, with_part(of_tables.read_text("utf-8"), "tables", tables_list())
+    savings = _ROOT / "docs" / "savings.md"
+    yield savings, with_part(savings.read_text("utf-8"), "hurts", hurts_table())
     assistants = _ROOT / "docs" / "assistants.md"
     yield assistants, with_part(assistants.read_text("utf-8"), "tools", tools_table())
     yield _ROOT / "docs" / "architecture.md", architecture.page()

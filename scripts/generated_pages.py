@@ -84,6 +84,7 @@ def _body(rule: Rule) -> Iterator[str]:
             yield "## What to do\n"
         numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
         where = f", where there is {' and '.join(map(in_words, fix.when))}" if fix.when else ""
+        where += f"; {fix.caution}" if fix.caution else ""
         how = fix.filled({}).strip()
         yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{how}\n```\n"
     yield from _derived(rule)

@@ -20,6 +20,7 @@ from textwrap import dedent
 
 import msgspec
 import pytest
+from fix_needs import covers, needs_of
 from folders import ROOT
 from formulas import is_of_each, names_in
 from rule_trainings import content_of, healthy, pages, status, with_its_fault
@@ -566,6 +567,13 @@ def test_advice_of_a_framework_is_for_programs_that_have_it(document, fix):
     assert not OF_FSDP.search(text) or "fsdp" in when, 'it names what FSDP has: when = ["fsdp"]'
 
 
+@of_each("document,fix", FIXES)
+def test_a_fix_names_what_its_code_needs(document, fix):
+    named = set(fix.get("needs", []))
+    missing = {need for need in needs_of(fix) if not covers(named, need)}
+    assert missing == set(), f"its code shows that it needs these: write needs = {sorted(named | missing)}"
+
+
 @every_rule
 def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     document = DOCUMENTS[rule_id]
@@ -618,7 +626,7 @@ def test_a_rule_has_a_fix(rule_id):
 
 @of_each("document,fix", FIXES)
 def test_a_fix_says_what_to_do_how_and_at_what_price(document, fix):
-    unknown = set(fix) - {"title", "how", "effort", "changes_numerics", "situations", "when"}
+    unknown = set(fix) - {"title", "how", "effort", "changes_numerics", "situations", "when", "needs"}
     assert unknown == set(), "no fields of Fix in records/findings.py"
     assert fix["effort"] in ("minutes", "hours", "days")
     assert isinstance(fix["changes_numerics"], bool), "`changes_numerics` is true or false"

@@ -307,7 +307,7 @@ def test_advice_has_the_rules_words_and_the_fixes_that_fit():
     rule = load_rules()["input-wait"]
     assert (first.title, first.why, first.category) == (rule.title, rule.why, "input")
     assert "10.0 ms of a 40.0 ms step" in first.summary
-    fitting = [fix.title for fix in rule.fixes if fix.fits("workers", frozenset({"torch"}))]
+    fitting = [fix.title for fix in rule.fixes if fix.fits("workers", frozenset({"torch", "gpu"}))]
     assert [fix.title for fix in first.fixes] == fitting
     assert 0 < len(fitting) < len(rule.fixes)
 

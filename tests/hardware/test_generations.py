@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.hardware.generations import Generation, generation
+from perfdoctor.hardware.generations import Generation, generation, vendor
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from perfdoctor.hardware.generations import Generation, generation
 )
 def test_a_name_says_the_generation(name, capability, tensor_cores):
     found = generation(name)
-    assert found == Generation(capability, tensor_cores)
+    assert (found.capability, found.tensor_cores, found.vendor) == (capability, tensor_cores, "NVIDIA")
     assert found.is_before_ampere == (capability < (8, 0))
 
 
@@ -40,6 +40,24 @@ def test_the_recorded_capability_counts_more_than_the_name():
     assert generation("NVIDIA GeForce GTX 1650", (7, 5)) == Generation((7, 5), tensor_cores=False)
 
 
-@pytest.mark.parametrize("name", ["", "AMD Instinct MI300X", "Apple M2", "NVIDIA Something New"])
+@pytest.mark.parametrize("name", ["", "AMD Radeon Pro W6800", "Apple M2", "NVIDIA Something New"])
 def test_of_others_nothing_is_known(name):
     assert generation(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NVIDIA"), ("Tesla V100-DGXS-32GB", "NVIDIA"), ("AMD Instinct MI300X", "AMD"),
+        ("AMD Radeon Pro W6800", "AMD"), ("gfx90a:sramecc+", "AMD"), ("Intel(R) Arc(TM) A770", "Intel"), ("Apple M2", "Apple"),
+        ("", ""), ("a GPU", ""),
+    ],
+)  # fmt: skip
+def test_a_name_says_whose_gpu_it_is(name, whose):
+    assert vendor(name) == whose
+
+
+def test_what_rocm_writes_as_capability_says_nothing_of_nvidias_generations():
+    known = generation("AMD Instinct MI210", (9, 0))
+    assert (known.vendor, known.has("bf16"), known.has("fp8"), known.is_before_ampere) == ("AMD", True, False, False)
+    assert generation("AMD Radeon Pro W6800", (10, 3)) is None

@@ -124,7 +124,7 @@ def test_findings_are_flat_with_causes_before_their_symptoms():
     assert first["speedup"]["likely"] == pytest.approx(701 / 270)
     assert (first["category"], first["confidence"]) == ("input", "high")
     assert set(first) >= {"title", "summary", "values", "evidence", "fixes"}
-    assert set(first["fixes"][0]) == {"title", "how", "effort", "changes_numerics"}
+    assert set(first["fixes"][0]) == {"title", "how", "effort", "changes_numerics", "caution"}
 
 
 def test_each_kind_of_evidence_names_its_type():

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors import RuleError, detector
 from perfdoctor.diagnosis import prediction
+from perfdoctor.diagnosis.advisable import advisable
 from perfdoctor.diagnosis.answers import answered
 from perfdoctor.diagnosis.notes import notes, of_failed_rules
 from perfdoctor.diagnosis.predicted_saving import PredictedSaving, as_predicted, predicted_saving
@@ -105,7 +106,8 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     once = {each for one in seen if one.finding.situation in one.rule.verdict for each in one.finding.explains}
     seen = [_without_saving(each, run) if each.rule.id in once else each for each in seen]
     replay = replay_of(run) if what_if or any(_is_replayed(each.rule, each.finding) for each in seen) else None
-    found = agreeing(outweighed([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen], run))
+    seen = outweighed([replace(each, finding=as_predicted(each.finding, each.saving)) for each in seen], run)
+    found = agreeing([_advised(each, run) for each in seen])
     advice = ranked(found, run)
     predicted = (
         answered(what_if, advice, found, outcomes, run, replay)
@@ -219,9 +221,15 @@ def _is_replayed(rule: Rule, finding: Finding) -> bool:
     return bool(rule.action and finding.saving_ns_per_step.likely)
 
 
+def _advised(found: Found, run: Run) -> Found:
+    """The finding with the fixes that are of use here. Where none is it saves nothing; its sentence says its cost."""
+    found = replace(found, advisable=advisable(found, run))
+    return _without_saving(found, run) if found.advisable and found.advisable.is_in_vain else found
+
+
 def _without_saving(found: Found, run: Run) -> Found:
     finding = replace(found.finding, saving_ns_per_step=Saving(0, 0, 0))
-    return Found(found.rule, finding, predicted_saving(found.rule, finding, run, None))
+    return replace(found, finding=finding, saving=predicted_saving(found.rule, finding, run, None))
 
 
 def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:

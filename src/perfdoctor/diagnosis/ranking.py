@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from perfdoctor.diagnosis.advisable import advisable
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.derivations import derivation
-from perfdoctor.diagnosis.lines import code_lines, facts_of
+from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
@@ -20,6 +21,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
 from perfdoctor.records.savings import CASES, Range, Saving
 from perfdoctor.vocabulary.basis import STEP, Basis
+from perfdoctor.vocabulary.needs import nothing_left
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
 from perfdoctor.vocabulary.rulebook import Rule
 from perfdoctor.vocabulary.sentences import filled
@@ -124,15 +126,23 @@ def _advice(
     certainty, basis = judged(rule, finding, run), _basis(rule, run)
     if finding.run_steps:
         step_ns = finding.run_ns // finding.run_steps
+    usable = found.advisable or advisable(found, run)
     fixes = [
-        Fix(basis.prose(fix.title), basis.prose(fix.filled(finding.values)), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
-        for fix in rule.fixes_for(finding.situation, facts(run) | facts_of(rule, finding, run))
+        Fix(
+            basis.prose(fix.title),
+            basis.prose(fix.filled(finding.values)),
+            fix.effort,  # type: ignore[arg-type]
+            fix.changes_numerics,
+            caution,
+        )
+        for fix, caution in usable.fixes
     ]
+    said = summary(rule, finding, run)
     return Advice(
         rank=rank,
         rule=rule.id,
         title=basis.prose(rule.title),
-        summary=summary(rule, finding, run),
+        summary=f"{said} {nothing_left(usable.left_out)}" if usable.is_in_vain else said,
         why=basis.prose(rule.why),
         category=rule.category,
         confidence=certainty.level,
@@ -144,6 +154,7 @@ def _advice(
         values=finding.values,
         evidence=tuple(_labelled(each, basis) for each in (*finding.evidence, *moments(rule, finding, run))),
         fixes=tuple(fixes),
+        left_out=usable.left_out,
         not_a_problem_when=basis.prose(rule.not_a_problem_when),
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,

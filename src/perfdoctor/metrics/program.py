@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.metrics.communication.collectives import is_full_precision
-from perfdoctor.metrics.work.device_peaks import generation_of
 from perfdoctor.model.cache import once_per_run, once_per_timeline
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -178,7 +177,6 @@ def facts(run: Run) -> frozenset[str]:
     sharded = {"all_gather", "reduce_scatter"} <= kinds
     deepspeed, megatron = is_named(names.DEEPSPEED), is_named(names.MEGATRON)
     other = deepspeed or megatron
-    built = [generation_of(place) for place in run.places if place.device is not None]
     found = {
         "torch": is_torch,
         "jax": framework(timeline) == "jax",
@@ -194,7 +192,6 @@ def facts(run: Run) -> frozenset[str]:
         "sends-16-bit": _sends_16_bit(run),
         "exchanges": _exchanges(run),
         "gpu": any(place.device is not None for place in run.places),
-        "before-ampere": any(each is not None and each.is_before_ampere for each in built),
         "inference": work.kind == "inference",
         "vllm": work.server == "vLLM",
         "sglang": work.server == "SGLang",

@@ -375,6 +375,7 @@ class Timeline(Keeps, frozen=True):
     `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     `whole_runs`: of each training process, when all of its steps ended and where its thread stood; empty if unknown.
+    `torch`: the version that the training processes reported, "" if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -396,6 +397,7 @@ class Timeline(Keeps, frozen=True):
     project: Project | None = None
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     whole_runs: tuple[WholeRun, ...] = ()
+    torch: str = ""
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{len(frame):,} {signal}" for signal, frame in self.frames.items() if len(frame))
@@ -588,4 +590,5 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
         project=next((each.project for each in timelines if each.project), None),
         code={line: text for each in timelines for line, text in each.code.items()},
+        torch=next((each.torch for each in timelines if each.torch), ""),
     )

@@ -20,7 +20,7 @@ from perfdoctor.vocabulary.sentences import CLAUSE
 
 #: All other fields of a Rule; where one lies, and what is wrong with it, no document says.
 OPTIONAL = tuple(set(Rule.__struct_fields__) - {*REQUIRED, "fixes", "origin", "broken"})
-OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when")
+OF_A_FIX = ("title", "how", "effort", "changes_numerics", "situations", "when", "needs")
 #: What the skeleton leaves to its author.
 TO_DO = "TODO"
 _VERSION = regex(r"\d+\.\d+\.\d+")

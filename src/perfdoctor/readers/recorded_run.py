@@ -230,6 +230,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
         project=project_from(part.run.manifest.project),
         whole_runs=tuple(_readable(_whole_runs(part), whole_run.read, unread)),
+        torch=next((report.torch for report in training if report.torch), ""),
     ).with_notes(*unread)
 
 

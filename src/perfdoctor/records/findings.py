@@ -73,12 +73,17 @@ class CodeLine(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """What to change. `how` is text with code to paste."""
+    """What to change. `how` is text with code to paste.
+
+    `caution`: what it needs that the recording does not show to be there, and where it was measured to hurt; "" for
+    nothing.
+    """
 
     title: str
     how: str
     effort: Literal["minutes", "hours", "days"]
     changes_numerics: bool
+    caution: str = ""
 
 
 class KernelChanges(Struct, frozen=True, eq=False):
@@ -151,7 +156,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     then `saving_ns_per_run` is saved of the `run_ns` that the training took, and `saving_ns_per_step` is that, spread
     over all steps. `confidence` is the detector's, lowered where little was recorded; `confidence_because`
     gives the reasons. `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's
-    own code, most first. `origin`: the folder of a rule that does not come with perfdoctor, else "".
+    own code, most first. `left_out`: fixes that would fit and are of no use here, each with the reason. `origin`: the
+    folder of a rule that does not come with perfdoctor, else "".
     """
 
     rank: int
@@ -172,6 +178,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     lines: tuple[CodeLine, ...] = ()
     fixes: tuple[Fix, ...]
+    left_out: tuple[str, ...] = ()
     why: str
     not_a_problem_when: str
     references: tuple[str, ...]

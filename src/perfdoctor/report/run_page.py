@@ -56,6 +56,8 @@ class _RunPage:
         for fix in advice.fixes:
             yield Text()
             yield from self.fix(fix)
+        for reason in advice.left_out:
+            yield from self.wrapped(Text(f"Left out: {clean(reason)}", DIM), "      ", "  ")
 
     def shown(self, advice: Advice) -> Iterator[Text]:
         saving = outlook.after_others(self.diagnosis, advice) or wording.saving(self.diagnosis, advice)

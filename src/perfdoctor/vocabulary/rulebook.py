@@ -19,6 +19,7 @@ from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_folder,
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
+from perfdoctor.vocabulary.needs import NEEDS, is_need, wanted
 from perfdoctor.vocabulary.parts import SHRINKS
 
 #: The work that a fix needs, the least first.
@@ -47,6 +48,8 @@ class RuleFix(Struct, frozen=True):
     """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries).
 
     `when`: what must be so in the recorded program, each one of `frameworks.FACTS` or its opposite (`not compiled`).
+    `needs`: what must be there for it to be of use, each one of `needs.NEEDS` or a version (`torch 2.4`); where that is
+    known to be missing the fix is left out, and where it is not known the fix says so.
     `how` may hold numbers of the finding: see `filled`.
     """
 
@@ -56,6 +59,7 @@ class RuleFix(Struct, frozen=True):
     changes_numerics: bool
     situations: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     def filled(self, values: Mapping[str, object]) -> str:
         """`how` with the finding's numbers: `{workers|8}` becomes the value of that name, or 8 where there is none."""
@@ -65,6 +69,11 @@ class RuleFix(Struct, frozen=True):
             return f"{value:.3g}" if isinstance(value, float) else str(value)
 
         return _FILLED.sub(text, self.how)
+
+    @property
+    def caution(self) -> str:
+        """All that it needs, in words, as nothing is known of a program yet."""
+        return wanted(self.needs)
 
     def fits(self, situation: str, facts: frozenset[str]) -> bool:
         """Is it a fix of such a finding, in a program of which these facts are known?"""
@@ -243,8 +252,12 @@ def _fix(entry: Mapping[str, Any]) -> RuleFix:
     situations, when = tuple(entry.get("situations", ())), tuple(entry.get("when", ()))
     for condition in when:
         known(condition.removeprefix(NOT), FACTS, "fact in vocabulary/names/frameworks.py")
+    needs = tuple(entry.get("needs", ()))
+    for need in needs:
+        if not is_need(need):
+            known(need, NEEDS, "need in vocabulary/needs.toml")
     how = entry["how"].strip("\n")
-    return RuleFix(entry["title"], how, entry["effort"], entry["changes_numerics"], situations, when)
+    return RuleFix(entry["title"], how, entry["effort"], entry["changes_numerics"], situations, when, needs)
 
 
 def with_thresholds(rules: Mapping[str, Rule], config: Path) -> dict[str, Rule]:

@@ -6,7 +6,7 @@ import pytest
 from snapshots import frame
 from tables import of_each
 
-from perfdoctor.readers.torch_memory.stacks import frame_of_row, stack_of
+from perfdoctor.readers.torch_memory.stacks import Stack, frame_of_row, stack_of
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 OWN, MODEL = "/home/ann/work/train.py:9 main", "/home/ann/work/model.py:4 forward"
@@ -63,6 +63,40 @@ def test_without_own_code_a_librarys_innermost_line_is_shown():
     assert of(LINEAR, CALL, SITE + "torchtitan/models/model.py:340 forward").line == "models/model.py:340 forward"
     assert of(LINEAR).line == "modules/linear.py:134 forward"
     assert of("torch::unwind::unwind()", "cublasCreate").line == "cublasCreate"
+
+
+@pytest.mark.parametrize(
+    "recorder",
+    [
+        SITE + "torch/cuda/memory.py:837 _record_memory_history",
+        SITE + "torch/cuda/_memory_viz.py:90 trace",
+        SITE + "torch/profiler/profiler.py:700 __enter__",
+        SITE + "torch/autograd/profiler.py:330 __enter__",
+        SITE + "perfdoctor/recording/agent/perfdoctor_agent/agent.py:90 step",
+        "/run/agent/perfdoctor_agent/memory.py:4 sampled",
+        "torch::unwind::unwind()",
+        "torch::CapturedTraceback::gather(bool, bool, bool)",
+        "torch::cuda::(anonymous namespace)::gather_with_cpp()",
+        "c10::cuda::CUDACachingAllocator::recordHistory(bool)",
+    ],
+)
+def test_whoever_records_is_never_the_place(recorder):
+    assert of(recorder, OWN).stack == "work/train.py:9 main"
+    assert of(recorder, LINEAR).line == "modules/linear.py:134 forward"
+    assert of(recorder) == Stack("", "", "unknown")
+
+
+def test_without_python_the_op_is_the_place_and_not_what_allocates_for_all_ops():
+    allocating = [
+        "torch::cuda::(anonymous namespace)::gather_with_cpp()",
+        "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(int, unsigned long, CUstream_st*)",
+        "at::TensorBase at::detail::_empty_generic<long>(c10::ArrayRef<long>, c10::Allocator*)",
+        "at::(anonymous namespace)::structured_nll_loss_backward_out_cuda_functional::set_output_raw_strided(long)",
+    ]
+    assert of(*allocating, "at::meta::structured_nll_loss_backward::meta(at::Tensor const&)", ENGINE).line == (
+        "at::meta::structured_nll_loss_backward::meta(at::Tensor const&)"
+    )
+    assert of(*allocating[:2]).line == allocating[1], "nothing else is known"
 
 
 def test_lines_repeated_by_recursion_are_shown_once_and_a_stack_is_short():

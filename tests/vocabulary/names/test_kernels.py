@@ -6,7 +6,7 @@ import pytest
 from tables import of_each
 
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
-from perfdoctor.vocabulary.names.kernels import family, input_type, math_path
+from perfdoctor.vocabulary.names.kernels import built_for, family, input_type, math_path
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: name, family, math path, type of the inputs
@@ -164,3 +164,21 @@ def test_answers_are_words_that_reports_know(name):
 @pytest.mark.parametrize("name", ["", "k", "<unnamed>", "\ud800", "内核"])
 def test_a_name_that_tells_nothing_is_unknown(name):
     assert (family(name), math_path(name), input_type(name)) == ("other", "unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8", (8, 0)),
+        ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", (8, 0)),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8>", (8, 0)),
+        ("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", (9, 0)),
+        ("sm100_xmma_gemm", (10, 0)),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", (7, 5)),
+        ("volta_sgemm_128x64_nn", (7, 0)),
+        ("void at::native::vectorized_elementwise_kernel<4, smem80>", (0, 0)),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32", (0, 0)),
+    ],
+)
+def test_a_librarys_kernel_says_for_which_generation_it_was_built(name, capability):
+    assert built_for(name) == capability

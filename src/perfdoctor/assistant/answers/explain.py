@@ -38,7 +38,8 @@ def answer(asked: Explain, desk: Desk) -> Answer:
             "fixes": [
                 {
                     "title": fix.title, "how": fix.filled({}), "effort": fix.effort,
-                    "changes_numerics": fix.changes_numerics, "when": [*fix.when], "situations": [*fix.situations],
+                    "changes_numerics": fix.changes_numerics, "when": [*fix.when], "needs": [*fix.needs],
+                    "situations": [*fix.situations],
                 }
                 for fix in rule.fixes
             ],

@@ -37,7 +37,7 @@ def _whole(advice: Advice, zero: int, *, is_alone: bool) -> dict[str, Any]:
     `zero`: a span's 0 on the recording's clock, in ns.
     """
     fixes = [
-        {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics}
+        {"title": fix.title, "effort": fix.effort, "changes_numerics": fix.changes_numerics, "caution": fix.caution}
         | ({"how": fix.how} if is_alone else {})
         for fix in advice.fixes
     ]
@@ -51,6 +51,7 @@ def _whole(advice: Advice, zero: int, *, is_alone: bool) -> dict[str, Any]:
         "evidence": [_evidence(each, zero) for each in advice.evidence[:_MOST_EVIDENCE]],
         "lines": [_line(each) for each in advice.lines[:_MOST_LINES]],
         "fixes": fixes,
+        "left_out": list(advice.left_out),
         **(more if is_alone else {}),
     }
 

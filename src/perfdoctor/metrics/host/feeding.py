@@ -18,6 +18,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.grouping import of_known
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Cores, Feeding, Prospect, Supply, with_workers
+from perfdoctor.metrics.host.same_work import MOST_OF_IT
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader
@@ -157,6 +158,12 @@ def cores(run: Run) -> Cores:
     left = cpu_use.idle_cores(run) + float(np.nan_to_num(cpu_use.cores_of_others(run)))
     known = Cores(count, left / sharing, cpu_use.cores_used(run))
     return replace(known, computing=known.count if math.isnan(threads) else threads)
+
+
+def waits_for_files(run: Run) -> bool:
+    """Does a loader in the training's own process mostly sleep, as one that waits for files, and was none tried?"""
+    wait_ns = run.mean(lambda place: place.idle_ns("input_wait"))
+    return trial(run) is None and _io_share(run, wait_ns) > MOST_OF_IT
 
 
 def _io_share(run: Run, wait_ns: float) -> float:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perfdoctor.hardware.generations import Generation, generation
+from perfdoctor.hardware.generations import NVIDIA, Generation, generation, vendor
 from perfdoctor.hardware.links import link_of, nvlink_source
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: What a kernel takes that has next to nothing to do, where this machine was not measured: 2 to 3 µs on V100, A100 and
 #: H100 under a profiler (element-wise kernels over a few numbers in public recordings).
 KERNEL_FLOOR_NS = 2_000
+#: Tools that record GPUs of NVIDIA alone.
+_TOOLS_OF_NVIDIA = frozenset({"nsys", "ncu"})
 
 
 def peaks(place: Place) -> Peaks | None:
@@ -27,7 +31,20 @@ def peaks(place: Place) -> Peaks | None:
 def generation_of(place: Place) -> Generation | None:
     """The generation of the place's GPU, or of the one that the user names; None where neither is known."""
     name = place.timeline.user_values.gpu
-    return generation(name) if name else generation(place.info.name, place.info.compute_capability)
+    if name or vendor_of(place) not in ("", NVIDIA):  # whose capability says nothing
+        return generation(name or place.info.name)
+    return generation(place.info.name, place.info.compute_capability)
+
+
+@once_per_place
+def vendor_of(place: Place) -> str:
+    """Whose GPU it is, by its name, by the calls that launch its work, or by the tool; "" where nothing says it."""
+    named = vendor(place.timeline.user_values.gpu or place.info.name)
+    if named or place.device is None:
+        return named
+    calls = place.timeline.calls.of(rank=place.rank).name
+    by_calls = next((each for each, pattern in cuda_names.CALLS_OF.items() if calls.matches(pattern).any()), "")
+    return by_calls or (NVIDIA if any(source.kind in _TOOLS_OF_NVIDIA for source in place.timeline.sources) else "")
 
 
 def attained(place: Place) -> Peaks | None:

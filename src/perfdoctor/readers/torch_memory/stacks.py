@@ -23,10 +23,13 @@ from functools import lru_cache
 from msgspec import Struct
 
 from perfdoctor.vocabulary.names.python_code import (
+    ALLOCATES,
     COMMUNICATION_FILE,
     LIBRARY_FILE,
     OPTIMIZER_FILE,
     PYTHON_FILE,
+    RECORDER_FILE,
+    RECORDER_FUNCTION,
     TORCH_FILE,
     WORKSPACE_FUNCTION,
 )
@@ -46,7 +49,7 @@ _IS_WORKSPACE, _IS_ACCUMULATE, _IS_STATE, _IS_OPTIMIZER, _IS_BACKWARD, _IS_MODUL
 
 
 class StackFrame(Struct, frozen=True):
-    """`whose`: own, library, torch or cpp. `marks`: bits of what the frame proves."""
+    """`whose`: own, library, torch, cpp or recorder. `marks`: bits of what the frame proves."""
 
     text: str
     whose: str
@@ -67,16 +70,17 @@ BEFORE = Stack("", "", "before_recording")
 
 
 def stack_of(frames: Sequence[StackFrame]) -> Stack:
-    """The stack of these frames, which are innermost first."""
+    """The stack of these frames, which are innermost first. Those of whoever recorded it are no place."""
     if not frames:
         return NO_STACK
+    frames = [frame for frame in frames if frame.whose != "recorder"]
     python = [frame for frame in frames if frame.whose != "cpp"]
     for whose in ("own", "library", "torch"):
         shown = [frame for frame in python if frame.whose == whose]
         if shown:
             break
     else:
-        shown = [frame for frame in frames if "unwind" not in frame.text and "Traceback" not in frame.text]
+        shown = [frame for frame in frames if not ALLOCATES.search(frame.text)] or list(frames)
     texts = list(dict.fromkeys(frame.text for frame in shown))[:_SHOWN_FRAMES]
     return Stack(texts[0] if texts else "", " < ".join(texts), _category(frames, python))
 
@@ -107,7 +111,10 @@ def frame_of(file: str, line: int, function: str) -> StackFrame:
     """The frame of a function. Folders of its file are left out: they may name users and projects."""
     path = file.replace("\\", "/")
     if not PYTHON_FILE.search(path):
-        return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
+        whose = "recorder" if RECORDER_FUNCTION.search(function) else "cpp"
+        return StackFrame(function[:_TEXT_LIMIT], whose, _cpp_marks(function), communicates=False)
+    if RECORDER_FILE.search(path):
+        return StackFrame(function[:_TEXT_LIMIT], "recorder", 0, communicates=False)
     whose = "torch" if TORCH_FILE.search(path) else "library" if LIBRARY_FILE.search(path) else "own"
     short = "/".join(path.rsplit("/", 2)[-2:]) if whose != "own" or path.count("/") > 1 else path
     text = f"{short}:{line} {function}"[:_TEXT_LIMIT]

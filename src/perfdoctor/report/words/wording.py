@@ -391,9 +391,10 @@ def doubt(advice: Advice) -> str:
 
 
 def fix_terms(fix: Fix | RuleFix) -> str:
-    """`minutes of work, numerics unchanged`"""
+    """`minutes of work, numerics unchanged; needs torch 2.0`"""
     numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
-    return f"{EFFORT.get(fix.effort, fix.effort)}, {numerics}"
+    caution = f"; {clean(fix.caution)}" if fix.caution else ""
+    return f"{EFFORT.get(fix.effort, fix.effort)}, {numerics}{caution}"
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:

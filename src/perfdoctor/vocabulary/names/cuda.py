@@ -58,6 +58,8 @@ LAUNCH = regex(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKerne
 #: Of a kernel by CUDA, whose queue has a known length.
 PLAIN_LAUNCH = regex(r"^(cu|cuda)(LaunchKernel|LaunchCooperativeKernel)")
 GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
+#: By whose runtime work is launched, which says whose GPU it is.
+CALLS_OF = {"AMD": regex(r"^hip[A-Z]"), "Intel": regex(r"^(ur|ze)[A-Z]"), "NVIDIA": regex(r"^cu(da)?[A-Z]")}
 
 _VERSION = regex(r"(_v\d+)+$")
 

@@ -89,6 +89,10 @@ _FP32 = (
     r"|winograd\w*<float|(volta|turing|ampere)_g?cgemm|igemm_\w+_fp32_|naive_conv\w*_float"
 )
 
+#: The generation that NVIDIA's libraries name, or its number: `sm80_xmma_…`, `…_rf_sm80`, `cutlass_80_tensorop_…`.
+_CAPABILITY_OF = {"volta": (7, 0), "turing": (7, 5), "ampere": (8, 0), "nvjet": (9, 0)}
+_GENERATION = regex(rf"(?<![a-z])(?:{'|'.join(_CAPABILITY_OF)})(?=_)")
+_ARCHITECTURE = regex(r"(?<![A-Za-z])sm_?(\d{2,3})(?!\d)|cutlass_(\d{2,3})_")
 _BRAIN_FLOAT = regex(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
 #: Types below 16 bits; the first in a name is that of the first input.
 _NARROW = regex(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
@@ -299,3 +303,12 @@ NOT_ON_ACTIVATIONS = regex(
 )
 #: It works on 16-bit numbers already, by its name.
 ON_HALF = regex(r"half|bfloat|bf16|fp16|f16(?!\w*f32)", re.IGNORECASE)
+
+
+def built_for(name: str) -> tuple[int, int]:
+    """The compute capability for which a library built the kernel, which its GPU has at least; (0, 0) if not named."""
+    if generation := _GENERATION.search(name):
+        return _CAPABILITY_OF[generation[0]]
+    numbered = _ARCHITECTURE.search(name)
+    number = int(numbered[1] or numbered[2]) if numbered else 0
+    return number // 10, number % 10

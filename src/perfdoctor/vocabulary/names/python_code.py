@@ -71,6 +71,23 @@ COMMUNICATION_FILE = regex(
     r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
 )
 OPTIMIZER_FILE = regex(r"/optim(?:izers?)?/")
+#: Of whoever records, which is never the place: torch.profiler, its recorder of memory, perfdoctor, samplers of stacks.
+RECORDER_FILE = regex(
+    r"(?:^|/)torch/(?:cuda/(?:memory|_memory_viz)|autograd/profiler\w*|profiler/\w+)\.py$"
+    r"|(?:^|/)perfdoctor_(?:agent|measuring)/|-packages/(?:perfdoctor|py_spy|nvtx|viztracer|pyinstrument|memray)/"
+)
+#: The same in C++ (torch/csrc/cuda/memory_snapshot.cpp, torch/csrc/profiler).
+RECORDER_FUNCTION = regex(
+    r"\bunwind\b|Traceback|torch::cuda::\(anonymous namespace\)::gather|torch::profiler|RecordFunction"
+    r"|record_?(?:memory_?)?history|memory_?snapshot",
+    re.IGNORECASE,
+)
+#: C++ functions that make a tensor for whatever op asks: of all ops alike.
+ALLOCATES = regex(
+    r"CachingAllocator\b|Allocator::allocate|c10::impl::wrap_kernel_functor|c10::Dispatcher::"
+    r"|(?<![a-z])_?empty_(?:generic|cuda|strided)|wrapper_CUDA_\w*empty|::empty(?:_\w+)?::"
+    r"|TensorIterator(?:Base)?::|::create_out\(|::set_output_\w*strided\(|::resize_(?:bytes_cuda|cuda_|reduction)\("
+)
 #: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
 WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
 
