@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labels import cases, fixture_cases, paths, recordings, wrong
+from made_recordings import made_cases
 from pairs import Held, coverage, held, off, pairs
 from rich.console import Console
 from rich.table import Table
@@ -75,7 +76,7 @@ def main() -> int:
     if folder is None:
         print("The public recordings are not on this machine (PERFDOCTOR_RECORDINGS): only fixtures/ is judged.")
     table = Table("case", "label", "first finding", "", box=None, pad_edge=False)
-    mistakes, begun, known = 0, time.perf_counter(), [*fixture_cases(), *(cases() if folder else ())]
+    mistakes, begun, known = 0, time.perf_counter(), [*fixture_cases(), *(cases() if folder else ()), *made_cases(folder)]
     for case in known:
         first, faults = _judge(folder or Path(), case)
         mistakes += bool(faults)
