@@ -66,7 +66,8 @@ def diversity(samples: list[list[float]]) -> float:
     total = 0.0
     for one in samples:
         for other in samples:
-            total += sum((a - b) ** 2 for a, b in zip(one, other))
+            for place in range(64):  # no call: the profiler would record each
+                total += (one[place] - other[place]) ** 2
     return total / len(samples) ** 2
 
 
@@ -83,7 +84,7 @@ def gan(folder: Path) -> None:
             makers.zero_grad()
             (-judge(made).mean()).backward()
             makers.step()
-            diversity(made.detach()[:40].tolist())
+            diversity(made.detach()[:60].tolist())
             step()
 
 
@@ -171,10 +172,10 @@ def diffusion(folder: Path) -> None:
 
 
 def legacy(folder: Path) -> None:
-    """The profiler before torch.profiler, `torch.autograd.profiler`, without Kineto: its own Chrome trace."""
+    """The profiler before torch.profiler, `torch.autograd.profiler_legacy`, without Kineto: its own Chrome trace."""
     model = block(512, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with torch.autograd.profiler.profile(use_kineto=False) as prof:
+    with torch.autograd.profiler_legacy.profile() as prof:
         for batch in DataLoader(Rows(8 * STEPS, 0.004), batch_size=8):
             optimizer.zero_grad()
             model(batch).square().mean().backward()

@@ -1,7 +1,7 @@
 """How is a trace of torch.profiler edited so that what is wrong with its training is known, and by how much?
 
-A trace is a list of events with times in ns. What is planted on the host moves all of the host that follows; work of the
-device moves by what it has to: work that was queued already goes on, so that a pause costs what the queue did not hide.
+A trace is a list of events with times in ns. What is planted on the host moves all of the host that follows; the device's
+work is placed anew, so that a pause costs what the queue did not hide, and a wait for the device lasts as long as it has to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,12 @@ _FLOWS = ("s", "t", "f")
 _FIRST_NUMBER = 1_000_000_000
 #: Between the planted launches of one op, and of a launch itself.
 _LAUNCH_NS = 4 * US
+#: Work of one stream is so far apart where nothing keeps it, and what waits for other work starts so soon behind it.
+_GAP_NS = 5 * US
+_SEEN_TO_WAIT_NS = 100 * US
+#: From a launch to its work, where nothing is queued.
+_LONGEST_LATENCY_NS = 10 * US
+_MAY_WAIT = "Synchronize|Memcpy"
 
 
 @dataclass
@@ -104,7 +110,7 @@ def _bare(row: Event) -> Event:
     return {key: value for key, value in row.items() if key != "cat" or value}
 
 
-# --- plant -----------------------------------------------------------------------------------------------------------
+# --- what moves when something is put in -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,12 +138,12 @@ class Planted:
 
 @dataclass
 class _Calls:
-    """How this trace's runtime calls its calls."""
+    """How this trace's runtime calls its calls, and what its kernels look like."""
 
     launch: str
     copy: str
     wait: str
-    template: Event = field(default_factory=dict)
+    template: Event
 
     @classmethod
     def of(cls, trace: Trace) -> _Calls:
@@ -148,48 +154,94 @@ class _Calls:
         return cls(launch, f"{prefix}MemcpyAsync", f"{prefix}StreamSynchronize", kernel)
 
 
-class _Planting:
-    """Walks through the recording once: moments and device work in the order of their launches."""
+@dataclass
+class _Work:
+    """Work of the device: its row, when it was launched, and when it ended before the edit (`end`) and does now."""
 
-    def __init__(self, trace: Trace, planted: Planted) -> None:
+    row: Event
+    launched: int
+    end: int
+    is_placed: bool = False
+
+
+class _Replay:
+    """Goes through a recording once, in the order of time, and places all of the device's work anew.
+
+    Work starts when it has been launched, what precedes it in its stream has ended, and so has what it seems to wait
+    for: work of another stream that ended right before it did start, while its own stream was empty. A call that
+    waited for the device waits for the same work again.
+    """
+
+    def __init__(self, trace: Trace, planted: Planted | None = None) -> None:
         self.trace, self.planted, self.calls = trace, planted, _Calls.of(trace)
-        anchors = trace.marks(planted.at)[:: planted.every]
-        at = [(row["ts"] + 1 if planted.where == "start" else end_of(row), row) for row in anchors]
-        self.moments = [moment for moment, _ in at]
-        self.anchors = [row for _, row in at]
-        self.offsets = [0]  # of the host, behind so many moments
+        anchors = trace.marks(planted.at)[:: planted.every] if planted else []
+        where = planted.where if planted else ""
+        self.moments = [(row["ts"] + 1 if where == "start" else end_of(row), row) for row in anchors]
+        #: From these moments on the host is so much later.
+        self.breaks, self.offsets = [-(2**62)], [0]
         self.new: list[Event] = []
-        #: When the device has done everything so far, and from when on it is free of what was planted.
-        self.done = self.free = 0
+        self.done = 0
+        self.last_of_stream: dict[Any, tuple[int, int]] = {}  # the end of its last work, before the edit and now
+        self.placed: list[tuple[int, int, int]] = []  # of all work: launched, ended before the edit, ends now
 
     def run(self) -> None:
-        device = self.trace.device
-        launched = {
-            row["args"].get("correlation"): row["ts"] for row in self.trace.of_category(*_CALLS) if "args" in row
-        }
-        begins = [launched.get(row.get("args", {}).get("correlation"), row["ts"]) for row in device]
-        waits = sorted(row["ts"] - begin for row, begin in zip(device, begins, strict=True) if row["ts"] > begin)
-        self.latency = waits[len(waits) // 20] if waits else _LAUNCH_NS
-        epochs: list[list[tuple[Event, int]]] = [[] for _ in range(len(self.moments) + 1)]
-        for row, begin in zip(device, begins, strict=True):
-            epochs[bisect_right(self.moments, begin)].append((row, begin))
-        shift = 0
-        for number, epoch in enumerate(epochs):
-            if number:
-                self._plant(number - 1)
-            for row, begin in epoch:
-                queued = max(row["ts"] - begin - self.latency, 0)
-                shift = max(shift, self.offsets[-1] - queued, self.free - row["ts"])
-                row["ts"] += shift
-                self.done = max(self.done, end_of(row))
-        self._move_host({id(row) for row in device})
+        calls = [row for row in self.trace.of_category(*_CALLS) if "args" in row]
+        launched = {row["args"].get("correlation"): row["ts"] for row in calls}
+        self.work = [
+            _Work(row, launched.get(row["args"].get("correlation"), row["ts"]), end_of(row)) for row in self.trace.device
+        ]
+        latencies = sorted(each.row["ts"] - each.launched for each in self.work if each.row["ts"] > each.launched)
+        self.latency = min([_LONGEST_LATENCY_NS, *latencies[len(latencies) // 20 :][:1]])
+        waits = [row for row in self.trace.of_category(*_CALLS) if re.search(_MAY_WAIT, row["name"]) and row["dur"] > 5 * US]
+        # In the order of time: work at its start, a wait at its end, a moment of planting.
+        todo: list[tuple[int, int, Any]] = [(each.row["ts"], 0, each) for each in self.work]
+        todo += [(end_of(row), 1, row) for row in waits]
+        todo += [(moment, 2, row) for moment, row in self.moments]
+        for moment, kind, what in sorted(todo, key=lambda each: each[:2]):
+            (self._place, self._wait, self._plant)[kind](what, moment)
+        device = {id(each.row) for each in self.work}
+        self._move_host(device)
         self.trace.rows += self.new
 
-    def _plant(self, number: int) -> None:
-        planted, anchor = self.planted, self.anchors[number]
-        clock = begin = self.moments[number] + self.offsets[-1]
+    def now(self, moment: int) -> int:
+        """A moment of the host after the edit."""
+        return moment + self.offsets[bisect_right(self.breaks, moment) - 1]
+
+    def _shift(self, moment: int, later: int) -> None:
+        at = bisect_right(self.breaks, moment)
+        self.breaks.insert(at, moment)
+        self.offsets.insert(at, later)
+
+    def _place(self, work: _Work, _: int) -> None:
+        if work.is_placed:
+            return
+        row, stream = work.row, (work.row["pid"], work.row["tid"])
+        before, now = self.last_of_stream.get(stream, (-(2**62), -(2**62)))
+        start = max(self.now(work.launched) + min(row["ts"] - work.launched, self.latency), now + min(row["ts"] - before, _GAP_NS))
+        if row["ts"] - before > _GAP_NS:
+            others = [ends for other, ends in self.last_of_stream.items() if other != stream and ends[0] <= row["ts"]]
+            ended, ends_now = max(others, default=(-(2**62), 0))
+            if row["ts"] - ended < _SEEN_TO_WAIT_NS:
+                start = max(start, ends_now + row["ts"] - ended)
+        row["ts"], work.is_placed = start, True
+        self.last_of_stream[stream] = (work.end, end_of(row))
+        self.placed.append((work.launched, work.end, end_of(row)))
+        self.done = max(self.done, end_of(row))
+
+    def _wait(self, call: Event, end: int) -> None:
+        ends = [(ended, now) for launched, ended, now in reversed(self.placed) if launched <= call["ts"] and ended <= end]
+        ended, now = max(ends, default=(0, 0))
+        if ended >= call["ts"] and end - ended < _SEEN_TO_WAIT_NS:
+            self._shift(end - 1, max(now, self.now(call["ts"])) + end - ended - end)
+
+    def _plant(self, anchor: Event, moment: int) -> None:
+        planted = self.planted
+        assert planted is not None
+        for each in self.work:
+            if each.launched < moment:
+                self._place(each, moment)
+        clock = begin = self.now(moment)
         place = {"pid": anchor["pid"], "tid": anchor["tid"]}
-        has_work = bool(planted.kernels or planted.copy)
         for name, us in planted.kernels:
             self._work({"cat": "kernel", "name": name}, self.calls.launch, clock, us, place, {})
             clock += 2 * _LAUNCH_NS
@@ -197,10 +249,8 @@ class _Planting:
             self.new.append({"ph": "X", "cat": "cpu_op", "name": planted.op, "ts": begin, "dur": clock - begin, **place})
         if planted.copy:
             name, us, size = planted.copy
-            row = {"cat": "gpu_memcpy", "name": name}
-            call = self._work(row, self.calls.copy, clock, us, place, {"bytes": size})
-            if planted.blocks:
-                call["dur"] = max(self.done - clock, _LAUNCH_NS)
+            call = self._work({"cat": "gpu_memcpy", "name": name}, self.calls.copy, clock, us, place, {"bytes": size})
+            call["dur"] = max(self.done - clock, _LAUNCH_NS) if planted.blocks else _LAUNCH_NS
             clock += call["dur"] + _LAUNCH_NS
         if planted.waits:
             end = max(self.done, clock) + 10 * US
@@ -212,17 +262,17 @@ class _Planting:
             row = {"ph": "X", "cat": planted.category, "name": planted.name, "ts": clock, "dur": length, **place}
             self.new += [row] if planted.name else []
             clock += length
-        self.offsets.append(self.offsets[-1] + clock - begin)
-        self.free = self.done if has_work else self.free
+        self._shift(moment, clock - moment)
 
-    def _work(
-        self, row: Event, call: str, clock: int, us: float, place: Event, more: Mapping[str, Any]
-    ) -> Event:
-        template, number = self.calls.template, self.trace.next_number()
-        start = max(self.done, clock + self.latency)
+    def _work(self, row: Event, call: str, clock: int, us: float, place: Event, more: Mapping[str, Any]) -> Event:
+        template, number, length = self.calls.template, self.trace.next_number(), round(us * US)
+        stream = (template["pid"], template["tid"])
+        before, free = self.last_of_stream.get(stream, (0, 0))
+        start = max(free + US, clock + self.latency)
         args = {**template["args"], **more, "correlation": number}
-        self.new.append({**template, **row, "ts": start, "dur": round(us * US), "args": args})
-        self.done = start + round(us * US)
+        self.new.append({**template, **row, "ts": start, "dur": length, "args": args})
+        self.last_of_stream[stream] = (before, start + length)
+        self.done = max(self.done, start + length)
         launch = {"ph": "X", "cat": "cuda_runtime", "name": call, "ts": clock, "dur": _LAUNCH_NS, **place}
         launch["args"] = {"correlation": number}
         self.new.append(launch)
@@ -233,14 +283,15 @@ class _Planting:
             if id(row) in device:
                 continue
             begin = row["ts"]
-            row["ts"] = begin + self.offsets[bisect_right(self.moments, begin)]
+            row["ts"] = self.now(begin)
             if "dur" in row:
-                row["dur"] = begin + row["dur"] + self.offsets[bisect_left(self.moments, begin + row["dur"])] - row["ts"]
+                end = begin + row["dur"]
+                row["dur"] = max(end + self.offsets[bisect_left(self.breaks, end) - 1] - row["ts"], 0)
 
 
 def plant(trace: Trace, **what: Any) -> None:
     """Put something into the recording at some moments: see `Planted`."""
-    _Planting(trace, Planted(**what)).run()
+    _Replay(trace, Planted(**what)).run()
 
 
 # --- other shapes of the same ----------------------------------------------------------------------------------------
@@ -261,6 +312,7 @@ def repeat(trace: Trace, mark: str, times: int, gap_us: float = 20.0) -> None:
         later = number * (last - begin + round(gap_us * US))
         rows += [_again(row, later, number, is_step=row["name"] == step["name"]) for row in (*inside, *work)]
     trace.rows = [*about, *rows]
+    _Replay(trace).run()  # what was launched before is gone, and nothing waits for it
 
 
 def _again(row: Event, later: int, number: int, *, is_step: bool) -> Event:
