@@ -66,13 +66,13 @@ def diversity(samples: list[list[float]]) -> float:
     total = 0.0
     for one in samples:
         for other in samples:
-            for place in range(64):  # no call: the profiler would record each
+            for place in range(256):  # no call: the profiler would record each
                 total += (one[place] - other[place]) ** 2
     return total / len(samples) ** 2
 
 
 def gan(folder: Path) -> None:
-    generator, judge = block(256, 3), nn.Sequential(block(256, 3), nn.Linear(256, 1))
+    generator, judge = block(256, 2), nn.Sequential(block(256, 2), nn.Linear(256, 1))
     makers, judges = torch.optim.Adam(generator.parameters()), torch.optim.Adam(judge.parameters())
     with recorded(folder) as step:
         for _ in range(STEPS + 2):
@@ -84,7 +84,7 @@ def gan(folder: Path) -> None:
             makers.zero_grad()
             (-judge(made).mean()).backward()
             makers.step()
-            diversity(made.detach()[:60].tolist())
+            diversity(made.detach()[:64].tolist())
             step()
 
 
@@ -99,12 +99,12 @@ class Rows(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(self.seconds)
-        return torch.randn(512)
+        return torch.randn(128)
 
 
 def accumulate(folder: Path) -> None:
     """Four micro-batches an update, of which each waits 20 ms for its rows."""
-    model = block(512, 3)
+    model = block(128, 3)
     optimizer = torch.optim.AdamW(model.parameters())
     batches = iter(DataLoader(Rows(8 * 4 * (STEPS + 3), 0.0025), batch_size=8))
     with recorded(folder) as step:
@@ -150,7 +150,7 @@ def lora(folder: Path) -> None:
     optimizer = torch.optim.AdamW(each for each in blocks.parameters() if each.requires_grad)
     with recorded(folder) as step:
         for _ in range(STEPS + 2):
-            rows = torch.randn(512, 256, requires_grad=True)
+            rows = torch.randn(256, 256, requires_grad=True)
             for each in blocks:
                 rows = checkpoint(each, rows, use_reentrant=False)
             rows.square().mean().backward()
@@ -173,7 +173,7 @@ def diffusion(folder: Path) -> None:
 
 def legacy(folder: Path) -> None:
     """The profiler before torch.profiler, `torch.autograd.profiler_legacy`, without Kineto: its own Chrome trace."""
-    model = block(512, 2)
+    model = block(128, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with torch.autograd.profiler_legacy.profile() as prof:
         for batch in DataLoader(Rows(8 * STEPS, 0.004), batch_size=8):
@@ -185,5 +185,5 @@ def legacy(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # two that wait for each other take ages on a busy machine
     globals()[sys.argv[1]](Path(sys.argv[2]))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from recorded_otherwise import read_trace
 from trace_edits import EDITS, MS, US, Trace, end_of
 
 if sys.version_info >= (3, 11):
@@ -98,10 +99,10 @@ def _together(_: Case, sources: Sequence[Path], folder: Path) -> None:
 
 
 def _ranks_renamed(_: Case, sources: Sequence[Path], folder: Path) -> None:
-    """The files of a job's ranks in the opposite order, named by another launcher."""
-    files = sorted(sources[0].iterdir())
-    for number, file in enumerate(reversed(files)):
-        shutil.copyfile(file, folder / f"node0-rank_{number}.json")
+    """The files of a job's ranks in the opposite order, named by another launcher, and without the rank in them."""
+    for number, file in enumerate(sorted(sources[0].iterdir(), reverse=True)):
+        document = {name: value for name, value in read_trace(file).items() if name != "distributedInfo"}
+        (folder / f"node0-rank_{number}.json").write_bytes(msgspec.json.encode(document))
 
 
 # --- other writers ---------------------------------------------------------------------------------------------------
