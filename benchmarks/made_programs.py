@@ -120,7 +120,7 @@ def confusion(found: list[int], known: list[int], classes: int) -> list[list[int
     table = [[0] * classes for _ in range(classes)]
     for one in range(classes):
         for other in range(classes):
-            table[one][other] = sum(1 for a, b in zip(found, known) if a == one and b == other)
+            table[one][other] = sum(1 for a, b in zip(found, known, strict=True) if a == one and b == other)
     return table
 
 
@@ -137,7 +137,9 @@ def evaluate(folder: Path) -> None:
 class Lora(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.kept = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)).requires_grad_(False)
+        self.kept = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)).requires_grad_(
+            False
+        )
         self.down, self.up = nn.Linear(width, 8, bias=False), nn.Linear(8, width, bias=False)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
@@ -161,7 +163,13 @@ def lora(folder: Path) -> None:
 
 def diffusion(folder: Path) -> None:
     """Asks for a number after each denoising step; on the processor nothing waits for that."""
-    model = nn.Sequential(nn.Conv2d(4, 64, 3, padding=1), nn.SiLU(), nn.Conv2d(64, 64, 3, padding=1), nn.SiLU(), nn.Conv2d(64, 4, 3, padding=1))
+    model = nn.Sequential(
+        nn.Conv2d(4, 64, 3, padding=1),
+        nn.SiLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.SiLU(),
+        nn.Conv2d(64, 4, 3, padding=1),
+    )
     picture = torch.randn(4, 4, 64, 64)
     with recorded(folder) as step, torch.inference_mode():
         for _ in range(STEPS + 2):

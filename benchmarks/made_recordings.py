@@ -59,7 +59,9 @@ def made_paths(case: Case, recordings: Path) -> list[Path]:
     folder = Path(_folder().name) / case["path"]
     if not folder.exists():
         folder.mkdir()
-        _KINDS[case.get("kind", "trace")](case, [recordings / name for name in _sources(case)] if "source" in case else [], folder)
+        _KINDS[case.get("kind", "trace")](
+            case, [recordings / name for name in _sources(case)] if "source" in case else [], folder
+        )
     return sorted(folder.iterdir())
 
 
@@ -87,10 +89,21 @@ def _with_samples(case: Case, sources: Sequence[Path], folder: Path) -> None:
     end = trace.base_ns + max(end_of(row) for row in trace.device) + 1_000 * MS + case["days"] * 86_400_000 * MS
     with (folder / "gpu.csv").open("w", newline="") as stream:
         table = csv.writer(stream)
-        table.writerow(["timestamp", "index", "clocks.sm [MHz]", "clocks.max.sm [MHz]", "clocks_event_reasons.active", "power.draw [W]"])
+        table.writerow(
+            [
+                "timestamp",
+                "index",
+                "clocks.sm [MHz]",
+                "clocks.max.sm [MHz]",
+                "clocks_event_reasons.active",
+                "power.draw [W]",
+            ]
+        )
         for at in range(begin, end, 20 * MS):
             when = datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=at // US)
-            table.writerow([f"{when:%Y-%m-%dT%H:%M:%S.%f}Z", 0, case["sm_mhz"], case["max_sm_mhz"], case["reason"], 110])
+            table.writerow(
+                [f"{when:%Y-%m-%dT%H:%M:%S.%f}Z", 0, case["sm_mhz"], case["max_sm_mhz"], case["reason"], 110]
+            )
 
 
 def _together(_: Case, sources: Sequence[Path], folder: Path) -> None:
@@ -136,7 +149,9 @@ def _xla_trace(case: Case, sources: Sequence[Path], folder: Path) -> None:
     for number, row in enumerate(_edited(case, sources).of_category("kernel")):
         name = f"loop_fusion_{number % 40}"
         args = {"hlo_module": "jit_train_step", "hlo_op": name.replace("_", ".", 2), "correlation_id": str(number)}
-        events.append({"ph": "X", "pid": 2, "tid": 14, "ts": row["ts"] / US, "dur": row["dur"] / US, "name": name, "args": args})
+        events.append(
+            {"ph": "X", "pid": 2, "tid": 14, "ts": row["ts"] / US, "dur": row["dur"] / US, "name": name, "args": args}
+        )
     document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events}
     (folder / "plugins.trace.json").write_bytes(msgspec.json.encode(document))
 
@@ -155,10 +170,14 @@ def _ascend_trace(case: Case, sources: Sequence[Path], folder: Path) -> None:
         if row.get("cat") == "cpu_op":
             events.append({"ph": "X", "name": row["name"], "pid": 1, "tid": 7, **when, "cat": "cpu_op", "args": {}})
         elif row.get("cat") == "cuda_runtime":
-            events.append({"ph": "X", "name": "AscendCL@aclnnMatmul", "pid": 2, "tid": 7, **when, "args": {"Mode": "ACL_OP"}})
+            events.append(
+                {"ph": "X", "name": "AscendCL@aclnnMatmul", "pid": 2, "tid": 7, **when, "args": {"Mode": "ACL_OP"}}
+            )
         elif row.get("cat") == "kernel":
             args = {"Model Id": 4294967295, "Task Type": "AI_CORE", "Stream Id": 2, "Task Id": 7, "connection_id": 9}
-            events.append({"ph": "X", "name": "aclnnMatmul_MatMulCommon_MatMulV2", "pid": 3, "tid": 2, **when, "args": args})
+            events.append(
+                {"ph": "X", "name": "aclnnMatmul_MatMulCommon_MatMulV2", "pid": 3, "tid": 2, **when, "args": args}
+            )
     (folder / "trace_view.json").write_bytes(msgspec.json.encode(events))
 
 
@@ -171,11 +190,15 @@ def _export(case: Case, sources: Sequence[Path], folder: Path) -> None:
     for number, pattern, name in [(n, p, t) for n, (p, t) in enumerate(case["kernels"])]:
         rows = database.execute("SELECT id FROM StringIds WHERE value LIKE ?", (pattern,)).fetchall()
         for (each,) in rows:
-            database.execute("UPDATE StringIds SET value = ? WHERE id = ?", (name.replace("{n}", f"{number}{each}"), each))
+            database.execute(
+                "UPDATE StringIds SET value = ? WHERE id = ?", (name.replace("{n}", f"{number}{each}"), each)
+            )
     for pattern, name in case.get("ranges", ()):
         rows = database.execute("SELECT rowid FROM NVTX_EVENTS WHERE text LIKE ?", (pattern,)).fetchall()
         for (each,) in rows:
-            database.execute("UPDATE NVTX_EVENTS SET text = ? WHERE rowid = ?", (name.replace("{n}", str(each % 50)), each))
+            database.execute(
+                "UPDATE NVTX_EVENTS SET text = ? WHERE rowid = ?", (name.replace("{n}", str(each % 50)), each)
+            )
     database.commit()
     database.close()
 

@@ -74,7 +74,9 @@ class Trace:
     def marks(self, pattern: str) -> list[Event]:
         """The host's rows of these names, by start; of rows in each other the outer ones."""
         found = [row for row in self.rows if row.get("cat") not in _DEVICE and "dur" in row]
-        rows = sorted((row for row in found if re.search(pattern, row["name"])), key=lambda row: (row["ts"], -row["dur"]))
+        rows = sorted(
+            (row for row in found if re.search(pattern, row["name"])), key=lambda row: (row["ts"], -row["dur"])
+        )
         kept: list[Event] = []
         for row in rows:
             if not kept or row["ts"] >= end_of(kept[-1]):
@@ -188,11 +190,14 @@ class _Replay:
         calls = [row for row in self.trace.of_category(*_CALLS) if "args" in row]
         launched = {row["args"].get("correlation"): row["ts"] for row in calls}
         self.work = [
-            _Work(row, launched.get(row["args"].get("correlation"), row["ts"]), end_of(row)) for row in self.trace.device
+            _Work(row, launched.get(row["args"].get("correlation"), row["ts"]), end_of(row))
+            for row in self.trace.device
         ]
         latencies = sorted(each.row["ts"] - each.launched for each in self.work if each.row["ts"] > each.launched)
         self.latency = min([_LONGEST_LATENCY_NS, *latencies[len(latencies) // 20 :][:1]])
-        waits = [row for row in self.trace.of_category(*_CALLS) if re.search(_MAY_WAIT, row["name"]) and row["dur"] > 5 * US]
+        waits = [
+            row for row in self.trace.of_category(*_CALLS) if re.search(_MAY_WAIT, row["name"]) and row["dur"] > 5 * US
+        ]
         # In the order of time: work at its start, a wait at its end, a moment of planting.
         todo: list[tuple[int, int, Any]] = [(each.row["ts"], 0, each) for each in self.work]
         todo += [(end_of(row), 1, row) for row in waits]
@@ -217,7 +222,10 @@ class _Replay:
             return
         row, stream = work.row, (work.row["pid"], work.row["tid"])
         before, now = self.last_of_stream.get(stream, (-(2**62), -(2**62)))
-        start = max(self.now(work.launched) + min(row["ts"] - work.launched, self.latency), now + min(row["ts"] - before, _GAP_NS))
+        start = max(
+            self.now(work.launched) + min(row["ts"] - work.launched, self.latency),
+            now + min(row["ts"] - before, _GAP_NS),
+        )
         if row["ts"] - before > _GAP_NS:
             others = [ends for other, ends in self.last_of_stream.items() if other != stream and ends[0] <= row["ts"]]
             ended, ends_now = max(others, default=(-(2**62), 0))
@@ -229,7 +237,9 @@ class _Replay:
         self.done = max(self.done, end_of(row))
 
     def _wait(self, call: Event, end: int) -> None:
-        ends = [(ended, now) for launched, ended, now in reversed(self.placed) if launched <= call["ts"] and ended <= end]
+        ends = [
+            (ended, now) for launched, ended, now in reversed(self.placed) if launched <= call["ts"] and ended <= end
+        ]
         ended, now = max(ends, default=(0, 0))
         if ended >= call["ts"] and end - ended < _SEEN_TO_WAIT_NS:
             self._shift(end - 1, max(now, self.now(call["ts"])) + end - ended - end)
@@ -246,7 +256,9 @@ class _Replay:
             self._work({"cat": "kernel", "name": name}, self.calls.launch, clock, us, place, {})
             clock += 2 * _LAUNCH_NS
         if planted.op:
-            self.new.append({"ph": "X", "cat": "cpu_op", "name": planted.op, "ts": begin, "dur": clock - begin, **place})
+            self.new.append(
+                {"ph": "X", "cat": "cpu_op", "name": planted.op, "ts": begin, "dur": clock - begin, **place}
+            )
         if planted.copy:
             name, us, size = planted.copy
             call = self._work({"cat": "gpu_memcpy", "name": name}, self.calls.copy, clock, us, place, {"bytes": size})
@@ -254,7 +266,11 @@ class _Replay:
             clock += call["dur"] + _LAUNCH_NS
         if planted.waits:
             end = max(self.done, clock) + 10 * US
-            for name, category in ((self.calls.wait, "cuda_runtime"), ("aten::_local_scalar_dense", "cpu_op"), ("aten::item", "cpu_op")):
+            for name, category in (
+                (self.calls.wait, "cuda_runtime"),
+                ("aten::_local_scalar_dense", "cpu_op"),
+                ("aten::item", "cpu_op"),
+            ):
                 self.new.append({"ph": "X", "cat": category, "name": name, "ts": clock, "dur": end - clock, **place})
             clock = end
         if planted.host_ms:
@@ -324,7 +340,7 @@ def _again(row: Event, later: int, number: int, *, is_step: bool) -> Event:
     return again
 
 
-def in_graphs(trace: Trace, mark: str, call: str, wait: str, keep: Sequence[str] = ()) -> None:
+def in_graphs(trace: Trace, mark: str, call: str, wait: str) -> None:
     """Each row of this name launches its device work as one graph and waits for it: the ops are gone, and the gaps."""
     steps = trace.marks(mark)
     kept = [row for row in trace.rows if row.get("ph") == "M"]
@@ -424,8 +440,7 @@ _XPU_CALLS = (
 _XPU_KERNELS = (
     (r".*(gemm|nvjet|cutlass|Cijk).*", "gemm_kernel"),
     (r".*vectorized_elementwise_kernel.*|.*elementwise_kernel.*",
-     "at::native::xpu::VectorizedElementwiseKernel<4, at::native::xpu::AddFunctor<float>, at::detail::Array<char*, 3>, "
-     "TrivialOffsetCalculator<2, unsigned int> >"),
+     "at::native::xpu::VectorizedElementwiseKernel<4, at::native::xpu::AddFunctor<float>, at::detail::Array<char*, 3> >"),
     (r".*layer_norm.*", "at::native::xpu::VectorizedLayerNormKernelFunctor<float, float>"),
     (r".*(reduce_kernel|softmax).*", "at::native::xpu::DispatchSoftmaxForwardKernelFunctor<8, float, float, float, int>"),
     (r".*multi_tensor_apply.*", "at::native::xpu::MultiTensorApplyKernelFunctor<at::native::xpu::FusedAdamMathFunctor<float, 4> >"),
@@ -448,7 +463,9 @@ def on_private_device(trace: Trace) -> None:
         if row.get("cat") in _CALLS:
             row["cat"] = "privateuse1_runtime"
             wait = "Synchronize" in row["name"]
-            row["name"] = "aiuScheduleWait" if wait else "aiuLaunchControlBlocks" if "Launch" in row["name"] else "aiuMalloc"
+            row["name"] = (
+                "aiuScheduleWait" if wait else "aiuLaunchControlBlocks" if "Launch" in row["name"] else "aiuMalloc"
+            )
         elif row.get("cat") == "gpu_memcpy":
             row["name"] = "Memcpy (HtoD)"
     trace.header.pop("deviceProperties", None)

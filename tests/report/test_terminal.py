@@ -135,7 +135,8 @@ def test_a_healthy_run():
     ▒  exposed copies                          1.10 ms  <1 %
     -  idle: launch-bound (launches too slow)  5.10 ms   2 %
     ?  idle: cause unknown                     2.80 ms   1 %
-    Costliest kernel: cutlass::Kernel2<cutlass_8…>(T1::Params), 67 % of the step.
+    Costliest kernel: cutlass::Kernel2<cutlass_80_tensor…ign8>(T1::Params), 67 % of
+    the step.
     """)
 
 

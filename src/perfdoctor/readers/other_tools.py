@@ -18,7 +18,9 @@ def _tools() -> tuple[tuple[re.Pattern[bytes], str, str, bool], ...]:
     """The mark of each tool, what its files are, what to do, and whether ops of PyTorch may be in them."""
     table = shipped_table(Path(__file__).with_suffix(".toml"))
     known = {"torch": TORCH, **table["do"]}
-    rows = ((row["mark"].encode(), row["what"], row.get("do", "torch"), row.get("with_ops", False)) for row in table["tool"])
+    rows = (
+        (row["mark"].encode(), row["what"], row.get("do", "torch"), row.get("with_ops", False)) for row in table["tool"]
+    )
     return tuple((regex(mark, re.MULTILINE), what, known.get(do, do), with_ops) for mark, what, do, with_ops in rows)
 
 

@@ -35,11 +35,11 @@ from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_addre
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
-    what_computes,
     parts,
     place_names,
     shown_places,
     split_base_ns,
+    what_computes,
 )
 from perfdoctor.vocabulary.categories import PAGES
 from perfdoctor.vocabulary.parts import PARTS, SHOWN_PARTS

@@ -17,11 +17,11 @@ from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
-    what_computes,
     parts,
     place_names,
     shown_places,
     split_base_ns,
+    what_computes,
 )
 
 if TYPE_CHECKING:

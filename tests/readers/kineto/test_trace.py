@@ -126,7 +126,16 @@ def test_old_categories_are_read_like_new_ones():
 
 def test_what_the_profiler_before_kineto_exports_holds_ops_and_ranges():
     row = {"ph": "X", "pid": "CPU functions", "tid": 1, "dur": 4.5, "args": {}}
-    arrow = {"name": "aten::mm", "ph": "s", "ts": 1, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "fwd", "args": {}}
+    arrow = {
+        "name": "aten::mm",
+        "ph": "s",
+        "ts": 1,
+        "tid": 1,
+        "pid": "CPU functions",
+        "id": 0,
+        "cat": "fwd",
+        "args": {},
+    }
     names = ("aten::mm", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
     written = [{**row, "name": name, "ts": 10.0 * number} for number, name in enumerate(names)]
     timeline = read(json.dumps([*written, arrow]).encode())
@@ -135,7 +144,11 @@ def test_what_the_profiler_before_kineto_exports_holds_ops_and_ranges():
 
 
 def test_a_function_of_windows_is_named_as_elsewhere():
-    functions = (r"C:\Users\me\Lib\site-packages\torch\nn\modules\module.py(9): _call_impl", r"<built-in method f\x>", "a.py(3): b")
+    functions = (
+        r"C:\Users\me\Lib\site-packages\torch\nn\modules\module.py(9): _call_impl",
+        r"<built-in method f\x>",
+        "a.py(3): b",
+    )
     timeline = read(trace(*(event(name, "python_function", 1, 2) for name in functions)))
     assert sorted(timeline["functions"].text("name")) == sorted(
         ("site-packages/torch/nn/modules/module.py(9): _call_impl", *functions[1:])

@@ -270,8 +270,8 @@ _CATEGORIES = {
     "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
     "cuda_sync": "stream_waits",
 }  # fmt: skip
-#: The process of ops in what `torch.autograd.profiler` exports without Kineto (torch/autograd/profiler_util.py), which writes
-#: no category.
+#: The process of ops in what `torch.autograd.profiler` exports without Kineto (torch/autograd/profiler_util.py), which
+#: writes no category.
 _OPS_BEFORE_KINETO = "CPU functions"
 #: What Kineto writes (libkineto/src/ActivityType.cpp, and flows). A batch with any other is not decoded typed.
 _WRITTEN = (

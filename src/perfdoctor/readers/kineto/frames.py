@@ -176,7 +176,7 @@ def _copy_of(name: str, kind: str) -> tuple[str, str]:
 
 
 def _pti_copy(source: str, target: str) -> tuple[str, str]:
-    """The direction and host memory of "Memcpy M2D (MEMORY(Unknown) -> DEVICE)"; what is shared counts as the host's."""
+    """The direction and host memory of "Memcpy M2D (MEMORY -> DEVICE)"; what is shared counts as the host's."""
     ends = ("d" if end == "D" else "h" for end in (source, target))
     return "2".join(ends), _PTI_MEMORY.get(source) or _PTI_MEMORY.get(target, "none")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Further findings are shown only on request.
 SHOWN_FINDINGS = 5
-#: A kernel's name, in a sentence that is to fit on a line.
-_SHORT_NAME = 40
+#: A kernel's name in a sentence: its own, and the begin of its types.
+_SHORT_NAME = 52
 
 
 class PartShare(Struct, frozen=True):
@@ -71,7 +71,8 @@ def what_computes(diagnosis: Diagnosis) -> str:
     saves = any(each.saving_ns_per_step.likely for each in diagnosis.findings)
     if saves or longest is None or 2 * longest.total_ns <= whole:
         return ""
-    return f"Costliest kernel: {clean_name(longest.name, _SHORT_NAME)}, {share(longest.total_ns / whole)} of {diagnosis.basis.whole}."
+    name, part = clean_name(longest.name, _SHORT_NAME), share(longest.total_ns / whole)
+    return f"Costliest kernel: {name}, {part} of {diagnosis.basis.whole}."
 
 
 def split_base_ns(split: TimeSplit) -> int:

@@ -1,7 +1,8 @@
 """Which call of a GPU's runtime or driver is this? What blocks, allocates, loads, waits or replays.
 
-Names are those of the CUDA Runtime and Driver API and of HIP, as CUPTI and roctracer report them, and of oneAPI's Unified
-Runtime (`ur…`) and Level Zero (`ze…`), as Intel's PTI does. The readers take their version suffix away (`cuMemFree_v2`).
+Names are those of the CUDA Runtime and Driver API and of HIP, as CUPTI and roctracer report them, and of oneAPI's
+Unified Runtime (`ur…`) and Level Zero (`ze…`), as Intel's PTI does. The readers take their version suffix away
+(`cuMemFree_v2`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LIBRARY = regex(
 )
 #: A function in a file as Windows names it.
 _BACKSLASHED = regex(r"^(?:[A-Za-z]:)?[^:]*\\[^:]*\.pyx?\(\d+\): ")
-#: What is above packages and Python's own library there: torch.profiler cuts folders of `sys.path`, where they are spelled alike.
+#: What is above packages and Python's own library there. torch.profiler cuts folders of `sys.path` spelled alike.
 _ABOVE_LIBRARY = regex(r"^.*/(?=(?:site|dist)-packages/|Lib/(?!site-packages/))")
 #: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
 OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
@@ -104,7 +104,7 @@ KINDS = {
 
 
 def posix_path(function: str) -> str:
-    """`torch/utils/data/dataloader.py(701): __next__` of the same with backslashes, as torch.profiler writes it on Windows."""
+    """`torch/utils/data/dataloader.py(701): __next__` of what Windows writes with backslashes."""
     if not _BACKSLASHED.match(function):
         return function
     return _ABOVE_LIBRARY.sub("", function.replace("\\", "/"))
