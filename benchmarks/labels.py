@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from made_recordings import made_paths
+
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice
 from perfdoctor.report import markdown
@@ -23,7 +25,9 @@ RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or _HERE.parent.parent
 
 
 def paths(case: Mapping[str, Any], folder: Path) -> list[Path]:
-    """What is analysed: the file or folder, or some of the folder's files."""
+    """What is analysed: the file or folder, some of the folder's files, or what is made for the case."""
+    if case.get("is_made"):
+        return made_paths(case, folder)
     whole = case.get("folder", folder) / case["path"]
     return [whole / name for name in case["files"]] if "files" in case else [whole]
 

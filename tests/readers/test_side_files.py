@@ -94,9 +94,16 @@ def test_local_time_of_hours_of_samples_leaves_the_zone_open():
 
 
 def test_local_time_of_no_zone_at_all_counts_as_a_whole():
-    frame, (note,) = joined(trained(), sampled(EPOCH_NS + 40 * 3600 * SECOND_NS, on_clock=False))
+    frame, (note,) = joined(trained(), sampled(EPOCH_NS + 8000 * SECOND_NS, on_clock=False))
     assert not frame["is_on_clock"].any()
     assert "sampled at another time" in note
+
+
+@pytest.mark.parametrize("on_clock", [True, False])
+def test_samples_of_another_day_are_left_out(on_clock):
+    frame, (note,) = joined(trained(), sampled(EPOCH_NS - 48 * 3600 * SECOND_NS, on_clock=on_clock))
+    assert not len(frame)
+    assert "48 hours from the recording" in note
 
 
 @pytest.mark.parametrize("start_ns", [0, 34_000 * SECOND_NS])

@@ -135,7 +135,17 @@ def test_a_healthy_run():
     ▒  exposed copies                          1.10 ms  <1 %
     -  idle: launch-bound (launches too slow)  5.10 ms   2 %
     ?  idle: cause unknown                     2.80 ms   1 %
+    Costliest kernel: cutlass::Kernel2<cutlass_80_tensor…ign8>(T1::Params), 67 % of
+    the step.
     """)
+
+
+def test_the_costliest_kernel_is_named_where_it_takes_half_of_the_time_and_nothing_else_was_found():
+    (split,), (row, *_) = HEALTHY.time, HEALTHY.kernels
+    half = replace(row, total_ns=split.window_ns // 2)
+    assert "Costliest kernel" in printed(replace(HEALTHY, kernels=(replace(half, total_ns=half.total_ns + 2),)))
+    assert "Costliest kernel" not in printed(replace(HEALTHY, kernels=(half,)))
+    assert "Costliest kernel" not in printed(replace(INPUT_BOUND, kernels=HEALTHY.kernels, time=HEALTHY.time))
 
 
 def test_a_narrow_terminal_has_short_names_and_whole_numbers():

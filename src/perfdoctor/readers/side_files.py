@@ -2,7 +2,8 @@
 
 Such a file belongs to a machine or a job, and to no rank. Its times are put on the timeline's clock if it is known when
 the recording's time 0 was. A time without a zone is put there only if a single zone makes samples and recording
-overlap; otherwise the samples describe the run as a whole.
+overlap; otherwise the samples describe the run as a whole. Samples of another day, in
+whatever zone, are of another run and left out.
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ def _on_clock(samples: Frame, recorded_ns: tuple[int, int] | None, epoch_ns: int
     if zero_ns is None or samples.start_ns[0] < EPOCH_NS:
         return _undated(samples), f"{name} cannot be put on the recording's clock: {_AS_A_WHOLE}"
     begin, end = recorded_ns[0] + zero_ns, recorded_ns[1] + zero_ns
+    apart_ns = max(int(samples.start_ns[0]) - end, begin - int(samples.end_ns[-1]))
+    if apart_ns >= _ZONES_NS.stop:
+        return _none(
+            samples
+        ), f"{name} was sampled {apart_ns / _HOUR_NS:,.0f} hours from the recording: it is left out."
     if samples["is_on_clock"].all():
         if _meet(samples, begin, end, 0):
             return _shifted(samples, -zero_ns), ""
@@ -118,3 +124,8 @@ def _shifted(samples: Frame, shift_ns: int) -> Frame:
 def _undated(samples: Frame) -> Frame:
     """The samples from time 0 on, as they are of no known time."""
     return samples.shifted(-int(samples.start_ns[0])).with_columns(is_on_clock=np.zeros(len(samples), dtype=bool))
+
+
+def _none(samples: Frame) -> Frame:
+    """None of the samples."""
+    return samples.take(np.zeros(len(samples), dtype=bool))

@@ -35,11 +35,11 @@ from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_addre
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
-    by_phase,
     parts,
     place_names,
     shown_places,
     split_base_ns,
+    what_computes,
 )
 from perfdoctor.vocabulary.categories import PAGES
 from perfdoctor.vocabulary.parts import PARTS, SHOWN_PARTS
@@ -96,7 +96,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         packed=embedded.packed(views) if views else "",
         packed_timeline=embedded.packed_timeline(views.timeline) if views and views.timeline else "",
         parts=all_parts(diagnosis),
-        by_phase=by_phase(diagnosis),
+        what_computes=what_computes(diagnosis),
         part_labels={name: part.labels(without_gpu=wording.without_gpu(diagnosis))[0] for name, part in PARTS.items()},
         ranks=_ranks(diagnosis.time),
         stages=outlook.stages(diagnosis, also_one=True),

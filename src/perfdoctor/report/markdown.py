@@ -22,7 +22,7 @@ from perfdoctor.report.words import (
 )
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
+from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, what_computes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     if shown:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
         yield from table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
-    if phases := by_phase(diagnosis):
+    if phases := what_computes(diagnosis):
         yield f"\n{escaped(phases)}"
     if critical_path := outlook.critical_path(diagnosis):
         yield f"\nCritical path: {escaped(critical_path)}."

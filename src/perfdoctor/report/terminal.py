@@ -17,11 +17,11 @@ from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
-    by_phase,
     parts,
     place_names,
     shown_places,
     split_base_ns,
+    what_computes,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class _Page:
         colours = has_colours(self.console)
         yield named_bar(shown, self.width) if colours else bar(shown, self.shades, self.width)
         yield from self.legend()
-        if phases := by_phase(self.diagnosis):
+        if phases := what_computes(self.diagnosis):
             yield from self.wrapped(Text(phases, DIM))
         if critical_path := outlook.critical_path(self.diagnosis):
             yield from self.wrapped(Text(f"Critical path: {critical_path}.", DIM))

@@ -124,6 +124,37 @@ def test_old_categories_are_read_like_new_ones():
     }
 
 
+def test_what_the_profiler_before_kineto_exports_holds_ops_and_ranges():
+    row = {"ph": "X", "pid": "CPU functions", "tid": 1, "dur": 4.5, "args": {}}
+    arrow = {
+        "name": "aten::mm",
+        "ph": "s",
+        "ts": 1,
+        "tid": 1,
+        "pid": "CPU functions",
+        "id": 0,
+        "cat": "fwd",
+        "args": {},
+    }
+    names = ("aten::mm", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    written = [{**row, "name": name, "ts": 10.0 * number} for number, name in enumerate(names)]
+    timeline = read(json.dumps([*written, arrow]).encode())
+    assert rows(timeline, "ops", "name", "start_ns", "end_ns") == [("aten::mm", 0, 4500)]
+    assert list(timeline.ranges.name) == [names[1]]
+
+
+def test_a_function_of_windows_is_named_as_elsewhere():
+    functions = (
+        r"C:\Users\me\Lib\site-packages\torch\nn\modules\module.py(9): _call_impl",
+        r"<built-in method f\x>",
+        "a.py(3): b",
+    )
+    timeline = read(trace(*(event(name, "python_function", 1, 2) for name in functions)))
+    assert sorted(timeline["functions"].text("name")) == sorted(
+        ("site-packages/torch/nn/modules/module.py(9): _call_impl", *functions[1:])
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "direction", "memory"),
     [
@@ -134,6 +165,10 @@ def test_old_categories_are_read_like_new_ones():
         ("Memcpy HtoH (Pageable -> Pinned)", "", "h2h", "pageable"),
         ("Memcpy HtoD (Host -> Device)", "HtoD", "h2d", "unknown"),
         ("CopyHostToDevice", "", "h2d", "unknown"),
+        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", "", "h2d", "pageable"),
+        ("Memcpy D2H (DEVICE -> HOST)", "", "d2h", "pinned"),
+        ("Memcpy D2D (DEVICE -> DEVICE)", "", "d2d", "none"),
+        ("Memcpy S2D (SHARED -> DEVICE)", "", "h2d", "managed"),
         ("copyBuffer", "CopyDeviceToHost", "d2h", "unknown"),
         ("Memset (Device)", "", "memset", "none"),
         ("something else", "", "unknown", "unknown"),

@@ -10,11 +10,12 @@ from perfdoctor.vocabulary.names import cuda
 @pytest.mark.parametrize(
     ("pattern", "names", "others"),
     [
-        (cuda.BLOCKING_CALL, ["cudaStreamSynchronize", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"], ["cudaStreamWaitEvent", "cudaMemcpyAsync"]),
-        (cuda.SYNCHRONIZES, ["cuCtxSynchronize"], ["cudaStreamWaitEvent"]),
+        (cuda.BLOCKING_CALL, ["cudaStreamSynchronize", "zeEventHostSynchronize", "urQueueFinish", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"], ["cudaStreamWaitEvent", "cudaMemcpyAsync", "urEnqueueUSMMemcpy"]),
+        (cuda.SYNCHRONIZES, ["cuCtxSynchronize", "urEventWait"], ["cudaStreamWaitEvent"]),
         (cuda.WAITS_FOR_EVENT, ["cudaEventSynchronize"], ["cudaDeviceSynchronize"]),
-        (cuda.ALLOCATOR_CALL, ["cudaMalloc", "hipHostMalloc", "cuMemSetAccess"], ["cuMemcpyDtoH"]),
+        (cuda.ALLOCATOR_CALL, ["cudaMalloc", "urUSMDeviceAlloc", "zeMemFree", "hipHostMalloc", "cuMemSetAccess"], ["cuMemcpyDtoH"]),
         (cuda.MODULE_LOADING_CALL, ["cuModuleLoadData", "cudaGraphInstantiate"], ["cuLaunchKernel"]),
+        (cuda.LAUNCH, ["hipExtModuleLaunchKernel", "urEnqueueKernelLaunch", "zeCommandListAppendLaunchKernel"], ["cudaLaunchHostFunc"]),
         (cuda.STREAM_WAIT, ["cuStreamWaitEvent"], ["cudaStreamSynchronize"]),
         (cuda.GRAPH_LAUNCH, ["hipGraphLaunch"], ["cudaLaunchKernel"]),
     ],

@@ -270,6 +270,9 @@ _CATEGORIES = {
     "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
     "cuda_sync": "stream_waits",
 }  # fmt: skip
+#: The process of ops in what `torch.autograd.profiler` exports without Kineto (torch/autograd/profiler_util.py), which
+#: writes no category.
+_OPS_BEFORE_KINETO = "CPU functions"
 #: What Kineto writes (libkineto/src/ActivityType.cpp, and flows). A batch with any other is not decoded typed.
 _WRITTEN = (
     "cpu_op", _ANNOTATION, "kernel", "cuda_runtime", "cuda_driver", "python_function", "gpu_memcpy", "gpu_memset",
@@ -404,7 +407,7 @@ class Columns:
         of_groups: dict[str, list[Any]] = {name: [] for name in (*_KINDS, "metadata", "")}
         append = _Puts(of_groups)
         for event in events:
-            append[event.cat](event)
+            append[event.cat or ("cpu_op" if event.pid == _OPS_BEFORE_KINETO and event.dur is not None else "")](event)
         metadata = of_groups.pop("metadata")
         try:
             self._put(of_groups, _ANY, integers)

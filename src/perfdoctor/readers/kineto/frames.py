@@ -18,7 +18,7 @@ from perfdoctor.readers.kineto.columns import product
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.nccl import collective_kind
-from perfdoctor.vocabulary.names.python_code import OWN_AGENT
+from perfdoctor.vocabulary.names.python_code import OWN_AGENT, posix_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from perfdoctor.readers.kineto.columns import EventTable
 
 _DIRECTION = regex(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
+#: Intel's PTI: memory of the device, of the host that is pinned (H) or not (M), and shared by both, which migrates.
+_PTI_COPY = regex(r"^Memcpy ([MHDS])2([MHDS])\b")
+_PTI_MEMORY = {"M": "pageable", "H": "pinned", "S": "managed"}
 _BYTES_PER_ELEMENT = {
     "complexdouble": 16, "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "float": 4, "int": 4, "uint32": 4,
     "half": 2, "bfloat16": 2, "short": 2, "uint16": 2, "byte": 1, "char": 1, "bool": 1, "float8_e4m3fn": 1,
@@ -96,6 +99,7 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
         table.keep(~is_range & ~is_mark)
         put("ops", table)
     if table := tables.pop("functions", None):
+        table.texts["name"] = table.texts["name"].mapped(posix_path)
         table = table.take(~table.texts["name"].matches(OWN_AGENT))
         put("functions", table, **_own_place(table, hosts))
     if table := tables.pop("overheads", None):
@@ -159,6 +163,8 @@ def _copy_of(name: str, kind: str) -> tuple[str, str]:
     """The direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may write them in `kind` only."""
     if "memset" in name.lower():
         return "memset", "none"
+    if pti := _PTI_COPY.search(name):
+        return _pti_copy(*pti.groups())
     found = _DIRECTION.search(name) or _DIRECTION.search(kind)
     if not found:
         return "unknown", "unknown"
@@ -167,6 +173,12 @@ def _copy_of(name: str, kind: str) -> tuple[str, str]:
         return ("p2p" if "p" in ends else "d2d"), "none"
     memory = next((known for known in ("pageable", "managed", "pinned") if known in name.lower()), "unknown")
     return f"{ends[0]}2{ends[1]}", memory
+
+
+def _pti_copy(source: str, target: str) -> tuple[str, str]:
+    """The direction and host memory of "Memcpy M2D (MEMORY -> DEVICE)"; what is shared counts as the host's."""
+    ends = ("d" if end == "D" else "h" for end in (source, target))
+    return "2".join(ends), _PTI_MEMORY.get(source) or _PTI_MEMORY.get(target, "none")
 
 
 #: The frames of the device's work, and what makes the columns of each that are not in its table.

@@ -48,6 +48,8 @@ _MARKED_BYTES = 1 << 20
 _MANY_EVENTS = 1_000_000
 #: gzip makes traces about twelve to twenty times smaller.
 _USUAL_PACKING = 12
+#: What only a recording of a device holds.
+_OF_DEVICE = ("kernels", "collectives", "copies")
 _BLANK = b"\0 \t\r\n"
 _RANK_IN_NAME = regex(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
@@ -233,6 +235,8 @@ class _Trace:
         if not self.array.count:
             raise PerfdoctorError(f"`{self.file}` holds no events", do=_RECORD)
         tables = {name: self._table(group) for name, group in self.columns.groups.items() if len(group)}
+        if tables.keys().isdisjoint(_OF_DEVICE) and (other := other_tools.refusal(self.file, self.head, with_ops=True)):
+            raise other
         if not any(table["start_ns"].size for table in tables.values()):
             if other := other_tools.refusal(self.file, self.head):
                 raise other

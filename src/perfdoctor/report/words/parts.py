@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.time_split import TimeSplit, parts_ns
+from perfdoctor.report.words.foreign_text import clean_name
 from perfdoctor.report.words.wording import counted, share
 from perfdoctor.vocabulary import places as names
 from perfdoctor.vocabulary.kinds import OP_PHASES
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Further findings are shown only on request.
 SHOWN_FINDINGS = 5
+#: A kernel's name in a sentence: its own, and the begin of its types.
+_SHORT_NAME = 52
 
 
 class PartShare(Struct, frozen=True):
@@ -47,16 +50,29 @@ def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[PartShare, ...]:
     return tuple(PartShare(key, labels[key], ns, whole, base_ns * ns / whole) for key, ns in sizes.items() if ns > 0)
 
 
-def by_phase(diagnosis: Diagnosis) -> str:
-    """`Ops: backward pass 48 %, optimizer 12 %, forward pass and others 30 % of the step`, without a GPU; else ""."""
+def what_computes(diagnosis: Diagnosis) -> str:
+    """What computes for most of the time, in a sentence; "" where that is not known, or findings are about it.
+
+    Without a GPU the phases of its ops: `Ops: backward pass 48 %, optimizer 12 % of the step`. Else the kernel that
+    takes more of the time than all the rest, idle included, where nothing was found that saves time.
+    """
     whole = sum(split.window_ns for split in diagnosis.time)
+    if not whole:
+        return ""
     sizes = {name: sum(split.compute_by_phase_ns.get(name, 0) for split in diagnosis.time) for name in OP_PHASES}
     known = [
         f"{OP_PHASES[name]} {share(ns / whole)}"
         for name, ns in sorted(sizes.items(), key=lambda item: -item[1])
-        if whole and ns >= SMALL_SHARE * whole
+        if ns >= SMALL_SHARE * whole
     ]
-    return f"Ops: {', '.join(known)} of {diagnosis.basis.whole}." if known else ""
+    if known:
+        return f"Ops: {', '.join(known)} of {diagnosis.basis.whole}."
+    longest = max(diagnosis.kernels, key=lambda row: row.total_ns, default=None)
+    saves = any(each.saving_ns_per_step.likely for each in diagnosis.findings)
+    if saves or longest is None or 2 * longest.total_ns <= whole:
+        return ""
+    name, part = clean_name(longest.name, _SHORT_NAME), share(longest.total_ns / whole)
+    return f"Costliest kernel: {name}, {part} of {diagnosis.basis.whole}."
 
 
 def split_base_ns(split: TimeSplit) -> int:

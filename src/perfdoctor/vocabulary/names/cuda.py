@@ -1,7 +1,8 @@
-"""Which call of the CUDA or HIP runtime, or of the driver, is this? What blocks, allocates, loads, waits or replays.
+"""Which call of a GPU's runtime or driver is this? What blocks, allocates, loads, waits or replays.
 
-Names are those of the CUDA Runtime and Driver API and of HIP, as CUPTI and roctracer report them; the readers take
-their version suffix away (`cuMemFree_v2`).
+Names are those of the CUDA Runtime and Driver API and of HIP, as CUPTI and roctracer report them, and of oneAPI's
+Unified Runtime (`ur…`) and Level Zero (`ze…`), as Intel's PTI does. The readers take their version suffix away
+(`cuMemFree_v2`).
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ QUERY = regex(r"^(cuda|hip|cu)(Event|Stream)Query")
 BLOCKING_CALL = regex(
     r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
     r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|Peer|WithStream)?(_ptds|_ptsz)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
+    r"|^ur(EventWait|QueueFinish)$|^ze(EventHost|FenceHost|CommandQueue|CommandListHost)Synchronize"
     r"|^inferred wait "
 )
 #: Those of them that wait by their purpose, of whatever interface; and those that wait for one event.
-SYNCHRONIZES = regex(r"Synchronize|^inferred wait ")
-WAITS_FOR_EVENT = regex(r"EventSynchronize|^inferred wait for work")
+SYNCHRONIZES = regex(r"Synchronize|^ur(EventWait|QueueFinish)$|^inferred wait ")
+WAITS_FOR_EVENT = regex(r"Event(Host)?Synchronize|^urEventWait$|^inferred wait for work")
 #: And those that wait for all streams of a device.
 WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize|^inferred wait for the device")
 ALLOCATOR_CALL = regex(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"
-    r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
+    r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)|^urUSM(Host|Device|Shared)?(Alloc|Free)|^zeMem(Alloc|Free)"
 )
 #: Of these, the ones that PyTorch makes for a tensor on the device, and those that give such memory back.
 ASKS_FOR_MEMORY = regex(r"^(cuda|hip)Malloc(Async|FromPoolAsync)?$|^cuMemAlloc(Async)?$")
@@ -38,6 +40,7 @@ FREE_WAITS = regex(r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)$|^cuMem(
 MODULE_LOADING_CALL = regex(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|ModuleGetFunction|LibraryLoad|GraphInstantiate)|^(cu|hip)Link(Add|Complete)|^(nv|hip)rtcCompile"
+    r"|^ur(Program(Create|Build|Compile|Link)|KernelCreate)|^zeModuleCreate"
 )
 #: Calls that may last for other reasons than loading code: they wait, copy, allocate, or work on other calls' behalf.
 TAKES_ITS_TIME = regex(
@@ -52,9 +55,12 @@ QUEUE_FULL_OVERHEAD = regex(r"^Command Buffer Full", re.IGNORECASE)
 #: Between these two, launches go into a graph and run nothing.
 CAPTURE = tuple(regex(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
 #: A stream waits for an event; the host goes on.
-STREAM_WAIT = regex(r"^(cuda|hip|cu)StreamWaitEvent")
+STREAM_WAIT = regex(r"^(cuda|hip|cu)StreamWaitEvent|^urEnqueueEventsWait")
 #: Work is launched on a GPU, whatever the interface.
-LAUNCH = regex(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
+LAUNCH = regex(
+    r"^(cu|cuda|hip)(Ext|Module)*(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)|^urEnqueue(Cooperative)?KernelLaunch"
+    r"|^zeCommandListAppendLaunch\w*Kernel"
+)
 #: Of a kernel by CUDA, whose queue has a known length.
 PLAIN_LAUNCH = regex(r"^(cu|cuda)(LaunchKernel|LaunchCooperativeKernel)")
 GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")

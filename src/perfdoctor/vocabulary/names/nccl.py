@@ -64,8 +64,8 @@ OWN_RANGE = regex(r"^nccl")
 #: Of NCCL's own ranges those whose size is that of one rank's part (NCCL, src/collectives.cc).
 IN_PARTS = regex(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
 #: The range that ProcessGroupNCCL opens around each call of the library; `nccl:coalesced` ends a group of them.
-LIBRARY_RANGE = regex(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
-POINT_TO_POINT = regex(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
+LIBRARY_RANGE = regex(r"^(nccl|rccl|xccl|hccl):(?!coalesced)", re.IGNORECASE)
+POINT_TO_POINT = regex(r"^(nccl|rccl|xccl|hccl):(send|recv)", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
 HOST_TRANSPORT = regex(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 GLOO = regex(r"^gloo:")

@@ -18,8 +18,13 @@ _LIBRARY = regex(
     r"|(^|/)(torch|numpy|triton|transformers|accelerate|(pytorch_)?lightning(_fabric)?)/"
     r"|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py"
     r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
+    r"|^Lib/"
     r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
 )
+#: A function in a file as Windows names it.
+_BACKSLASHED = regex(r"^(?:[A-Za-z]:)?[^:]*\\[^:]*\.pyx?\(\d+\): ")
+#: What is above packages and Python's own library there. torch.profiler cuts folders of `sys.path` spelled alike.
+_ABOVE_LIBRARY = regex(r"^.*/(?=(?:site|dist)-packages/|Lib/(?!site-packages/))")
 #: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
 OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 
@@ -118,6 +123,13 @@ KINDS = {
 def is_function(name: str) -> bool:
     """The name of a function, with its file and line."""
     return _LINE.search(name) is not None
+
+
+def posix_path(function: str) -> str:
+    """`torch/utils/data/dataloader.py(701): __next__` of what Windows writes with backslashes."""
+    if not _BACKSLASHED.match(function):
+        return function
+    return _ABOVE_LIBRARY.sub("", function.replace("\\", "/"))
 
 
 def is_user_function(name: str) -> bool:

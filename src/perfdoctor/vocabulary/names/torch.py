@@ -174,10 +174,10 @@ CLASSIFICATION_LOSS = regex(r"^aten::nll_loss_forward$")
 CPU_ONLY = regex(
     r"^aten::(_?mkldnn_|_?slow_conv|thnn_conv|_nnpack_|_scaled_dot_product_flash_attention_for_cpu)|^mkldnn"
 )
-#: Ops that exist on GPUs alone: cuDNN's, MIOpen's, the fused attention of CUDA.
+#: Ops that exist on GPUs alone: cuDNN's, MIOpen's, Apple's (MPS), the fused attention of CUDA.
 GPU_ONLY = regex(
     r"^aten::(_?cudnn_(convolution|batch_norm|rnn|ctc_loss|grid_sampler|affine_grid)|miopen_(convolution|batch_norm|rnn)"
-    r"|_flash_attention_|_efficient_attention_)"
+    r"|_flash_attention_|_efficient_attention_|_?mps_\w+|_lstm_mps|lstm_mps_backward)"
 )
 
 # --- several devices, several ranks ---
