@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.communication.costs import CollectiveCosts, collective_costs
+from perfdoctor.metrics.communication.nccl import NcclLog, logged_collectives
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
@@ -14,10 +15,27 @@ from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = collective_costs(run)
-    if costs is None:
-        return
-    explained = f"Also by group and data type, longest first. {basis(run)}"
-    yield from table("communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs))
+    if costs is not None:
+        explained = f"Also by group and data type, longest first. {basis(run)}"
+        yield from table("communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs))
+    yield from _of_log(NcclLog.of(run.timeline))
+
+
+def _of_log(log: NcclLog) -> Iterator[Table]:
+    """What NCCL's log says of the job: its communicators, how they are connected, and what was called on them."""
+    built = log.communicators()
+    columns = [numbers("ranks", "count", list(built)), numbers("communicators", "count", list(built.values()), adds_up=True)]
+    yield from table("communication", "nccl-communicators", "Communicators in NCCL's log", "By their size.", columns)
+    called = logged_collectives(log)
+    explained = "What one rank called in all that was logged, on communicators of a size; most bytes first."
+    columns = [
+        text("collective", [row.kind for row in called]),
+        numbers("ranks", "count", [row.ranks for row in called], "Of the communicator."),
+        numbers("calls of a rank", "count", [row.calls for row in called]),
+        numbers("bytes of a rank", "bytes", [row.bytes_a_rank for row in called], adds_up=True),
+        numbers("largest message", "bytes", [row.largest_bytes for row in called]),
+    ]
+    yield from table("communication", "nccl-collectives", "Collectives in NCCL's log", explained, columns)
 
 
 def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:
