@@ -85,7 +85,7 @@ class PackedFrame(Struct, frozen=True):
         texts = {name: Words.of(column) for name, column in frame.columns.items() if isinstance(column, Text)}
         others = {name: column for name, column in frame.columns.items() if not isinstance(column, Text)}
         return cls(
-            {name: Numbers.of(column) for name, column in others.items() if column.dtype.kind == "i"},
+            {name: Numbers.of(column.astype(np.int64)) for name, column in others.items() if column.dtype.kind == "i"},
             texts,
             {name: column.astype("<f8").tobytes() for name, column in others.items() if column.dtype.kind == "f"},
             {name: column.astype(np.int8).tobytes() for name, column in others.items() if column.dtype.kind == "b"},

@@ -22,9 +22,7 @@ TYPICAL = "typical"
 _NOTABLE = 0.03
 
 
-def ranks_in_full(
-    job: Job[JobPlace], memory: Sequence[MemoryUse], alone: Collection[int] = ()
-) -> Mapping[int, str]:
+def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse], alone: Collection[int] = ()) -> Mapping[int, str]:
     """What each rank is that is read in full, by number: why it stands out, or TYPICAL for the one that does not.
 
     `alone`: ranks of which there is a summary alone. They are none of them; nobody is, where all are such.

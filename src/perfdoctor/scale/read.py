@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.clocks import on_host_clock
 from perfdoctor.model.run import WHOLE_RECORDING, Run, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers import packed, recorded_run
@@ -107,7 +108,8 @@ def _reduced(
     added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], RankSource)]
     if not chosen:
         raise PerfdoctorError(
-            "of none of these ranks more than a summary is here", do="Give one of their recordings as well, or all that the nodes left."
+            "of none of these ranks more than a summary is here",
+            do="Give one of their recordings as well, or all that the nodes left.",
         )
     timeline = known(read([*paths, *added], progress, process, only=Only(ranks, job.clocks)))
     chosen = {rank: what for rank, what in chosen.items() if rank in timeline.ranks}  # a file may be gone by now
@@ -190,7 +192,7 @@ def summarised(task: Task) -> bytes:
     if isinstance(file, str):
         return _summary_of(Path(file), selection)
     if isinstance(file, RecordedPart):
-        return packed_summary(recorded_run.read_part(file), selection)
+        return packed_summary(on_host_clock(recorded_run.read_part(file)), selection)
     from perfdoctor.system.remote import for_a_while  # noqa: PLC0415
 
     with for_a_while(file) as path:
@@ -204,7 +206,7 @@ def _summary_of(file: Path, selection: Selection) -> bytes:
     known = packed.summary(file)
     if known is not None and selection == WHOLE_RECORDING:
         return checked(known, file.name)
-    return packed_summary(read_file(file, silent), selection)
+    return packed_summary(on_host_clock(read_file(file, silent)), selection)
 
 
 def summaries(

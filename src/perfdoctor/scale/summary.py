@@ -127,8 +127,8 @@ class PackedRows(Struct, frozen=True):
 class FileHead(Struct, frozen=True):
     """What of one file's Timeline concerns the job, without its places.
 
-    `processors`: what each process used of the processor. `extent_ns`: from the first to the last row. `is_alone`: there
-    is no recording behind the summary.
+    `processors`: what each process used of the processor. `extent_ns`: from the first to the last row. `is_alone`:
+    there is no recording behind the summary.
     """
 
     sources: tuple[Source, ...]

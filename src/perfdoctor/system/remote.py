@@ -312,7 +312,8 @@ def write(folder: str, name: str, content: bytes) -> None:
         draft.replace(Path(folder) / name)
     except OSError as error:
         raise PerfdoctorError(
-            f"{name} cannot be written into {folder}: {error.strerror}", do="Check the folder and the space on its disk."
+            f"{name} cannot be written into {folder}: {error.strerror}",
+            do="Check the folder and the space on its disk.",
         ) from error
 
 

@@ -23,7 +23,9 @@ def lines_of(rank: int, *, numbered: bool = True) -> list[str]:
 
     def built(pointer: str, member: int, size: int, number: str) -> list[str]:
         known = f" commId {number}" if numbered else ""
-        what = f"comm {pointer} rank {member} nranks {size} cudaDev {device} nvmlDev {device} busId {device + 1}000{known}"
+        what = (
+            f"comm {pointer} rank {member} nranks {size} cudaDev {device} nvmlDev {device} busId {device + 1}000{known}"
+        )
         return [line(f"ncclCommInitRank {what} - Init START"), line(f"ncclCommInitRank {what} - Init COMPLETE")]
 
     def called(kind: str, elements: int, pointer: str, size: int) -> str:

@@ -96,12 +96,16 @@ def logged_collectives(log: NcclLog) -> list[LoggedCollective]:
     for value, amount in zip(callers.text("value"), callers.floats("amount").tolist(), strict=True):
         ranks[value] += int(amount)
     found: dict[str, list[tuple[int, float]]] = {}
-    for value, count, size in zip(calls.text("value"), calls["count"].tolist(), calls.floats("amount").tolist(), strict=True):
+    for value, count, size in zip(
+        calls.text("value"), calls["count"].tolist(), calls.floats("amount").tolist(), strict=True
+    ):
         found.setdefault(value, []).append((count, size))
     rows = []
     for value, each in found.items():
         kind, _, size = value.rpartition(" of ")
         of = max(ranks[value], 1)
         total = sum(count * own for count, own in each)
-        rows.append(LoggedCollective(kind, int(size), sum(n for n, _ in each) / of, total / of, max(own for _, own in each)))
+        rows.append(
+            LoggedCollective(kind, int(size), sum(n for n, _ in each) / of, total / of, max(own for _, own in each))
+        )
     return sorted(rows, key=lambda row: -row.bytes_a_rank if row.bytes_a_rank == row.bytes_a_rank else 0.0)

@@ -2,8 +2,8 @@
 
 A line is `host:pid:tid [device] NCCL INFO text`, possibly behind a launcher's prefix or directly behind other output.
 Its ranks are those of one of the job's communicators: they are kept as members, and a process is identified by its host
-and pid. Names of hosts are not kept: a host is a number made of its name, the same in the logs of all ranks, until `job`
-numbers the hosts of all logs.
+and pid. Names of hosts are not kept: a host is a number made of its name, the same in the logs of all ranks, until
+`job` numbers the hosts of all logs.
 
 Facts (`nccl_facts.name`): version, members, machines, device, network, plugin_failed, no_verbs, no_infiniband, nic,
 environment, topology_file, gpudirect, ring_gdr, nvlink, pci, channels, nvls_channels, graph, tuned, algorithm,
@@ -40,6 +40,11 @@ _WAY = regex(
 )
 _NIC = regex(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
 _DIGITS = regex(r"\d+")
+#: With NCCL_DEBUG_SUBSYS=COLL.
+_CALL = regex(
+    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d{1,3}) op \d+ root -?\d+ comm \w+"
+    r" \[nranks=(\d{1,9})\]"
+)
 #: Messages that are kept as text are cut at this length.
 _LONGEST = 160
 
@@ -68,8 +73,7 @@ def _collective(found: re.Match[str]) -> _Fact:
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
     (regex(pattern), fact)
     for pattern, fact in (
-        (r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d{1,3}) op \d+ root -?\d+ comm \w+"
-         r" \[nranks=(\d{1,9})\]", _collective),
+        (_CALL.pattern, _collective),
         (_VERSION.pattern, lambda m: ("version", m.group(1)[:40], _NAN)),
         (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
         (r"(NCCL_\w+) set (?:by environment )?to (.*)", lambda m: (
@@ -100,7 +104,8 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
 #: Messages that may contain a fact. Most of a log does not match, and is skipped at once.
 _MAY_HAVE_FACT = regex(
     r"NCCL version|Using|NCCL_\w+ set|n[rR]anks \d|Plugin|libibverbs|No device|topology file|Direct RDMA|all rings|"
-    r"\] - GPU|Pattern \d|opCount|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |Reduce |Gather |ReduceScatter "
+    r"\] - GPU|Pattern \d|opCount|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |"
+    r"Reduce |Gather |ReduceScatter "
 )
 _MEMBERS = regex(r"n[rR]anks (\d+)")
 #: A communicator that a rank builds: where it is in the process, and its number in the job, which older versions lack.
@@ -114,9 +119,9 @@ _LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
 class _Log(Struct):
     """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each occurred.
 
-    `hosts`: their numbers by name. `silent`: processes with lines without facts. `members`: size of the communicator that
-    a process builds on a device. `communicators`: number in the job ("" if unknown) and size of each that a process has.
-    `callers`: of each kind of collective the communicators on which it was called.
+    `hosts`: their numbers by name. `silent`: processes with lines without facts. `members`: size of the communicator
+    that a process builds on a device. `communicators`: number in the job ("" if unknown) and size of each that a
+    process has. `callers`: of each kind of collective the communicators on which it was called.
     """
 
     ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
@@ -142,10 +147,9 @@ class _Log(Struct):
     def all_facts(self) -> Mapping[tuple[int, int, int, str, str, float], int]:
         """How often each fact occurred, those included that only all lines of a process show."""
         found = Counter(self.facts)
-        for (where, _), (number, size) in self.communicators.items():
-            found[(*where, "communicator", number, float(size))] += 1
-        for (where, kind), communicators in self.callers.items():
-            found[(*where, "callers", kind, float(len(communicators)))] += 1
+        built = ((*where, "communicator", *which) for (where, _), which in self.communicators.items())
+        called = ((*where, "callers", kind, float(len(each))) for (where, kind), each in self.callers.items())
+        found.update((*built, *called))
         known = {key[:2] for key in (*found, *self.ways)}
         for host, process in self.silent - known:
             found[host, process, -1, "process", "", _NAN] += 1
@@ -276,4 +280,3 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
     elif tuned := _TUNED.match(text):
         best = max((float(each) for each in _LATENCY_BANDWIDTH.findall(text)), default=0.0)
         log.add(where, ("tuned", tuned.group(1), best))
-

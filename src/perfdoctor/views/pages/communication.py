@@ -17,14 +17,19 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = collective_costs(run)
     if costs is not None:
         explained = f"Also by group and data type, longest first. {basis(run)}"
-        yield from table("communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs))
+        yield from table(
+            "communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs)
+        )
     yield from _of_log(NcclLog.of(run.timeline))
 
 
 def _of_log(log: NcclLog) -> Iterator[Table]:
     """What NCCL's log says of the job: its communicators, how they are connected, and what was called on them."""
     built = log.communicators()
-    columns = [numbers("ranks", "count", list(built)), numbers("communicators", "count", list(built.values()), adds_up=True)]
+    columns = [
+        numbers("ranks", "count", list(built)),
+        numbers("communicators", "count", list(built.values()), adds_up=True),
+    ]
     yield from table("communication", "nccl-communicators", "Communicators in NCCL's log", "By their size.", columns)
     called = logged_collectives(log)
     explained = "What one rank called in all that was logged, on communicators of a size; most bytes first."
