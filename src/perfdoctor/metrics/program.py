@@ -20,7 +20,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import UNKNOWN, Timeline
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import frameworks as names
@@ -37,6 +37,8 @@ Kind = Literal["training", "inference", "unknown"]
 _TOOLS_OF_ANY = frozenset({"nsys", "ncu"})
 #: Sources of PyTorch itself.
 _TORCH_TOOLS = frozenset({"kineto", "memory"})
+#: Messages below are small: as in the rule exposed-communication, their number costs, and not their bytes.
+_SMALL_BYTES = 131_072
 _NAMED_ON_HOST = ("ops", "ranges", "functions")
 
 
@@ -193,6 +195,7 @@ def facts(run: Run) -> frozenset[str]:
         "gloo": _has(timeline, nccl_names.GLOO, "ranges"),
         "sends-16-bit": _sends_16_bit(run),
         "exchanges": _exchanges(run),
+        "gradients": _may_sum_gradients(run),
         "gpu": any(place.device is not None for place in run.places),
         "before-ampere": any(each is not None and each.is_before_ampere for each in built),
         "inference": work.kind == "inference",
@@ -203,14 +206,31 @@ def facts(run: Run) -> frozenset[str]:
 
 
 def _exchanges(run: Run) -> bool:
-    """Is most of the exposed communication sent from rank to rank: experts' tokens, embeddings, pipelines?"""
+    """Is most of the exposed communication sent from rank to rank: experts' tokens, embeddings, pipelines?
+
+    What is known to be small is not counted: however it is sent, its time is latency, or waiting for another rank.
+    """
     of_all = of_these = 0
     for place in run.places:
         rows = place.collectives
+        rows = rows.take((rows["bytes"] == UNKNOWN) | (rows["bytes"] >= _SMALL_BYTES))
         exposed_ns = place.exposed_communication.overlap_ns(rows.start_ns, rows.end_ns)
         of_all += int(exposed_ns.sum())
         of_these += int(exposed_ns[rows.text("kind").equals("all_to_all", "send_recv")].sum())
     return of_these > of_all - of_these
+
+
+def _may_sum_gradients(run: Run) -> bool:
+    """Are there sums over ranks, of numbers that may be gradients, and is it not known that nothing goes backward?"""
+    timeline = run.timeline
+    if _has(timeline, serving.PRODUCT, "ops") and not _has(timeline, torch_names.BACKWARD_PASS, *_NAMED_ON_HOST):
+        return False
+    for place in run.places:
+        rows = place.collectives
+        sums = rows.take(rows.text("kind").equals("all_reduce", "reduce_scatter"))
+        if len(sums) and not sums.text("data_type").matches(nccl_names.WHOLE_NUMBERS).all():
+            return True
+    return False
 
 
 def _sends_16_bit(run: Run) -> bool:

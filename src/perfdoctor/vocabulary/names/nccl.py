@@ -61,8 +61,40 @@ FULL_PRECISION_KERNEL = regex(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a
 FULL_PRECISION = regex(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
 #: And those of 16 bits or fewer, which are no wider than what models compute in.
 HALF_PRECISION = regex(r"^(half|bfloat16|b?f16|fp16|float16|f8\w*|float8\w*)$", re.IGNORECASE)
+#: Whole numbers and flags, which are no gradients.
+WHOLE_NUMBERS = regex(r"^(bool|byte|char|short|int|long|[iu]\d+|u?int\d+(_t)?)$", re.IGNORECASE)
 #: The sums that tensor parallelism takes inside layers: PyTorch's symmetric memory and the inference engines'.
 IN_LAYERS = regex(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
+
+# --- groups of ranks ---
+
+#: What a group is for, by its name or description: torchtitan's meshes (`mesh_dp_shard_cp`), Megatron's
+#: (`DATA_PARALLEL_GROUP_WITH_CP`), DeepSpeed's and the servers' (`tp:0`). The first that fits counts; what follows a
+#: blank tells apart patterns of one kind.
+PARALLELISM = {
+    kind: regex(pattern, re.IGNORECASE)
+    for kind, pattern in {
+        "data by word": r"data_?parallel",
+        "hybrid": r"replicate|hsdp",
+        "sharded": r"shard|fsdp|(?<![a-z])zero",
+        "expert": r"(?<![a-z])(ep|moe)(?![a-z])|expert",
+        "pipeline": r"(?<![a-z])pp(?![a-z])|pipeline|embedding_group",
+        "sequence": r"(?<![a-z])(cp|sp)(?![a-z])|context|sequence|ulysses",
+        "tensor": r"(?<![a-z])(tp|mp)(?![a-z])|tensor|model_?parallel",
+        "data": r"(?<![a-z])dd?p(?![a-z])",
+    }.items()
+}
+#: Whose all-to-alls these are, by names of ops, ranges, functions and kernels: TorchRec's embeddings, a layer of
+#: experts, a sequence that is divided by heads (DeepSpeed-Ulysses).
+EXCHANGED = {
+    "embeddings": regex(r"fbgemm|torchrec|\bkjt\b|permute_pooled|SplitEmbedding|sparse_data_dist", re.IGNORECASE),
+    "sequence": regex(r"ulysses|seq_?all_?to_?all", re.IGNORECASE),
+    "expert": regex(
+        r"(?<![a-z])(?-i:(?:moe|MoE|MOE)(?![a-rt-z]))|experts?(?![a-z])|grouped_(mm|gemm)|GroupedBlockScaledGemm|deep_ep|token_dispatch"
+        r"|_ep(?=[A-Z_])|all_to_all_expert",
+        re.IGNORECASE,
+    ),
+}
 
 # --- ranges and ops of the host ---
 
