@@ -30,8 +30,8 @@ class CollectiveCosts(Struct, frozen=True):
     """One element a group of like collectives, those that take longest first; `per_step`: of an average place.
 
     `ranks`, `sizes` (bytes of the message): UNKNOWN if not recorded. `took`: ns in it, waiting included. `exposed_ns`,
-    `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came, a step; where
-    ranks cannot be matched, what no transfer of so few bytes takes. `transfer_ns`: the median from there to the end,
+    `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came (where
+    ranks cannot be matched, what no transfer of so few bytes takes). `transfer_ns`: the median from there to the end,
     where ranks can be matched. Bandwidths in bytes/s: of the median transfer, and of the quickest run (`fastest_bus`).
     `bound`: what links like these gave when measured, what the machine's topology or the board's table says;
     `bound_sources`: which of them. NaN, "" where not known.
