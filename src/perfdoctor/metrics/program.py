@@ -221,14 +221,20 @@ def _exchanges(run: Run) -> bool:
 
 
 def _may_sum_gradients(run: Run) -> bool:
-    """Are there sums over ranks, of numbers that may be gradients, and is it not known that nothing goes backward?"""
-    timeline = run.timeline
-    if _has(timeline, serving.PRODUCT, "ops") and not _has(timeline, torch_names.BACKWARD_PASS, *_NAMED_ON_HOST):
+    """Are there sums over ranks of numbers that may be gradients?
+
+    Where nothing shows a training, small ones are a metric's or a loss's: a forward pass sums no gradients.
+    """
+    kind = kind_of_work(run.timeline).kind
+    if kind == "inference":
         return False
     for place in run.places:
         rows = place.collectives
         sums = rows.take(rows.text("kind").equals("all_reduce", "reduce_scatter"))
-        if len(sums) and not sums.text("data_type").matches(nccl_names.WHOLE_NUMBERS).all():
+        counted = ~sums.text("data_type").matches(nccl_names.WHOLE_NUMBERS)
+        if kind != "training":
+            counted &= (sums["bytes"] == UNKNOWN) | (sums["bytes"] >= _SMALL_BYTES)
+        if counted.any():
             return True
     return False
 

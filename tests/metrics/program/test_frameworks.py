@@ -111,20 +111,21 @@ def test_communication_is_an_exchange_where_most_of_what_is_exposed_is_sent_from
 
 
 @pytest.mark.parametrize(
-    ("op", "types", "sums"),
+    ("op", "types", "size", "sums"),
     [
-        ("aten::add", ["Float"], True),  # what was not recorded may be there
-        ("aten::mm", ["Float"], False),  # layers, and nothing that goes backward
-        ("MmBackward0", ["Float"], True),
-        ("aten::add", ["Long", "bool"], False),
+        ("aten::add", ["Float"], 1 << 20, True),
+        ("aten::add", ["Float"], -1, True),
+        ("aten::add", ["Float"], 4, False),  # a loss, or a metric, of a forward pass
+        ("MmBackward0", ["Float"], 4, True),
+        ("MmBackward0", ["Long", "bool"], 1 << 20, False),
     ],
 )
-def test_sums_of_numbers_are_gradients_unless_nothing_goes_backward(op, types, sums):
+def test_sums_of_numbers_may_be_gradients_unless_they_are_small_and_nothing_trains(op, types, size, sums):
     drawn = draw(
         kernels="#" + "  " * len(types), nccl=" " + " =" * len(types), host=["l ll"[: 1 + len(types)], "nnnn"],
         legend={"n": ("ops", op)},
     )  # fmt: skip
-    run = prepare(described(drawn, kind="all_reduce", data_type=types))
+    run = prepare(described(drawn, kind="all_reduce", data_type=types, bytes=size))
     assert ("gradients" in facts(run)) is sums
 
 

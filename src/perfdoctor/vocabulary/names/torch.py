@@ -58,8 +58,6 @@ CONCATENATES = regex(r"^aten::cat$")
 AUTOGRAD_NODE = regex(r"^autograd::engine")
 #: The same where the node's name follows.
 EVALUATED_NODE = regex(r"^autograd::engine::evaluate_function: ")
-#: Either of what shows that gradients are computed, and the function that asks for them.
-BACKWARD_PASS = regex(r"autograd::engine|(?<![a-z])backward|_engine_run_backward|Backward\d*$", re.IGNORECASE)
 #: A range around a backward pass; autograd's own rows (MulBackward0) are its work and no such range.
 BACKWARD = regex(r"^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$", re.IGNORECASE)
 #: The node that stores a parameter's gradient, also inside another name; DDP sends a bucket from its hook.
