@@ -43,7 +43,8 @@ def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, 
                 rows, note = _on_clock(rows, extent_ns, timeline.epoch_ns)
                 notes += [note] if note else []
             frames[signal].append(rows)
-    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *notes)
+    told_once = dict.fromkeys(notes)  # equal machines of a job have equal notes
+    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *told_once)
 
 
 def with_rates(timeline: Timeline, measured: Sequence[MeasuredRates]) -> Timeline:

@@ -63,12 +63,23 @@ def left_of(paths: Sequence[Path], progress: Progress, process: int | None = Non
             kept = summary if timeline else without_recording(summary)
             first = min((rank for rank, of in job.file_of.items() if of == number), default=0)
             files.append(_named(f"rank{first}", packed.RANK_ENDING, packed.of_rank(kept, timeline), timeline))
-    beside = [_named("beside", packed.MACHINE_ENDING, packed.of_machine(side)) for side in sides(paths, progress)]
+    node = f"node of rank {min(job.file_of)}"
+    beside = [
+        _named("beside", packed.MACHINE_ENDING, packed.of_machine(_of_node(side, node)))
+        for side in sides(paths, progress)
+    ]
     return LeftBehind((*files, *beside), job.notes)
 
 
 def _timeline(source: RankSource) -> Timeline:
     return recorded_run.read_part(source.part) if source.part else read_file(source.file, silent)
+
+
+def _of_node(side: Timeline, node: str) -> Timeline:
+    """What was recorded beside the ranks, with the node in the names of its samples: each node has those of a GPU 0."""
+    samples = side["device_samples"]
+    named = samples.with_columns(name=samples.name.mapped(lambda name: f"{node}/{name}"))
+    return side.with_frame("device_samples", named) if len(samples) else side
 
 
 def _named(what: str, ending: str, content: bytes, whole: Timeline | None = None) -> Left:
