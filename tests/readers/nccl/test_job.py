@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
+from folders import public
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.nccl import NcclLog, logged_collectives
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.readers.open import read
 from perfdoctor.views.pages import communication
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -59,12 +63,13 @@ def timeline(request, tmp_path):
 def test_the_job_is_described_once(timeline):
     (note,) = [note for note in timeline.notes if "NCCL" in note]
     assert "communicators: 1 of 8 ranks and 2 of 4 ranks, 8 processes on 2 machines, connections over SHM" in note
+    assert note.endswith("calls of a rank: 2 AllGather of 4 and 1 AllReduce of 8.")
     assert set(timeline["nccl_facts"]["host"].tolist()) == {0, 1}
     assert not any("secret" in text for text in (*timeline.notes, *timeline["nccl_facts"].text("value")))
 
 
 def test_what_a_rank_called_is_counted(timeline):
-    rows = logged_collectives(NcclLog.of(timeline))
+    rows = NcclLog.of(timeline).collectives()
     assert [(row.kind, row.ranks, row.calls, row.bytes_a_rank) for row in rows] == [
         ("AllGather", 4, 2, 2 * 500 * 2 * 4),
         ("AllReduce", 8, 1, 1000 * 2),
@@ -76,3 +81,16 @@ def test_what_a_rank_called_is_counted(timeline):
 
 def test_host_memory_between_cards_without_nvlink_is_no_finding(timeline):
     assert diagnose(timeline, list(load_rules().values())).findings == ()
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("name", ["megatron-socket-fallback.log", "a100-healthy.log"])
+def test_communicators_and_calls_of_real_logs_as_regular_expressions_find_them(name):
+    path = public(f"nccl/{name}")
+    text, log = path.read_text(errors="replace"), NcclLog.of(read([path]))
+    built = set(re.findall(r"nranks (\d+) .*commId (0x\w+) - Init COMPLETE", text))
+    assert log.communicators() == Counter(int(size) for size, _ in built)
+    calls = Counter(re.findall(r"(\w+): opCount .* comm (0x\w+) ", text))
+    kinds = Counter(kind for kind, _ in calls)
+    rows = {row.kind: row.calls for row in log.collectives()}
+    assert rows == {kind: sum(n for (each, _), n in calls.items() if each == kind) / kinds[kind] for kind in kinds}

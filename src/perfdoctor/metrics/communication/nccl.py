@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.readers.nccl.job import communicators
+from perfdoctor.readers.nccl.job import LoggedCollective, communicators, logged_collectives
 from perfdoctor.records.findings import Rows
 
 
@@ -57,6 +57,10 @@ class NcclLog(Struct, frozen=True):
         """How many communicators of each size the job built, by size, the largest first."""
         return communicators(self.facts)
 
+    def collectives(self) -> list[LoggedCollective]:
+        """What a rank called, of most bytes first."""
+        return logged_collectives(self.facts)
+
     def pairs(self, prefix: str, without: str | None = None) -> int:
         """How many (ordered) pairs of members go this way, and not in the manner `without` (GDRDMA)."""
 
@@ -71,41 +75,3 @@ class NcclLog(Struct, frozen=True):
         """Which ways are taken, and by how many pairs."""
         rows = tuple(Counter(self.ways.name).most_common(8))
         return Rows("Ways that NCCL took", ("way", "pairs"), ("text", "count"), rows)
-
-
-class LoggedCollective(Struct, frozen=True):
-    """Calls of one kind on communicators of one size. `calls`: of one rank, the mean; `bytes_a_rank`: of its messages.
-
-    NaN bytes where the log has a type that is not known.
-    """
-
-    kind: str
-    ranks: int
-    calls: float
-    bytes_a_rank: float
-    largest_bytes: float
-
-
-def logged_collectives(log: NcclLog) -> list[LoggedCollective]:
-    """What was called by NCCL's log (NCCL_DEBUG_SUBSYS=COLL), of most bytes first.
-
-    Each call of a rank is a line; a process with several communicators of a size stands for as many ranks.
-    """
-    calls, callers = log.rows("collective"), log.rows("callers")
-    ranks = Counter[str]()
-    for value, amount in zip(callers.text("value"), callers.floats("amount").tolist(), strict=True):
-        ranks[value] += int(amount)
-    found: dict[str, list[tuple[int, float]]] = {}
-    for value, count, size in zip(
-        calls.text("value"), calls["count"].tolist(), calls.floats("amount").tolist(), strict=True
-    ):
-        found.setdefault(value, []).append((count, size))
-    rows = []
-    for value, each in found.items():
-        kind, _, size = value.rpartition(" of ")
-        of = max(ranks[value], 1)
-        total = sum(count * own for count, own in each)
-        rows.append(
-            LoggedCollective(kind, int(size), sum(n for n, _ in each) / of, total / of, max(own for _, own in each))
-        )
-    return sorted(rows, key=lambda row: -row.bytes_a_rank if row.bytes_a_rank == row.bytes_a_rank else 0.0)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Frame, Timeline
@@ -60,6 +61,44 @@ def communicators(facts: Frame) -> dict[int, int]:
     }
 
 
+class LoggedCollective(Struct, frozen=True):
+    """Calls of one kind on communicators of one size. `calls`: of one rank, the mean; `bytes_a_rank`: of its messages.
+
+    NaN bytes where the log has a type that is not known.
+    """
+
+    kind: str
+    ranks: int
+    calls: float
+    bytes_a_rank: float
+    largest_bytes: float
+
+
+def logged_collectives(facts: Frame) -> list[LoggedCollective]:
+    """What a rank called by NCCL's log (NCCL_DEBUG_SUBSYS=COLL), of most bytes first.
+
+    Each call of a rank is a line; a process with several communicators of a size stands for as many ranks.
+    """
+    calls, callers = (facts.take(facts.name.equals(name)) for name in ("collective", "callers"))
+    ranks = Counter[str]()
+    for value, amount in zip(callers.text("value"), callers.floats("amount").tolist(), strict=True):
+        ranks[value] += int(amount)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for value, count, size in zip(
+        calls.text("value"), calls["count"].tolist(), calls.floats("amount").tolist(), strict=True
+    ):
+        found.setdefault(value, []).append((count, size))
+    rows = []
+    for value, each in found.items():
+        kind, _, size = value.rpartition(" of ")
+        of = max(ranks[value], 1)
+        total = sum(count * own for count, own in each)
+        rows.append(
+            LoggedCollective(kind, int(size), sum(n for n, _ in each) / of, total / of, max(own for _, own in each))
+        )
+    return sorted(rows, key=lambda row: -row.bytes_a_rank if row.bytes_a_rank == row.bytes_a_rank else 0.0)
+
+
 def _note(logs: Sequence[Timeline]) -> str:
     facts, ways = (Frame.join([log[signal] for log in logs]) for signal in _SIGNALS)
     versions = dict.fromkeys(log.sources[0].tool_version for log in logs)
@@ -89,6 +128,10 @@ def _said(facts: Frame, ways: Frame) -> Iterator[str]:
         has_nvlink = bool(facts.name.equals("nvlink").any())
         said = {"SHM": "SHM" if has_nvlink else "SHM (host memory, as usual between cards without NVLink)"}
         yield "connections over " + " and ".join(said.get(kind, kind) for kind, _ in kinds.most_common(_NAMED))
+    if called := logged_collectives(facts):
+        each = [f"{row.calls:,.0f} {row.kind} of {row.ranks}" for row in called]
+        more = [f"{len(each) - _NAMED} more kinds"] if len(each) > _NAMED else []
+        yield f"calls of a rank: {' and '.join((*each[:_NAMED], *more))}"
 
 
 def _family(way: str) -> str:

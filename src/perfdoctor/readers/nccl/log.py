@@ -267,7 +267,8 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
             of = f" of {log.members[where]}" if name == "graph" and where in log.members else ""
             log.add(where, (name, value + of, amount))
             if name == "collective" and (caller := _CALLER.search(text)):
-                log.callers.setdefault((where, value), set()).add(caller[1])
+                # A line's device is the thread's, which may be another than the communicator's.
+                log.callers.setdefault(((*where[:2], -1), value), set()).add(caller[1])
             break
     if builds := _BUILDS.search(text):
         before = log.communicators.get((where, builds[1]), ("", 0))[0]

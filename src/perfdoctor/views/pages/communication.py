@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.communication.costs import CollectiveCosts, collective_costs
-from perfdoctor.metrics.communication.nccl import NcclLog, logged_collectives
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.parallelism import group_uses, key_of
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
@@ -38,7 +38,7 @@ def _of_log(log: NcclLog) -> Iterator[Table]:
         numbers("communicators", "count", list(built.values()), adds_up=True),
     ]
     yield from table("communication", "nccl-communicators", "Communicators in NCCL's log", "By their size.", columns)
-    called = logged_collectives(log)
+    called = log.collectives()
     explained = "What one rank called in all that was logged, on communicators of a size; most bytes first."
     columns = [
         text("collective", [row.kind for row in called]),
