@@ -7,6 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from folders import FIXTURES
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
@@ -107,3 +109,20 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path, content, said):
         read([tmp_path / "x.rank"])
     with pytest.raises(PerfdoctorError, match=said):
         read_run([tmp_path / "x.rank"], silent)
+
+
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_file_is_read_or_refused(tmp_path, data):
+    timeline = read_file(TRACES[0], silent)
+    for content, reads in (
+        (packed.of_rank(b"", timeline), packed.read_rank),
+        (packed.of_machine(timeline), packed.read_machine),
+    ):
+        damaged = bytearray(content[: data.draw(st.integers(len(content) // 2, len(content)))])
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+        (tmp_path / "x").write_bytes(damaged)
+        try:
+            reads(tmp_path / "x")
+        except PerfdoctorError as error:
+            assert "x" in error.what
