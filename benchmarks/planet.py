@@ -389,8 +389,8 @@ def seen(said):
 folders = [Path(folder) for folder in sys.argv[1:]]
 if len(folders) > 1:
     import planet
-    made = read._summaries
-    read._summaries = lambda files, *how: planet.enlarged(made(files[: len(files) // len(folders)], *how), len(folders))
+    made = read.summaries
+    read.summaries = lambda files, *how: planet.enlarged(made(files[: len(files) // len(folders)], *how), len(folders))
 began = processor_s()
 run = read.read_run(folders, seen, most_in_full=0)
 diagnosis = examine(run, list(load_rules().values())).diagnosis
@@ -422,7 +422,7 @@ def enlarged(packed: Sequence[bytes | Exception], times: int) -> list[bytes | Ex
 
 
 def _copied(job: Any, copy: int, times: int) -> Any:
-    from perfdoctor.scale.summary import Numbers  # noqa: PLC0415
+    from perfdoctor.model.packed_columns import Numbers  # noqa: PLC0415
 
     (place,) = job.places
     group, size = place.texts["group"], place.numbers["group_size"].values()

@@ -54,7 +54,7 @@ FORMATS = {
     "nvml": (QUERY, DMON, DCGM, PROMETHEUS), "processes": (APPS, PMON), "topology": (TOPOLOGY,), "nccl": (NCCL,), "nccl-tests": (TESTS,),
 }  # fmt: skip
 #: Rows of the program's own recorder, and JSON: their own tests damage them.
-OTHERWISE = {"cpu", "flight-recorder"}
+OTHERWISE = {"cpu", "flight-recorder", "machine"}
 CASES = [pytest.param(kind, text, id=f"{kind}{n}") for kind, texts in FORMATS.items() for n, text in enumerate(texts)]
 
 WORDS = ["", "9" * 18, "9" * 30, "-1", "-9e99", "1e999", "nan", "inf", "0x" + "f" * 40, "²", "٣", "N/A", "[N/A]", ",", ";", "{0}",

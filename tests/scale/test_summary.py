@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
+from perfdoctor.model.packed_columns import Numbers, UnpackedColumns
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import WHOLE_RECORDING
 from perfdoctor.scale.reduce import reduced_place
-from perfdoctor.scale.summary import MOST_BYTES, Numbers, UnpackedColumns, moved_together, packed_summary, unpack
+from perfdoctor.scale.summary import MOST_BYTES, moved_together, packed_summary, unpack
 
 KERNELS = st.text("# ", min_size=4, max_size=60)
 NCCL = st.text("= ", min_size=4, max_size=60)

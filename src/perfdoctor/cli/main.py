@@ -67,6 +67,7 @@ COMMANDS = {
     "export": _Command("export"),
     "query": _Command("query"),
     "view": _Command("view"),
+    "summarize": _Command("summarize"),
     "history": _Command("history", is_group=True),
     "mcp": _Command("mcp"),
     "env": _Command("env"),

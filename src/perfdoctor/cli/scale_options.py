@@ -113,16 +113,16 @@ def runs_at_hand(texts: Sequence[str], asked: AnalysisRequest) -> Iterator[list[
         found = []
         for text in texts:
             paths = stack.enter_context(at_hand([text], asked.cluster, quiet=asked.quiet, verbose=asked.verbose))
-            found.append(Given(_name(text), paths))
+            found.append(Given(shown(text), paths))
         yield found
 
 
-def _name(text: str) -> str:
+def shown(text: str) -> str:
     if "://" not in text:
         return text
-    from perfdoctor.system.remote import shown
+    from perfdoctor.system import remote
 
-    return shown(text)
+    return remote.shown(text)
 
 
 def set_jobs(jobs: int | None) -> None:

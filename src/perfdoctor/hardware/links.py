@@ -72,6 +72,11 @@ def nvlink_source(gpu_name: str) -> str:
     return str(entry["source"]) if entry else ""
 
 
+def lacks_peer_access(gpu_name: str) -> bool:
+    """Is it known that no GPU of this name may access the memory of another one?"""
+    return _entry("no_peer_access", gpu_name) is not None
+
+
 def pcie_bytes_per_second(generation: float, lanes: float) -> float:
     """Bytes/s that a PCIe link carries one way, framing included; 0 for a generation that is not known."""
     return _PCIE_PER_LANE.get(int(generation), 0.0) * lanes

@@ -19,7 +19,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import UNKNOWN, Timeline
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import frameworks as names
@@ -36,6 +36,8 @@ Kind = Literal["training", "inference", "unknown"]
 _TOOLS_OF_ANY = frozenset({"nsys", "ncu"})
 #: Sources of PyTorch itself.
 _TORCH_TOOLS = frozenset({"kineto", "memory"})
+#: Messages below are small: as in the rule exposed-communication, their number costs, and not their bytes.
+_SMALL_BYTES = 131_072
 _NAMED_ON_HOST = ("ops", "ranges", "functions")
 
 
@@ -191,6 +193,7 @@ def facts(run: Run) -> frozenset[str]:
         "gloo": _has(timeline, nccl_names.GLOO, "ranges"),
         "sends-16-bit": _sends_16_bit(run),
         "exchanges": _exchanges(run),
+        "gradients": _may_sum_gradients(run),
         "gpu": any(place.device is not None for place in run.places),
         "inference": work.kind == "inference",
         "vllm": work.server == "vLLM",
@@ -200,14 +203,37 @@ def facts(run: Run) -> frozenset[str]:
 
 
 def _exchanges(run: Run) -> bool:
-    """Is most of the exposed communication sent from rank to rank: experts' tokens, embeddings, pipelines?"""
+    """Is most of the exposed communication sent from rank to rank: experts' tokens, embeddings, pipelines?
+
+    What is known to be small is not counted: however it is sent, its time is latency, or waiting for another rank.
+    """
     of_all = of_these = 0
     for place in run.places:
         rows = place.collectives
+        rows = rows.take((rows["bytes"] == UNKNOWN) | (rows["bytes"] >= _SMALL_BYTES))
         exposed_ns = place.exposed_communication.overlap_ns(rows.start_ns, rows.end_ns)
         of_all += int(exposed_ns.sum())
         of_these += int(exposed_ns[rows.text("kind").equals("all_to_all", "send_recv")].sum())
     return of_these > of_all - of_these
+
+
+def _may_sum_gradients(run: Run) -> bool:
+    """Are there sums over ranks of numbers that may be gradients?
+
+    Where nothing shows a training, small ones are a metric's or a loss's: a forward pass sums no gradients.
+    """
+    kind = kind_of_work(run.timeline).kind
+    if kind == "inference":
+        return False
+    for place in run.places:
+        rows = place.collectives
+        sums = rows.take(rows.text("kind").equals("all_reduce", "reduce_scatter"))
+        counted = ~sums.text("data_type").matches(nccl_names.WHOLE_NUMBERS)
+        if kind != "training":
+            counted &= (sums["bytes"] == UNKNOWN) | (sums["bytes"] >= _SMALL_BYTES)
+        if counted.any():
+            return True
+    return False
 
 
 def _sends_16_bit(run: Run) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.readers import archive, side_files, stack_clock, stack_files, text_rows
+from perfdoctor.readers import archive, packed, side_files, stack_clock, stack_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import unopened
 from perfdoctor.readers.machine import cpu_samples, process_lists, sample_tables, topology
@@ -90,6 +90,11 @@ _NSYS, _NCU = "Nsight Systems", "Nsight Compute"
 _SIDE = side_files.joined
 
 FORMATS: tuple[Format, ...] = (
+    Format(
+        "rank", "perfdoctor summarize", _plain(packed.read_rank), packed.is_rank, files=".rank",
+        endings=(packed.RANK_ENDING,), is_recording=True,
+    ),
+    Format("machine", "perfdoctor summarize", _plain(packed.read_machine), packed.is_machine, join=_SIDE),
     # stacks that were sampled describe what another file records
     Format(
         "stacks", "py-spy", _plain(stack_files.read), stack_files.looks_like, join=stack_clock.joined,

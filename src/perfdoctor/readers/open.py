@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import re
 from collections import Counter
@@ -155,6 +156,22 @@ def recordings(paths: Sequence[Path], progress: Progress, process: int | None = 
         return [RankSource(part.file, part) for part in parts]
     files = [file for path in others for file in _files_and_notes(path)[0] if not _is_joined(file)]
     return [RankSource(file) for file in _without_copies(files)[0]]
+
+
+def sides(paths: Sequence[Path], progress: Progress) -> list[Timeline]:
+    """What was recorded beside the ranks under these paths: samples, NCCL's logs, topologies. Others are left out."""
+    runs = [run for path in paths if (run := RunFolder.open(path))]
+    of_runs = [file for run in runs for file in (*run.files("device", "*"), *run.files("nccl", "*"))]
+    others = [path for path in paths if path not in {run.path for run in runs}]
+    files = [*of_runs, *(file for path in others for file in _files_and_notes(path)[0])]
+    found = []
+    for file in files:
+        with contextlib.suppress(PerfdoctorError):
+            row = formats.of_named(file)
+            if row and row.read and row.join is side_files.joined:
+                progress(f"Reading {file.name}")
+                found.append(row.read(file, progress, unheard))
+    return found
 
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -17,6 +17,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
+from perfdoctor.readers.nccl import job as nccl_job
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
@@ -32,6 +33,7 @@ _BACKEND = "nccl"
 def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, int] | None = None) -> Timeline:
     """The timeline with all that was recorded beside it. `extent_ns`: of more ranks than are in it, if known."""
     extent_ns = extent_ns or extent(timeline)
+    sides = nccl_job.of_one_job(sides)
     notes: list[str] = []
     frames = {signal: [timeline[signal]] for signal in MACHINE_SIGNALS}
     for side in sides:
@@ -42,7 +44,8 @@ def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, 
                 rows, note = _on_clock(rows, extent_ns, timeline.epoch_ns)
                 notes += [note] if note else []
             frames[signal].append(rows)
-    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *notes)
+    told_once = dict.fromkeys(notes)  # equal machines of a job have equal notes
+    return timeline.beside(sides, {signal: Frame.join(parts) for signal, parts in frames.items()}, *told_once)
 
 
 def with_rates(timeline: Timeline, measured: Sequence[MeasuredRates]) -> Timeline:

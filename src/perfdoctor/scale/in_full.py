@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -22,13 +22,18 @@ TYPICAL = "typical"
 _NOTABLE = 0.03
 
 
-def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse]) -> Mapping[int, str]:
-    """What each rank is that is read in full, by number: why it stands out, or TYPICAL for the one that does not."""
+def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse], alone: Collection[int] = ()) -> Mapping[int, str]:
+    """What each rank is that is read in full, by number: why it stands out, or TYPICAL for the one that does not.
+
+    `alone`: ranks of which there is a summary alone. They are none of them; nobody is, where all are such.
+    """
     chosen: dict[int, str] = {}
     asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle)
     for rank, what in (*(each for of_job in asked for each in of_job(job)), *_of_memory(memory)):
         chosen.setdefault(rank, what)
-    chosen.setdefault(_typical(job, set(chosen)), TYPICAL)
+    chosen = {rank: what for rank, what in chosen.items() if rank not in alone}
+    if any(place.rank not in alone for place in job.places):
+        chosen.setdefault(_typical(job, set(chosen), alone), TYPICAL)
     return chosen
 
 
@@ -77,9 +82,12 @@ def _of_memory(memory: Sequence[MemoryUse]) -> list[tuple[int, str]]:
     return [(fullest.rank, "most memory")] if fullest else []
 
 
-def _typical(job: Job[JobPlace], but: set[int]) -> int:
-    """The rank, not among `but`, whose parts of the step are nearest to the medians of all ranks, in sum."""
+def _typical(job: Job[JobPlace], but: set[int], alone: Collection[int]) -> int:
+    """The rank, not among `but` or `alone`, whose parts of the step are nearest to the medians of all ranks, in sum."""
     places = [place for place in job.places if place.rank not in but] or list(job.places)
+    if all(place.rank in alone for place in places):
+        places = list(job.places)
     shares = np.array([[place.share(pieces.total_ns) for pieces in place.parts.values()] for place in places])
     apart = np.abs(shares - np.median(shares, axis=0)).sum(axis=1)
+    apart[[place.rank in alone for place in places]] = np.inf
     return places[int(apart.argmin())].rank

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.clocks import on_host_clock
 from perfdoctor.model.run import WHOLE_RECORDING, Run, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
-from perfdoctor.readers import recorded_run
+from perfdoctor.readers import packed, recorded_run
 from perfdoctor.readers.leaving_out import NAMED
 from perfdoctor.readers.open import Only, RankSource, read, read_file, recordings
 from perfdoctor.readers.recorded_run import RecordedPart
@@ -74,7 +75,7 @@ def read_run(
     def known(timeline: Timeline) -> Timeline:
         return replace(timeline, user_values=user_values) if user_values else timeline
 
-    if not remote and _fit(found, 1 if cluster else most_in_full):
+    if not remote and _fit(found, 1 if cluster else most_in_full) and not _left(found):
         timeline = known(read(here, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
@@ -94,17 +95,22 @@ def _reduced(
     from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
     from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
 
-    packed = _summaries(files, selection, progress, cluster)
-    instead = _other_passes(files, packed, progress, process)
-    packed += _summaries(instead, selection, progress, cluster) if instead else []
+    found = summaries(files, selection, progress, cluster)
+    instead = _other_passes(files, found, progress, process)
+    found += summaries(instead, selection, progress, cluster) if instead else []
     files = [*files, *instead]
     progress("Comparing the ranks")
-    job = job_of(files, packed, selection)
-    chosen = ranks_in_full(job.summaries, job.memory)
+    job = job_of(files, found, selection)
+    chosen = ranks_in_full(job.summaries, job.memory, job.alone)
     in_full = sorted({job.file_of[rank] for rank in chosen})
     kept = _kept([files[number] for number in in_full], progress)
     ranks = {path: job.numbers[number] for number, path in zip(in_full, kept, strict=True)}
     added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], RankSource)]
+    if not chosen:
+        raise PerfdoctorError(
+            "of none of these ranks more than a summary is here",
+            do="Give one of their recordings as well, or all that the nodes left.",
+        )
     timeline = known(read([*paths, *added], progress, process, only=Only(ranks, job.clocks)))
     chosen = {rank: what for rank, what in chosen.items() if rank in timeline.ranks}  # a file may be gone by now
     timeline = timeline.with_notes(*job.notes, *_notes(job, chosen, in_full))
@@ -136,6 +142,11 @@ def _fit(files: Sequence[RankSource], most_in_full: int | None) -> bool:
     if sum(file.part.ranks if file.part else 1 for file in files) > MOST_IN_FULL:
         return False
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
+
+
+def _left(files: Sequence[RankSource]) -> bool:
+    """Is any of them what a node left of its ranks? Others were not left whole."""
+    return any(packed.is_left(file.file) for file in files)
 
 
 def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[Path]:
@@ -179,17 +190,27 @@ def summarised(task: Task) -> bytes:
 
     file, selection = task
     if isinstance(file, str):
-        return packed_summary(read_file(Path(file), silent), selection)
+        return _summary_of(Path(file), selection)
     if isinstance(file, RecordedPart):
-        return packed_summary(recorded_run.read_part(file), selection)
+        return packed_summary(on_host_clock(recorded_run.read_part(file)), selection)
     from perfdoctor.system.remote import for_a_while  # noqa: PLC0415
 
     with for_a_while(file) as path:
-        return packed_summary(read_file(path, silent), selection)
+        return _summary_of(path, selection)
 
 
-def _summaries(
-    files: Sequence[RankSource | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
+def _summary_of(file: Path, selection: Selection) -> bytes:
+    """The packed summary of one file, which may be all that it has."""
+    from perfdoctor.scale.summary import checked, packed_summary  # noqa: PLC0415
+
+    known = packed.summary(file)
+    if known is not None and selection == WHOLE_RECORDING:
+        return checked(known, file.name)
+    return packed_summary(on_host_clock(read_file(file, silent)), selection)
+
+
+def summaries(
+    files: Sequence[RankSource | RemoteFile], selection: Selection, progress: Progress, cluster: str | None = None
 ) -> list[bytes | Exception]:
     """The packed summary of each file, or why there is none, in the order of `files`."""
     progress(ProgressText("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))

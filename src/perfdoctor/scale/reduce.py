@@ -17,6 +17,7 @@ from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.packed_columns import UnpackedColumns
 from perfdoctor.model.place import JobPlace, touches
 from perfdoctor.model.run import Job, Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
@@ -28,7 +29,6 @@ from perfdoctor.scale.summary import (
     NOWHERE,
     FileHead,
     PlaceSummary,
-    UnpackedColumns,
     collectives,
     intervals,
     unpack,
@@ -46,7 +46,8 @@ class ReadJob(Struct, frozen=True):
 
     `file_of`: where each rank is from, as a place in the files given. `processors`: of all ranks, what each used of the
     processor. `clocks`: of each run folder the extent of all its ranks and the epoch, in ns. `remarked`: the files of
-    which their readers noted something, by name. `notes`: what could not be read.
+    which their readers noted something, by name. `alone`: ranks of which there is a summary and no recording. `notes`:
+    what could not be read.
     """
 
     summaries: Job[JobPlace]
@@ -57,6 +58,7 @@ class ReadJob(Struct, frozen=True):
     clocks: Mapping[Path, tuple[tuple[int, int] | None, int | None]]
     remarked: Mapping[int, str]
     notes: tuple[str, ...]
+    alone: frozenset[int] = frozenset()
 
     def with_timeline(self, known: Timeline) -> Job[JobPlace]:
         """The summaries, with what was recorded of its machines and what the user gave."""
@@ -101,6 +103,7 @@ def job_of(
         _clocks(files, read),
         {number: files[number].name for number, summary in read.items() if summary.notes},
         (*unrelated.notes(facts), *left_out([_why(file, error) for file, error in errors], len(files))),
+        frozenset(rank for rank, number in file_of.items() if read[number].is_alone),
     )
 
 

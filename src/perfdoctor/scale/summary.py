@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from sys import intern
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.metrics.memory.peak import memory_uses
-from perfdoctor.model.columns import Column, Ints, Text, constant
+from perfdoctor.model.columns import Column, Text, constant
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.packed_columns import Numbers, UnpackedColumns, Words
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Selection
 from perfdoctor.model.steps import Confidence, FoundBy, Steps
@@ -45,64 +45,6 @@ _MOST_KERNELS = 256
 #: Columns of collectives that questions about several ranks ask for; the others are unknown in a summary.
 _NUMBERS = ("bytes", "sent_bytes", "group_size", "blocks")
 _TEXTS = ("kind", "group", "data_type")
-_WIDTHS = tuple(np.dtype(width) for width in ("i1", "<i2", "<i4", "<i8"))
-
-
-class Numbers(Struct, frozen=True):
-    """A column as the differences of neighbours, in as few bytes each as hold them. `width`: a place in `_WIDTHS`."""
-
-    first: int = 0
-    width: int = 0
-    differences: bytes = b""
-    count: int = 0
-
-    @classmethod
-    def of(cls, values: Ints) -> Numbers:
-        if not values.size:
-            return cls()
-        apart = np.diff(values)
-        least, most = int(apart.min(initial=0)), int(apart.max(initial=0))
-        width = next(
-            at for at, each in enumerate(_WIDTHS) if np.iinfo(each).min <= least and most <= np.iinfo(each).max
-        )
-        return cls(int(values[0]), width, apart.astype(_WIDTHS[width]).tobytes(), int(values.size))
-
-    def values(self) -> Ints:
-        if not self.differences.strip(b"\0"):
-            return constant(self.first, self.count)
-        result = np.empty(self.count, np.int64)
-        result[0] = self.first
-        result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
-        return np.cumsum(result, out=result)
-
-
-class UnpackedColumns:
-    """Unpacked columns, of which equal ones are there once: sizes and kinds are the same on most ranks of a job."""
-
-    def __init__(self) -> None:
-        self._values: dict[Numbers, Ints] = {}
-        self._codes: dict[Numbers, npt.NDArray[np.int32]] = {}
-
-    def values(self, packed: Numbers) -> Ints:
-        known = self._values.get(packed)
-        return known if known is not None else self._values.setdefault(packed, packed.values())
-
-    def codes(self, packed: Numbers) -> npt.NDArray[np.int32]:
-        known = self._codes.get(packed)
-        return known if known is not None else self._codes.setdefault(packed, packed.values().astype(np.int32))
-
-
-class Words(Struct, frozen=True):
-    codes: Numbers
-    values: tuple[str, ...]
-
-    @classmethod
-    def of(cls, text: Text) -> Words:
-        occurring, codes = np.unique(text.codes, return_inverse=True)
-        return cls(Numbers.of(codes.ravel().astype(np.int64)), tuple(text.values[code] for code in occurring.tolist()))
-
-    def text(self, columns: UnpackedColumns) -> Text:
-        return Text(columns.codes(self.codes), [intern(value) for value in self.values])
 
 
 class Kernel(Struct, frozen=True):
@@ -185,7 +127,8 @@ class PackedRows(Struct, frozen=True):
 class FileHead(Struct, frozen=True):
     """What of one file's Timeline concerns the job, without its places.
 
-    `processors`: what each process used of the processor. `extent_ns`: from the first to the last row.
+    `processors`: what each process used of the processor. `extent_ns`: from the first to the last row. `is_alone`:
+    there is no recording behind the summary.
     """
 
     sources: tuple[Source, ...]
@@ -197,6 +140,7 @@ class FileHead(Struct, frozen=True):
     processors: PackedRows = field(default_factory=PackedRows)
     extent_ns: tuple[int, int] | None = None
     epoch_ns: int | None = None
+    is_alone: bool = False
 
 
 class FileSummary(FileHead, frozen=True):
@@ -243,6 +187,23 @@ def unpack(packed: bytes) -> FileSummary:
 
 def unpack_head(packed: bytes) -> FileHead:
     return msgspec.msgpack.decode(zlib.decompress(packed), type=FileHead)
+
+
+def without_recording(packed: bytes) -> bytes:
+    """The same summary where there is no recording behind it."""
+    return pack(replace(unpack(packed), is_alone=True))
+
+
+def checked(packed: bytes, name: str) -> bytes:
+    """The packed summary of the file of this name again. Raises PerfdoctorError where it is damaged."""
+    try:
+        unpack(packed)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise PerfdoctorError(
+            f"the summary {name} is damaged, or was made by another version of perfdoctor",
+            do="Summarize the recording again, with the version that analyses it.",
+        ) from error
+    return packed
 
 
 def _summary(place: Place, every: int) -> PlaceSummary:

@@ -293,6 +293,30 @@ def _linked(folder: Path, files: Sequence[RemoteFile], here: Mapping[RemoteFile,
     return folder
 
 
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def write(folder: str, name: str, content: bytes) -> None:
+    """Write a file into a folder here or at an address, whole or not at all. Raises PerfdoctorError."""
+    if folder.startswith("file://"):
+        folder = url2pathname(urlsplit(folder).path)
+    if is_url(folder):
+        with _explained(folder, "written"):
+            system, path = _file_system(folder)
+            system.pipe_file(f"{path.rstrip('/')}/{name}", content)
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        draft = Path(folder) / f".{name}.{os.getpid()}.part"
+        draft.write_bytes(content)
+        draft.replace(Path(folder) / name)
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{name} cannot be written into {folder}: {error.strerror}",
+            do="Check the folder and the space on its disk.",
+        ) from error
+
+
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
@@ -351,7 +375,7 @@ def _make_room(needed: int, used: set[Path]) -> None:
 
 
 @contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
+def _explained(url: str, done: str = "read") -> Iterator[None]:
     """Whatever a library raises becomes one line: its own texts may hold addresses with signatures."""
     try:
         yield
@@ -359,22 +383,22 @@ def _explained(url: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         if isinstance(error.__cause__, OSError):  # fsspec says so too of a server that cannot be reached
-            raise _refused(url, error.__cause__) from error
+            raise _refused(url, error.__cause__, done) from error
         raise PerfdoctorError(f"{shown(url)} does not exist", do="Check the address.") from error
     except Exception as error:  # each file system has errors of its own
-        raise _refused(url, error) from error
+        raise _refused(url, error, done) from error
 
 
-def _refused(url: str, error: Exception) -> PerfdoctorError:
+def _refused(url: str, error: Exception, done: str) -> PerfdoctorError:
     kind = type(error).__name__
     status = getattr(error, "status", None) or getattr(error, "code", None)
     if isinstance(error, PermissionError) or "Credential" in kind or str(status) in ("401", "403"):
         return PerfdoctorError(
-            f"{shown(url)} may not be read with the credentials that are here",
+            f"{shown(url)} may not be {done} with the credentials that are here",
             do="Sign in as for other tools: AWS_PROFILE or AWS_ACCESS_KEY_ID; gcloud auth application-default login. "
             "For a public bucket: FSSPEC_S3_ANON=true.",
         )
     said = f"HTTP status {status}" if isinstance(status, int) else kind
     return PerfdoctorError(
-        f"{shown(url)} cannot be read: {said}", do="Check the address, and the network from here to there."
+        f"{shown(url)} cannot be {done}: {said}", do="Check the address, and the network from here to there."
     )

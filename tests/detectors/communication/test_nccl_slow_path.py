@@ -110,3 +110,13 @@ def test_what_sends_through_a_distant_nic_is_left_to_distant_nic_unless_gpudirec
     assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, forbidden], **given))) == 1
     near = {**given, "transports": [way("NET/IB/0", 0, 8, device=0)]}
     assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **near))) == 1
+
+
+def test_host_memory_is_the_only_way_between_cards_without_peer_access():
+    """GeForce RTX 4090: what is set changes nothing."""
+    given = [fact("environment", "NCCL_P2P_DISABLE=1"), fact("machines", "2", 1.0)]
+    ways = [way("SHM/direct/direct", 0, 1), way("SHM/direct/direct", 1, 0)]
+    card = [{**measured(5.0)[0], "gpu": "NVIDIA GeForce RTX 4090"}]
+    assert findings("nccl-slow-path", beside(nccl_facts=given, transports=ways, link_tests=card)) == []
+    board = [{**measured(5.0)[0], "gpu": "NVIDIA A100-SXM4-80GB"}]
+    assert findings("nccl-slow-path", beside(nccl_facts=given, transports=ways, link_tests=board))

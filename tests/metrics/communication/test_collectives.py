@@ -95,6 +95,9 @@ def test_transfer_and_waiting_share_the_time_in_collectives():
     # 8 and 4 units, of which 4 are waiting
     assert transfer_share(ranks(" ========", "     ====")) == pytest.approx(8 / 12)
     assert transfer_share(ranks(" ====")) == 1.0
+    short = described(draw(nccl=" ====", unit_us=100), kind="all_reduce", bytes=64, group_size=2)
+    assert transfer_share(prepare(short)) == pytest.approx(2 * 100 / 400, rel=0.01)  # two steps over sockets
+    assert transfer_share(prepare(described(short, bytes=100 << 20))) == 1.0
 
 
 def test_compute_waits_for_a_collective_only_if_it_goes_on_after_one():

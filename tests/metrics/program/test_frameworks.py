@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, timeline
+from collective_builders import described
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -41,7 +42,7 @@ def test_it_is_known_by_ranges_and_ops(name, fact):
 
 
 def test_what_sends_is_known_by_its_marks():
-    assert known(host=["oo==oo"], legend={"=": ("ranges", "gloo:all_reduce")}) == {"gloo"}
+    assert known(host=["oo==oo"], legend={"=": ("ranges", "gloo:all_reduce")}) == {"gloo", "gradients"}
 
 
 def test_compiled_code_is_known_by_its_kernels_and_a_kernel_of_ones_own_is_not():
@@ -54,10 +55,10 @@ def test_a_graph_that_is_launched_is_known_by_the_call():
 
 
 def test_without_ops_the_collectives_show_what_is_likely_and_with_them_only_names_do():
-    assert known(kernels="### ", nccl="   =") == {"ddp"}
-    assert known(kernels="##  ", nccl="  ar") == {"fsdp"}
-    assert known(kernels="### ", nccl="   =", host=["l l ", "oooo"]) == frozenset()
-    assert known(kernels="##  ", nccl="  ar", host=["l ll", "oooo"]) == frozenset()
+    assert known(kernels="### ", nccl="   =") == {"ddp", "gradients"}
+    assert known(kernels="##  ", nccl="  ar") == {"fsdp", "gradients"}
+    assert known(kernels="### ", nccl="   =", host=["l l ", "oooo"]) == {"gradients"}
+    assert known(kernels="##  ", nccl="  ar", host=["l ll", "oooo"]) == {"gradients"}
 
 
 @pytest.mark.parametrize(("types", "is_16_bit"), [(["BFloat16"] * 2, True), (["BFloat16", "Float"], False), (["BFloat16", ""], False)])  # fmt: skip
@@ -107,3 +108,31 @@ def test_communication_is_an_exchange_where_most_of_what_is_exposed_is_sent_from
     ]
     kernels = [{"start_ns": 0, "end_ns": 3000, "name": "k"}, {"start_ns": 7000, "end_ns": 8000, "name": "k"}]
     assert ("exchanges" in facts(prepare(timeline(kernels=kernels, collectives=rows)))) is exchanges
+
+
+@pytest.mark.parametrize(
+    ("op", "types", "size", "sums"),
+    [
+        ("aten::add", ["Float"], 1 << 20, True),
+        ("aten::add", ["Float"], -1, True),
+        ("aten::add", ["Float"], 4, False),  # a loss, or a metric, of a forward pass
+        ("MmBackward0", ["Float"], 4, True),
+        ("MmBackward0", ["Long", "bool"], 1 << 20, False),
+    ],
+)
+def test_sums_of_numbers_may_be_gradients_unless_they_are_small_and_nothing_trains(op, types, size, sums):
+    drawn = draw(
+        kernels="#" + "  " * len(types), nccl=" " + " =" * len(types), host=["l ll"[: 1 + len(types)], "nnnn"],
+        legend={"n": ("ops", op)},
+    )  # fmt: skip
+    run = prepare(described(drawn, kind="all_reduce", data_type=types, bytes=size))
+    assert ("gradients" in facts(run)) is sums
+
+
+def test_small_messages_are_no_exchange_and_no_reason_against_one():
+    rows = [
+        {"start_ns": 4000, "end_ns": 4400, "name": "ncclKernel", "kind": "all_to_all", "bytes": 1 << 20},
+        {"start_ns": 5000, "end_ns": 5900, "name": "ncclKernel", "kind": "all_gather", "bytes": 64},
+    ]
+    kernels = [{"start_ns": 0, "end_ns": 3000, "name": "k"}, {"start_ns": 7000, "end_ns": 8000, "name": "k"}]
+    assert "exchanges" in facts(prepare(timeline(kernels=kernels, collectives=rows)))

@@ -179,6 +179,27 @@ def test_a_copy_has_its_direction_and_host_memory(name: str, kind: str, directio
     assert rows(timeline, "copies", "direction", "host_memory", "bytes") == [(direction, memory, UNKNOWN)]
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "known"),
+    [
+        ("nccl:all_reduce", {"Input Dims": [[3, 4]], "Input type": ["float"]}, ("all_reduce", 48, 48, "Float")),
+        ("nccl:all_to_all", {"Input Dims": [[8], [4]], "Input type": ["c10::BFloat16"] * 2}, ("all_to_all", 24, 24, "BFloat16")),
+        ("nccl:_all_gather_base", {"Input Dims": [[10]], "Input type": ["long int"]}, ("all_gather", UNKNOWN, 80, "Long")),
+        ("nccl:all_reduce", {"Input Dims": [[3], []], "Input type": ["float", "Scalar"]}, ("all_reduce", UNKNOWN, UNKNOWN, "")),
+        ("nccl:all_reduce", {}, ("all_reduce", UNKNOWN, UNKNOWN, "")),
+    ],
+)  # fmt: skip
+def test_what_older_versions_do_not_say_of_a_collective_its_call_says(name: str, given: dict, known: tuple):
+    timeline = read(
+        trace(
+            event(name, "cpu_op", 1, 10, 5, 6, **given),
+            event("cudaLaunchKernel", "cuda_runtime", 2, 3, 5, 6, correlation=9),
+            kernel("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", ts=20, correlation=9),
+        )
+    )
+    assert rows(timeline, "collectives", "kind", "bytes", "sent_bytes", "data_type") == [known]
+
+
 def test_collectives_are_kernels_of_their_own_with_bytes_from_elements_and_type():
     args = {
         "Collective name": "_allgather_base", "In msg nelems": 10, "Out msg nelems": 80, "Group size": 8,

@@ -119,6 +119,13 @@ NO_COLLECTIVES = [
     "triton_red_fused__to_copy_add_all_gather_into_tensor_mean_3",
     "void SoftmaxWarpImpl<WarpAllReduce, float>(float*)",
     "void deep_ep::layout::get_dispatch_layout<256, 4, 8>(long const*)",
+    "void deep_ep::legacy::layout::get_dispatch_layout<256, 4, 8>(long const*)",
+    "void hybrid_ep::scan<8, 4>(bool const*)",
+    "all_gather_matmul_kernel",
+    "gemm_all_reduce_persistent_kernel",
+    "all_gather_copy_in_kernel",
+    "small_reduce_kernel",
+    "loop_all_gather_fusion_2",
     "void aiter::local_device_load_rmsnorm<__hip_bfloat16, 512, 2>(__hip_bfloat16*)",
 ]
 

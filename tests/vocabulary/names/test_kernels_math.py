@@ -59,6 +59,16 @@ void cutlass::Kernel2<cutlass_75_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_t
 void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(P) | tensor_core | fp64
 void cutlass_cudnn::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_256x64_16x4_nhwc_unity_stride>(T1::Params) | tensor_core | tf32
 void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4>, cute::tuple<cute::C<128>>, cutlass::bfloat16_t>>>(P) | tensor_core | half
+void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<S, CollectiveMma<M, cute::TiledMMA<cute::MMA_Atom<cute::SM80_16x8x8_F32TF32TF32F32_TN>, L>>>>(P) | tensor_core | tf32
+void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<S, CollectiveMma<M, cute::TiledMMA<cute::MMA_Atom<cute::SM80_8x8x4_F64F64F64F64_TN>, L>>>>(P) | tensor_core | fp64
+void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<S, CollectiveMma<M, cute::TiledMMA<cute::MMA_Atom<cute::SM100_MMA_MXF8F6F4_SS<F>>, L>>>>(P) | tensor_core | half
+void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<S, CollectiveMma<M, cute::TiledMMA<cute::MMA_Atom<cute::UniversalFMA<float, float, float, float>>, L>>>>(P) | no_tensor_core | fp32
+
+CuTe for Python
+kernel_cutlass_kernel_torchaoprototypemxfp8_gmmSm100GroupedBlockScaledGemmKernel_object_at__TiledMMA_ThrLayoutVMNK21111000_PermutationMNK____MMAAtom_ThrID21__1 | tensor_core | half
+kernel_cutlass_kernel___main__DenseGemmKernel_object_at__TiledMMA_ThrLayoutVMNK11110000_PermutationMNK____MMAAtom_ThrID10_ShapeMNK12812816_TVLayoutA1128161281128_T_0 | tensor_core | half
+kernel_cutlass_kernel___main__PersistentDenseGemmKernel_object_at__TiledMMA_ThrLayoutVMNK11110000_PermutationMNK____MMAAtom_ThrID10_ShapeMNK1281288_TVLayoutA112881281128_0 | tensor_core | tf32
+kernel_cutlass_kernel___main__SimtGemm_object_at__TiledMMA_ThrLayoutVMNK116161011610_PermutationMNK____MMAAtom_ThrID10_ShapeMNK111_TVLayoutA110110_0 | unknown | unknown
 
 Attention
 cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0 | tensor_core | half

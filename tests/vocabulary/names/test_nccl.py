@@ -52,6 +52,19 @@ COLLECTIVES = [
     ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<4, __nv_fp8_e4m3>(int)", "reduce_scatter"),
     ("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", "send_recv"),
     ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymkDevWorkArgs4K)", "all_reduce"),
+    # kernels that people write, in Triton and by hand
+    ("_mxfp8_all_to_all_expert_major_kernel", "all_to_all"),
+    ("_combine_all_to_all_kernel", "all_to_all"),
+    ("on_device_all_to_all_v_kernel", "all_to_all"),
+    ("_one_shot_all_reduce_kernel", "all_reduce"),
+    ("cp_engine_producer_all_gather_push", "all_gather"),
+    ("ring_reduce_scatter_kernel", "reduce_scatter"),
+    ("void stream_executor::gpu::RaggedAllToAllKernel<unsigned short, 2l>(void const*)", "all_to_all"),
+    ("void deep_ep::legacy::intranode::dispatch<8, 768, 8192>(int4*)", "all_to_all"),
+    ("void hybrid_ep::dispatch_kernel<hybrid_ep::inter_node_group<32>>(P)", "all_to_all"),
+    ("EpCombineLowLatencyAsyncSend_bf16", "all_to_all"),
+    ("kernel_combine_token_intra_node", "all_to_all"),
+    ("mscclKernel_Sum_hip_bfloat16_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)", "other"),
 ]
 
 

@@ -38,8 +38,8 @@ from perfdoctor.vocabulary.names import torch
         (torch.PEER_WAIT, ["c10d::barrier", "TCPStore", "store:get"], ["c10d::allreduce_", "restore"]),
         (torch.PEER_WAIT_FUNCTION, ["torch/distributed/distributed_c10d.py(3): all_gather_object"], ["main.py(3): barrier"]),
         (torch.STORAGE, ["torch.save", "save_checkpoint", "os.replace"], ["activation checkpoint"]),
-        (torch.COMPILATION, ["compile_fx", "dynamo_timed", "triton/compiler/compiler.py(1): compile"],
-         ["Torch-Compiled Region: 0/0", "CompiledFunction", "triton/compiler/compiler.py(9): run"]),
+        (torch.COMPILATION, ["compile_fx", "torch/_inductor/compile_fx.py(5): compile_fx_inner", "dynamo_timed", "triton/compiler/compiler.py(1): compile"],
+         ["Torch-Compiled Region: 0/0", "CompiledFunction", "torch/_inductor/compile_fx.py(12): run", "triton/compiler/compiler.py(9): run"]),
     ],
 )  # fmt: skip
 def test_names_are_distinguished(pattern, names, others):

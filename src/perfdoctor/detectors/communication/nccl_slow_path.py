@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import at_most
+from perfdoctor.hardware.links import lacks_peer_access
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import detours, pairs
@@ -70,12 +71,18 @@ def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Sl
 def _no_peer_access(run: Run, log: NcclLog) -> _SlowPath | None:
     """GPUs of one machine that exchange through the CPU's memory, because it was set or though they have NVLink."""
     through_memory = log.pairs("SHM/")
-    if not through_memory:
+    has_nvlink = log.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
+    if not through_memory or (not has_nvlink and _is_only_way(run)):
         return None
     if settings := log.settings("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
         return _SlowPath("peer-access-off", pairs=through_memory, setting=settings[0])
-    has_nvlink = log.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
     return _SlowPath("past-nvlink", pairs=through_memory) if has_nvlink and not log.pairs("P2P/") else None
+
+
+def _is_only_way(run: Run) -> bool:
+    """Are all GPUs of the job known to have no access to each other's memory, whatever is set?"""
+    names = {device.name for device in run.timeline.devices} | set(run.timeline["link_tests"].text("gpu"))
+    return bool(names - {""}) and all(map(lacks_peer_access, names - {""}))
 
 
 def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:

@@ -27,6 +27,9 @@ from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: From the end of what was waited for to the start of a kernel that is queued already: tens of microseconds at most.
 _START_NS = 50_000
+#: A step of a ring over TCP sockets, the slowest network that NCCL takes, and what one of eight GPUs has there of
+#: 10 Gbit/s: no transfer takes longer.
+_SLOWEST_STEP_NS, _SLOWEST_BYTES_PER_NS = 100_000, 10 / 8 / 8
 
 
 def waited_for(place: JobPlace) -> Intervals:
@@ -71,17 +74,41 @@ def proven_messages(place: Place) -> Mask:
 
 
 def transfer_share(run: Job[JobPlace], kind: str = "") -> float:
-    """The share of the time in collectives that is transfer (0-1), by the ranks recorded; 1 where waiting is unknown.
+    """The share of the time in collectives that is transfer (0-1), by the ranks recorded.
 
-    With a `kind` only its collectives count, those with uneven loads among them.
+    Where they cannot be matched, only what no transfer of so few bytes takes is known to be waiting. With a `kind` only
+    its collectives count, those with uneven loads among them.
     """
     matched = skew(run.job, with_uneven=bool(kind))
     if matched is None:
-        return 1.0
+        return 1.0 - waiting_share_by_size(run.job, kind)
     if not kind:
         return 1.0 - matched.waiting_share
     chosen = np.array(matched.kinds) == kind
     return 1.0 - matched.of(chosen).waiting_share if chosen.any() else 1.0
+
+
+def longest_transfer_ns(frame: Frame) -> Floats:
+    """How long the transfer of each collective takes at most, over the slowest links; infinite where that is unknown.
+
+    A ring of n ranks takes n - 1 steps, for an all-reduce twice as many (NCCL, src/graph/tuning.cc).
+    """
+    size, ranks = frame["bytes"], frame["group_size"]
+    passes = np.where(frame.text("kind").equals("all_reduce"), PASSES_OF_ALL_REDUCE, 1)
+    longest: Floats = passes * ((ranks - 1) * _SLOWEST_STEP_NS + np.maximum(size, 0) / _SLOWEST_BYTES_PER_NS)
+    return np.where((size == UNKNOWN) | (ranks < 2), np.inf, longest)
+
+
+def waiting_share_by_size(run: Job[JobPlace], kind: str = "") -> float:
+    """The share of the time in collectives that is waiting by the bytes that they carry (0-1): 64 bytes in 1 ms."""
+    waited_ns = total_ns = 0.0
+    for place in run.places:
+        if place.device is not None:  # on the host threads may wait for a core as long
+            frame = place.collectives
+            frame = frame.take(frame.text("kind").equals(kind)) if kind else frame
+            waited_ns += float(np.maximum(frame.duration_ns - longest_transfer_ns(frame), 0).sum())
+            total_ns += float(frame.duration_ns.sum())
+    return waited_ns / total_ns if total_ns else 0.0
 
 
 def won_by_all_ns(run: Job[JobPlace]) -> float:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
+from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node, longest_transfer_ns
 from perfdoctor.metrics.communication.link_baseline import baseline
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
@@ -30,10 +30,11 @@ class CollectiveCosts(Struct, frozen=True):
     """One element a group of like collectives, those that take longest first; `per_step`: of an average place.
 
     `ranks`, `sizes` (bytes of the message): UNKNOWN if not recorded. `took`: ns in it, waiting included. `exposed_ns`,
-    `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came, a step, and
-    `transfer_ns`: the median from there to the end, where ranks can be matched. Bandwidths in bytes/s: of the median
-    transfer, and of the quickest run (`fastest_bus`). `bound`: what links like these gave when measured, what the
-    machine's topology or the board's table says; `bound_sources`: which of them. NaN, "" where not known.
+    `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came (where
+    ranks cannot be matched, what no transfer of so few bytes takes). `transfer_ns`: the median from there to the end,
+    where ranks can be matched. Bandwidths in bytes/s: of the median transfer, and of the quickest run (`fastest_bus`).
+    `bound`: what links like these gave when measured, what the machine's topology or the board's table says;
+    `bound_sources`: which of them. NaN, "" where not known.
     """
 
     kinds: tuple[str, ...]
@@ -91,7 +92,8 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
     of = first[groups.order]
     took = groups.spread(rows.frame.duration_ns)
     transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
-    waited = groups.per_step(np.where(rows.is_matched, rows.frame.duration_ns - rows.shortest_ns, 0))
+    least = np.where(rows.is_matched, rows.shortest_ns, _longest_transfer_ns(rows))
+    waited = groups.per_step(np.maximum(rows.frame.duration_ns - least, 0))
     known = np.where(sizes == UNKNOWN, np.nan, sizes)[of]
     kinds, data_types, names = (tuple(text.take(of)) for text in texts)
     sized = zip(kinds, ranks[of].tolist(), strict=True)
@@ -109,7 +111,7 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         ns_per_step=groups.per_step(inside),
         exposed_ns=groups.per_step(exposed),
         hidden_ns=groups.per_step(inside - exposed),
-        waiting_ns=np.where(groups.sums(rows.is_matched) > 0, waited, np.nan),
+        waiting_ns=np.where((groups.sums(rows.is_matched) > 0) | (waited > 0), waited, np.nan),
         transfer_ns=transfer,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=algorithm * factor,
@@ -152,6 +154,11 @@ def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
         size = run.places[at].recorded_collectives["group_size"]
         whole[at][rows[taking]] = present[taking] == size[rows[taking]]
     return shortest, whole
+
+
+def _longest_transfer_ns(rows: _CollectiveRows) -> Floats:
+    on_gpu = np.array([place.device is not None for place in rows.places])[rows.place]
+    return np.where(on_gpu, longest_transfer_ns(rows.frame), np.inf)
 
 
 def _overlap(rows: _CollectiveRows, pieces_of: Callable[[Place], Intervals]) -> Ints:

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.readers.nccl.job import LoggedCollective, communicators, logged_collectives
 from perfdoctor.records.findings import Rows
 
 
@@ -51,6 +52,14 @@ class NcclLog(Struct, frozen=True):
         spanned = self.amounts("machines")
         hosts = {int(host) for frame in (self.facts, self.ways) for host in frame["host"].tolist() if host >= 0}
         return max(int(max(spanned, default=0)), len(hosts))
+
+    def communicators(self) -> dict[int, int]:
+        """How many communicators of each size the job built, by size, the largest first."""
+        return communicators(self.facts)
+
+    def collectives(self) -> list[LoggedCollective]:
+        """What a rank called, of most bytes first."""
+        return logged_collectives(self.facts)
 
     def pairs(self, prefix: str, without: str | None = None) -> int:
         """How many (ordered) pairs of members go this way, and not in the manner `without` (GDRDMA)."""

@@ -70,7 +70,8 @@ def ranks_missing(run: Run) -> int:
 def largest_transfer_share(run: Run) -> float:
     """The most of the time in collectives that may be transfer (0-1), by the shortest of the same kind, group and size.
 
-    That one waited least: none of its kin has to take longer. One of unknown size stands for itself.
+    That one waited least: none of its kin has to take longer. One of unknown size or group stands for itself: of two
+    groups one may be of GPUs that are further apart.
     """
     frames = [place.collectives for place in run.places if len(place.collectives)]
     if not frames:
@@ -82,5 +83,7 @@ def largest_transfer_share(run: Run) -> float:
     alike, first = combined(kind, group, size)
     shortest = np.full(first.size, np.inf)
     np.minimum.at(shortest, alike, took)
-    at_most = np.where(size != UNKNOWN, shortest[alike], took)
+    ranks = np.concatenate([frame["group_size"] for frame in frames])
+    named = np.concatenate([~frame.text("group").equals("") for frame in frames])
+    at_most = np.where((size != UNKNOWN) & (named | (ranks != UNKNOWN)), shortest[alike], took)
     return float(at_most.sum() / max(took.sum(), 1))

@@ -65,6 +65,8 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     device_id: Any = _named("Device Id")
 
 
+#: What PyTorch writes where nobody described a group (torch/distributed/distributed_c10d.py).
+_NO_DESCRIPTIONS = ("default_pg", "undefined")
 _ARGS = {each.name: each for each in msgspec.structs.fields(Args)}
 #: The arguments that writers give as whole numbers, each with what it counts as where it is missing.
 _WHOLE_ARGS: Mapping[str, int | None] = {
@@ -191,13 +193,20 @@ def _collective_rows(events: Events, args: Events, convert: Convert) -> Numbers:
 
 def _collective_texts(events: Events, args: Events) -> Texts:
     # Different groups may share a name ("mesh_tp"), so their members belong to the name.
-    named = (str(arg.group_description or "") if arg.group in (None, "") else str(arg.group) for arg in args)
+    named = (_group_name(str(arg.group or ""), str(arg.group_description or "")) for arg in args)
     return {
         **_launch_size(events, args),
         "collective": (str(arg.collective or "") for arg in args),
         "data_type": (str(arg.dtype or "") for arg in args),
         "group": (f"{name} {_ranks(arg)}".strip() for name, arg in zip(named, args, strict=True)),
     }
+
+
+@lru_cache(maxsize=4096)
+def _group_name(name: str, description: str) -> str:
+    """The number or name of a group, and what its maker called it: `3 mesh_tp`."""
+    says_more = description not in ("", name, *_NO_DESCRIPTIONS) or not name
+    return f"{name} {description}".strip() if says_more else name
 
 
 def _ranks(args: Any) -> str:

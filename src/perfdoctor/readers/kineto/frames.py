@@ -13,11 +13,11 @@ from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
 from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
-from perfdoctor.readers.kineto import modules
+from perfdoctor.readers.kineto import messages, modules
 from perfdoctor.readers.kineto.columns import product
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
-from perfdoctor.vocabulary.names.nccl import collective_kind
+from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 from perfdoctor.vocabulary.names.python_code import OWN_AGENT, posix_path
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _BYTES_PER_ELEMENT = {
 }  # fmt: skip
 
 
+_OF_RANGE = ("start_ns", "end_ns", "process", "thread")
 _ON_DEVICE = ("kernels", "collectives", "copies")
 
 
@@ -83,6 +84,7 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
             {name: given[name] if name in given else table[name] for name in SIGNALS[signal].columns}
         )
 
+    library = None
     names = tables["collectives"].texts["collective"] if "collectives" in tables else None
     for signal, columns in _OF_DEVICE.items():
         if table := tables.pop(signal, None):
@@ -96,6 +98,7 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
         is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(torch_names.OWN_RANGE)
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
         put("ranges", table.take(is_range & ~on_device & ~is_mark))
+        library = table.take(table.texts["name"].matches(LIBRARY_RANGE) & ~on_device) if names is not None else None
         table.keep(~is_range & ~is_mark)
         put("ops", table)
     if table := tables.pop("functions", None):
@@ -109,6 +112,10 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
     if names is not None:
         kinds = kinds_as_launched(frames, is_named=~names.equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
+        if library and library.length and "calls" in frames:
+            around = Frame({**{name: library[name] for name in _OF_RANGE}, **library.texts}).sorted()
+            known = messages.completed(frames["collectives"], frames["calls"], around, _BYTES_PER_ELEMENT)
+            frames["collectives"] = known
     return frames
 
 

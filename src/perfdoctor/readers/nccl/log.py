@@ -2,18 +2,20 @@
 
 A line is `host:pid:tid [device] NCCL INFO text`, possibly behind a launcher's prefix or directly behind other output.
 Its ranks are those of one of the job's communicators: they are kept as members, and a process is identified by its host
-and pid. Hosts are numbered in the order of their first line, and their names are not kept.
+and pid. Names of hosts are not kept: a host is a number made of its name, the same in the logs of all ranks, until
+`job` numbers the hosts of all logs.
 
 Facts (`nccl_facts.name`): version, members, machines, device, network, plugin_failed, no_verbs, no_infiniband, nic,
 environment, topology_file, gpudirect, ring_gdr, nvlink, pci, channels, nvls_channels, graph, tuned, algorithm,
-peer_access, warning, returned.
+peer_access, warning, returned, communicator, collective, callers, process.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
@@ -23,6 +25,7 @@ from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.nccl import nccl_tests
+from perfdoctor.vocabulary.names.nccl import IN_PARTS
 
 _LINE = regex(
     # Bounded, or a long line without a colon would be scanned from each of its characters.
@@ -37,6 +40,11 @@ _WAY = regex(
 )
 _NIC = regex(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
 _DIGITS = regex(r"\d+")
+#: With NCCL_DEBUG_SUBSYS=COLL.
+_CALL = regex(
+    r"(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d{1,3}) op \d+ root -?\d+ comm \w+"
+    r" \[nranks=(\d{1,9})\]"
+)
 #: Messages that are kept as text are cut at this length.
 _LONGEST = 160
 
@@ -49,10 +57,23 @@ def _basename(text: str) -> str:
     return PurePosixPath(text.strip()).name if "/" in text else text.strip()
 
 
+#: Bytes of an element, by the number of its type (ncclDataType_t in nccl.h).
+_ELEMENT_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
+
+
+def _collective(found: re.Match[str]) -> _Fact:
+    """Its kind and number of ranks, and the bytes of the message as nccl-tests count them; NaN of an unknown type."""
+    kind, elements, number, ranks = found[1][:20], int(found[2]), int(found[3]), int(found[4])
+    element = _ELEMENT_BYTES[number] if number < len(_ELEMENT_BYTES) else _NAN
+    parts = ranks if IN_PARTS.match(f"nccl{kind}") else 1
+    return "collective", f"{kind} of {ranks}", float(elements * element * parts)
+
+
 #: Pattern of a message → the fact in it. The first match counts.
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
     (regex(pattern), fact)
     for pattern, fact in (
+        (_CALL.pattern, _collective),
         (_VERSION.pattern, lambda m: ("version", m.group(1)[:40], _NAN)),
         (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
         (r"(NCCL_\w+) set (?:by environment )?to (.*)", lambda m: (
@@ -83,9 +104,13 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
 #: Messages that may contain a fact. Most of a log does not match, and is skipped at once.
 _MAY_HAVE_FACT = regex(
     r"NCCL version|Using|NCCL_\w+ set|n[rR]anks \d|Plugin|libibverbs|No device|topology file|Direct RDMA|all rings|"
-    r"\] - GPU|Pattern \d|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |Reduce |Gather |ReduceScatter "
+    r"\] - GPU|Pattern \d|opCount|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |"
+    r"Reduce |Gather |ReduceScatter "
 )
 _MEMBERS = regex(r"n[rR]anks (\d+)")
+#: A communicator that a rank builds: where it is in the process, and its number in the job, which older versions lack.
+_BUILDS = regex(r"comm (0x\w{1,16}) rank \d+ nranks (\d{1,9})\b(?:.* commId (0x\w{1,16}))?.*Init (?:START|COMPLETE)")
+_CALLER = regex(r" comm (0x\w{1,16}) ")
 _NVLS = regex(r"(\d+) nvls channels")
 _TUNED = regex(r"\s*(AllReduce|AllGather|ReduceScatter) \|")
 _LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
@@ -94,7 +119,9 @@ _LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
 class _Log(Struct):
     """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each occurred.
 
-    `silent`: processes with lines without facts. `members`: size of the communicator that a process builds on a device.
+    `hosts`: their numbers by name. `silent`: processes with lines without facts. `members`: size of the communicator
+    that a process builds on a device. `communicators`: number in the job ("" if unknown) and size of each that a
+    process has. `callers`: of each kind of collective the communicators on which it was called.
     """
 
     ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
@@ -102,6 +129,8 @@ class _Log(Struct):
     hosts: dict[str, int] = field(default_factory=dict)
     silent: set[tuple[int, int]] = field(default_factory=set)
     members: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    communicators: dict[tuple[tuple[int, int, int], str], tuple[str, int]] = field(default_factory=dict)
+    callers: dict[tuple[tuple[int, int, int], str], set[str]] = field(default_factory=dict)
     lines: int = 0
 
     def add(self, where: tuple[int, int, int], fact: _Fact) -> None:
@@ -113,7 +142,18 @@ class _Log(Struct):
             known = [each for each in self.hosts if name.endswith(each)]
             if known:
                 return self.hosts[max(known, key=len)]
-        return self.hosts.setdefault(name, len(self.hosts))
+        return self.hosts.setdefault(name, int.from_bytes(blake2b(name.encode(), digest_size=6).digest(), "big"))
+
+    def all_facts(self) -> Mapping[tuple[int, int, int, str, str, float], int]:
+        """How often each fact occurred, those included that only all lines of a process show."""
+        found = Counter(self.facts)
+        built = ((*where, "communicator", *which) for (where, _), which in self.communicators.items())
+        called = ((*where, "callers", kind, float(len(each))) for (where, kind), each in self.callers.items())
+        found.update((*built, *called))
+        known = {key[:2] for key in (*found, *self.ways)}
+        for host, process in self.silent - known:
+            found[host, process, -1, "process", "", _NAN] += 1
+        return found
 
 
 def looks_like(head: bytes) -> bool:
@@ -155,7 +195,8 @@ def read(path: Path) -> Timeline:
         for way, channels in log.ways.items()
     )
     facts = (
-        {**dict(zip((*of_process, *of_fact), fact, strict=True)), "count": count} for fact, count in log.facts.items()
+        {**dict(zip((*of_process, *of_fact), fact, strict=True)), "count": count}
+        for fact, count in log.all_facts().items()
     )
     frames = {
         "transports": text_rows.frame("transports", ways),
@@ -168,7 +209,7 @@ def read(path: Path) -> Timeline:
         frames,
         recorded,
         sources=[Source("nccl", path.name, version)],
-        notes=[*_notes(path.name, log, version), *nccl_tests.notes(path.name, tables)],
+        notes=list(nccl_tests.notes(path.name, tables)),
     )
 
 
@@ -225,7 +266,13 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
             name, value, amount = fact(found)
             of = f" of {log.members[where]}" if name == "graph" and where in log.members else ""
             log.add(where, (name, value + of, amount))
+            if name == "collective" and (caller := _CALLER.search(text)):
+                # A line's device is the thread's, which may be another than the communicator's.
+                log.callers.setdefault(((*where[:2], -1), value), set()).add(caller[1])
             break
+    if builds := _BUILDS.search(text):
+        before = log.communicators.get((where, builds[1]), ("", 0))[0]
+        log.communicators[where, builds[1]] = builds[3] or before, int(builds[2])
     if members := _MEMBERS.search(text):
         log.members[where] = members.group(1)
         log.add(where, ("members", "", float(members.group(1))))
@@ -234,25 +281,3 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
     elif tuned := _TUNED.match(text):
         best = max((float(each) for each in _LATENCY_BANDWIDTH.findall(text)), default=0.0)
         log.add(where, ("tuned", tuned.group(1), best))
-
-
-def _notes(name: str, log: _Log, version: str) -> Iterator[str]:
-    members = max((amount for _, _, _, fact, _, amount in log.facts if fact == "members"), default=0)
-    seen: list[tuple[int, int]] = [*((f[0], f[1]) for f in log.facts), *((w[0], w[1]) for w in log.ways), *log.silent]
-    processes = len({each for each in seen if each[0] >= 0})
-    kinds = Counter(_family(way) for *_, way in log.ways)
-    parts = [f"NCCL {version}" if version else "a log of NCCL"]
-    if members:
-        parts.append(f"{members:.0f} ranks")
-    parts.append(f"{processes} process{'es' * (processes > 1)} on {len(log.hosts)} machine{'s' * (len(log.hosts) > 1)}")
-    if kinds:
-        parts.append("connections over " + " and ".join(kind for kind, _ in kinds.most_common(4)))
-    yield f"{name}: {', '.join(parts)}."
-
-
-def _family(way: str) -> str:
-    """The kind of a way: P2P, SHM, NET/IB/GDRDMA, NET/Socket."""
-    parts = way.split("/")
-    if parts[0] != "NET":
-        return parts[0][:20]
-    return "/".join(parts[:2])[:30] + ("/GDRDMA" if "GDRDMA" in way else "")

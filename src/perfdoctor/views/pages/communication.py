@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.communication.costs import CollectiveCosts, collective_costs
+from perfdoctor.metrics.communication.nccl import NcclLog
+from perfdoctor.metrics.communication.parallelism import group_uses, key_of
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
@@ -14,10 +16,38 @@ from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = collective_costs(run)
-    if costs is None:
-        return
-    explained = f"Also by group and data type, longest first. {basis(run)}"
-    yield from table("communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs))
+    if costs is not None:
+        explained = f"Also by group and data type, longest first. {basis(run)}"
+        yield from table(
+            "communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs)
+        )
+    yield from _of_log(NcclLog.of(run.timeline))
+
+
+def _parallelism(run: Run, costs: CollectiveCosts) -> list[str]:
+    uses = group_uses(run)
+    keys = (key_of(group, kind) for group, kind in zip(costs.groups, costs.kinds, strict=True))
+    return [uses[key].kind if key in uses else "" for key in keys]
+
+
+def _of_log(log: NcclLog) -> Iterator[Table]:
+    """What NCCL's log says of the job: its communicators, how they are connected, and what was called on them."""
+    built = log.communicators()
+    columns = [
+        numbers("ranks", "count", list(built)),
+        numbers("communicators", "count", list(built.values()), adds_up=True),
+    ]
+    yield from table("communication", "nccl-communicators", "Communicators in NCCL's log", "By their size.", columns)
+    called = log.collectives()
+    explained = "What one rank called in all that was logged, on communicators of a size; most bytes first."
+    columns = [
+        text("collective", [row.kind for row in called]),
+        numbers("ranks", "count", [row.ranks for row in called], "Of the communicator."),
+        numbers("calls of a rank", "count", [row.calls for row in called]),
+        numbers("bytes of a rank", "bytes", [row.bytes_a_rank for row in called], adds_up=True),
+        numbers("largest message", "bytes", [row.largest_bytes for row in called]),
+    ]
+    yield from table("communication", "nccl-collectives", "Collectives in NCCL's log", explained, columns)
 
 
 def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:
@@ -28,6 +58,7 @@ def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:
         text("data type", costs.data_types),
         numbers("ranks", "count", costs.ranks, "In its group."),
         text("group", costs.groups),
+        text("parallelism", _parallelism(run, costs), "What the group's ranks divide, by its name or its messages."),
         numbers(f"count{step}", "count", costs.count_per_step, adds_up=True),
         numbers(f"time{step}", "ns", costs.ns_per_step, "In the collective, including waiting.", adds_up=True),
         numbers(of_the_step(run), "share", costs.ns_per_step / max(run.step_ns, 1), adds_up=True),
@@ -35,7 +66,8 @@ def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:
         numbers(f"hidden{step}", "ns", costs.hidden_ns, "Overlapped with compute.", adds_up=True),
         numbers(
             f"waiting{step}", "ns", costs.waiting_ns,
-            "Until the last rank arrived, mean of the ranks; known if several ranks were recorded.", adds_up=True,
+            "Until the last rank arrived, mean of the ranks; of one rank alone at least what no transfer takes.",
+            adds_up=True,
         ),
         numbers("mean", "ns", took.mean, "Of one collective."),
         numbers("median", "ns", took.median),

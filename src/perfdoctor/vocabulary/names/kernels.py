@@ -49,11 +49,13 @@ _FAMILIES = {
 # What proves the units that a matmul, a convolution or an attention kernel computes on. A name that proves neither is
 # unknown: many tools write kernels named "sgemm" or "flash_fwd_kernel", and some of those use tensor cores.
 _TENSOR_CORE = (
-    r"(?<!sub)tensorop|[hid]mma(?![a-z])|qmma|wgmma|gmma|wmma|nvjet_|(?<![a-z0-9])mma_|_mma_|m16n8k|_?884(gemm|cudnn)"
-    r"|[shidc]_?(884|1688|16816|8816|16832|161616)|tf32|xdl|mfma|Cijk_.*_MI\d|igemm_\w+_gtcx"
+    r"(?<!sub)tensorop|(?<![a-z])[hid]mma(?![a-z])|qmma|wgmma|gmma|wmma|nvjet_|(?<![a-z0-9])mma_|_mma_|m16n8k"
+    r"|_?884(gemm|cudnn)|[shidc]_?(884|1688|16816|8816|16832|161616)|tf32|xdl|mfma|Cijk_.*_MI\d|igemm_\w+_gtcx"
     r"|pytorch_flash::|(?<![a-z])flash::flash_(fwd|bwd)|Flash_(fwd|bwd)_kernel_traits|FlashAttn(Fwd|Bwd)Sm\d|fmha_v2_"
     r"|fmha_cutlass[FB]_(bf16_\w*_sm|f16_\w*_sm(7|8|9|1\d)|f32_\w*_sm(8|9|1\d))|native_sdpa_|deep_gemm::"
-    r"|tensor\d+x\d+x\d+|warpgroupsize"
+    r"|tensor\d+x\d+x\d+|warpgroupsize|MMA_Atom<cute::SM\d+_"
+    # CuTe for Python names the layout of threads in an instruction: one or two blocks, a warp or a warp group.
+    r"|TiledMMA_ThrLayoutVMNK([12]111[01]000|32\d|128[1-4]1)"
 )
 _NO_TENSOR_CORE = (
     r"ffma|hfma|dfma|(?<![a-z])sgemm|(?<![a-z])scudnn|_simt_|OpClassSimt|fmha_cutlass[FB]_\w*_sm50|fmha_cutlass[FB]_f32_\w*_sm7"
@@ -78,14 +80,17 @@ _FIRST_ARGUMENT = regex(  # the element type that a template names first: gemv2T
 )
 _BY_LETTER = {"h": "half", "t": "half", "q": "half", "r": "half", "o": "half", "s": "tf32", "d": "fp64"}
 _BY_WORD = {"double": "fp64", "float": "fp32", "f64": "fp64", "f32": "fp32", "tf32": "tf32"}
-_FP64 = r"(?<![a-z])dgemm|\bdouble\b|(?<![a-z])f64|d884|dmma|float64"
+#: The instruction of CuTe for Python: 64 rows or more read 32 bytes of each at once (PTX ISA, wgmma and tcgen05.mma).
+_CUTE_SHAPE = regex(r"MMAAtom_ThrID\d+_ShapeMNK(?:64|128|256)\d+?(8|16|32|64)_")
+_FP64 = r"(?<![a-z])dgemm|\bdouble\b|(?<![a-z])f64|d884|(?<![a-z])dmma|float64"
 _HALF = (
-    r"fp16|(?<![a-z0-9])f16|_f16|f16f16|bf16|bfloat|__half|\bhalf|_half|h884|h1688|h16816|hgemm|e4m3|e5m2|e2m1|fp8"
-    r"|hmma(?!_tf32)|imma|qmma|i\d?8816|i16832|native_sdpa_|pytorch_flash::|Flash_(fwd|bwd)_kernel_traits|FlashAttn(Fwd|Bwd)Sm\d"
+    r"fp16|(?<![a-z0-9])f16|_f16|f16f16|bf16|bfloat|__half|\bhalf|_half|h884|h1688|h16816|hgemm|half_t"
+    r"|e4m3|e5m2|e2m1|fp8|fp4|mxf[48]|f8f6f4|hmma(?!_tf32)|imma|qmma|i\d?8816|i16832|native_sdpa_"
+    r"|pytorch_flash::|Flash_(fwd|bwd)_kernel_traits|FlashAttn(Fwd|Bwd)Sm\d"
 )
 _TF32_INSTRUCTION = r"s_?1688"  # with half inputs the name says so; alone it is the TF32 instruction of fp32 inputs
 _FP32 = (
-    r"ffma|(?<![a-z])sgemm|(?<![a-z])scudnn|engine<float\b|convolve\w*<float\b|simt_s|fmha_cutlass[FB]_f32"
+    r"ffma|UniversalFMA<float\b|(?<![a-z])sgemm|(?<![a-z])scudnn|engine<float\b|convolve\w*<float\b|simt_s|fmha_cutlass[FB]_f32"
     r"|winograd\w*<float|(volta|turing|ampere)_g?cgemm|igemm_\w+_fp32_|naive_conv\w*_float"
 )
 
@@ -181,7 +186,7 @@ def family_or_communication(name: str) -> str:
 @lru_cache(maxsize=65536)
 def math_path(name: str) -> str:
     """tensor_core, no_tensor_core or unknown: which units a matmul, convolution or attention kernel computes on."""
-    if _says(name, r"[fhd]fma(?![a-z])|_simt_|OpClassSimt"):
+    if _says(name, r"[fhd]fma(?![a-z])|UniversalFMA|_simt_|OpClassSimt"):
         return "no_tensor_core"
     xmma = _XMMA.search(name)
     if xmma and xmma.group(1) in ("f16", "bf16", "tf32", "i8"):
@@ -212,6 +217,8 @@ def _named_type(name: str) -> str:
     """The type by the library's own scheme of names; "" where the name follows none."""
     if found := _NVJET.search(name):
         return _BY_LETTER.get(found.group(1), "unknown")
+    if found := _CUTE_SHAPE.search(name):
+        return "tf32" if found.group(1) == "8" else "half"
     if found := _XMMA.search(name):
         return _BY_WORD.get(found.group(1), "half" if not found.group(1).startswith("c") else "unknown")
     if found := _TENSILE.search(name):

@@ -14,18 +14,26 @@ from perfdoctor.patterns import regex
 
 # --- kernels ---
 
+#: Collectives that others than NCCL have kernels of their own for (Triton, symmetric memory, inference engines), by
+#: the word anywhere in the name. Those that are fused with a product compute, and copies around a call talk to nobody.
+_OWN = (
+    r"(?<!warp)(?<!warp_)(?<!block)(?<!block_)(?<!quad)(?<!sm)(?<!over)all_?(?:reduce|gather|to_?all)"
+    r"|reduce_?scatter"
+)
 #: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM and rocSHMEM, PyTorch's symmetric memory, the custom
 #: all-reduces of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, QuickReduce), Transformer Engine's
 #: userbuffers, and the all-to-alls of experts (DeepEP and its kin, MORI, pplx-garden, TensorRT-LLM). Inductor names
-#: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), and
-#: a softmax "all-reduces" inside a warp: neither talks to anybody.
+#: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), as
+#: XLA does, and a softmax "all-reduces" inside a warp: neither talks to anybody.
 COLLECTIVE = regex(
-    r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__).*(?:"
+    r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__|(?:loop|input|wrapped)_).*(?:"
     r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|rocshmem|multimem_|symm_mem|symmetric_memory::"
-    r"|(?<!warp)(?<!block)(?<!quad)all_?reduce(?!\w*gemm)|quickreduce::|cross_device_(?:reduce|store)|userbuffers_"
-    r"|exchangeSplitAndOffset|\ball_?to_?all_?v|\bmoe_?A2A|\ba2a_(?:dispatch|combine)_(?:send|recv)"
-    r"|deep_ep::(?!layout::)|\b(?:intra|inter)node(?:_ll)?::(?:notify_|cached_notify|dispatch|combine)"
-    r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node|oneccl|hccl|\bgloo::)",
+    rf"|(?<!\w)(?!\w*(?:gemm|matmul|copy))\w*(?:{_OWN})"
+    r"|quickreduce::|cross_device_(?:reduce|store)|userbuffers_|exchangeSplitAndOffset|\bmoe_?A2A|\bkernel_(?:dispatch|combine)_token"
+    r"|\ba2a_(?:dispatch|combine)_(?:send|recv)|hybrid_ep::\w*(?:dispatch|combine|sync)"
+    r"|deep_ep::(?!(?:\w+::)*(?:layout::|\w*epilogue))"
+    r"|\b(?:intra|inter)node(?:_ll)?::(?:notify_|cached_notify|dispatch|combine)"
+    r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter|LowLatency)|oneccl|hccl|\bgloo::)",
     re.IGNORECASE,
 )
 _KINDS = {
@@ -34,8 +42,8 @@ _KINDS = {
         "all_reduce": r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))",
         "reduce_scatter": r"reduce_?scatter|userbuffers_\w+_rs",
         "all_gather": r"all_?gather|userbuffers_\w+_ag",
-        "all_to_all": r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
-        r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)",
+        "all_to_all": r"all_?to_?all|deep_ep|hybrid_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
+        r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter|LowLatency)|kernel_(dispatch|combine)_token",
         "send_recv": r"send|recv",
         "broadcast": r"broadcast|bcast",
         "barrier": r"barrier",
@@ -53,8 +61,40 @@ FULL_PRECISION_KERNEL = regex(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a
 FULL_PRECISION = regex(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
 #: And those of 16 bits or fewer, which are no wider than what models compute in.
 HALF_PRECISION = regex(r"^(half|bfloat16|b?f16|fp16|float16|f8\w*|float8\w*)$", re.IGNORECASE)
+#: Whole numbers and flags, which are no gradients.
+WHOLE_NUMBERS = regex(r"^(bool|byte|char|short|int|long|[iu]\d+|u?int\d+(_t)?)$", re.IGNORECASE)
 #: The sums that tensor parallelism takes inside layers: PyTorch's symmetric memory and the inference engines'.
 IN_LAYERS = regex(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
+
+# --- groups of ranks ---
+
+#: What a group is for, by its name or description: torchtitan's meshes (`mesh_dp_shard_cp`), Megatron's
+#: (`DATA_PARALLEL_GROUP_WITH_CP`), DeepSpeed's and the servers' (`tp:0`). The first that fits counts; what follows a
+#: blank tells apart patterns of one kind.
+PARALLELISM = {
+    kind: regex(pattern, re.IGNORECASE)
+    for kind, pattern in {
+        "data by word": r"data_?parallel",
+        "hybrid": r"replicate|hsdp",
+        "sharded": r"shard|fsdp|(?<![a-z])zero",
+        "expert": r"(?<![a-z])(ep|moe)(?![a-z])|expert",
+        "pipeline": r"(?<![a-z])pp(?![a-z])|pipeline|embedding_group",
+        "sequence": r"(?<![a-z])(cp|sp)(?![a-z])|context|sequence|ulysses",
+        "tensor": r"(?<![a-z])(tp|mp)(?![a-z])|tensor|model_?parallel",
+        "data": r"(?<![a-z])dd?p(?![a-z])",
+    }.items()
+}
+#: Whose all-to-alls these are, by names of ops, ranges, functions and kernels: TorchRec's embeddings, a layer of
+#: experts, a sequence that is divided by heads (DeepSpeed-Ulysses).
+EXCHANGED = {
+    "embeddings": regex(r"fbgemm|torchrec|\bkjt\b|permute_pooled|SplitEmbedding|sparse_data_dist", re.IGNORECASE),
+    "sequence": regex(r"ulysses|seq_?all_?to_?all", re.IGNORECASE),
+    "expert": regex(
+        r"(?<![a-z])(?-i:(?:moe|MoE|MOE)(?![a-rt-z]))|experts?(?![a-z])|grouped_(mm|gemm)|GroupedBlockScaledGemm|deep_ep|token_dispatch"
+        r"|_ep(?=[A-Z_])|all_to_all_expert",
+        re.IGNORECASE,
+    ),
+}
 
 # --- ranges and ops of the host ---
 

@@ -1,0 +1,69 @@
+"""Is it known what each group of ranks is for, by its name where it has one, else by what it sends?"""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw
+from collective_builders import described
+
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.communication.parallelism import GroupUse, group_uses
+from perfdoctor.views.pages import communication
+
+
+def uses(groups, kinds, **host):
+    drawn = draw(kernels="# " * len(kinds), nccl=" =" * len(kinds), **host)
+    return group_uses(prepare(described(drawn, group=groups, kind=kinds)))
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [
+        ("3 mesh_dp_shard_cp [0, 1]", "sharded"),
+        ("mesh_dp_replicate [0, 4]", "hybrid"),
+        ("mesh_tp [0, 1, 2, 3]", "tensor"),
+        ("mesh_cp [0, 1]", "sequence"),
+        ("mesh_pp [0, 4]", "pipeline"),
+        ("mesh_ep [0, 1]", "expert"),
+        ("mesh_dp [0, 1]", "data"),
+        ("tp:0 [0, 1]", "tensor"),
+        ("7 DATA_PARALLEL_GROUP_WITH_CP", "data"),
+        ("8 TENSOR_MODEL_PARALLEL_GROUP", "tensor"),
+        ("9 PIPELINE_MODEL_PARALLEL_GROUP", "pipeline"),
+        ("10 EXPERT_MODEL_PARALLEL_GROUP", "expert"),
+        ("11 EXPERT_DATA_PARALLEL_GROUP", "data"),
+        ("12 CONTEXT_PARALLEL_GROUP", "sequence"),
+    ],
+)
+def test_a_name_says_what_a_group_is_for_whatever_it_sends(group, kind):
+    assert uses([group], ["all_reduce"]) == {(group, ""): GroupUse(kind, by_name=True)}
+
+
+def test_without_a_name_what_is_sent_says_it():
+    found = uses(["0 [0, 1]", "0 [0, 1]", "1 [0, 2]"], ["all_gather", "reduce_scatter", "all_reduce"])
+    assert {key[0]: use.kind for key, use in found.items()} == {"0 [0, 1]": "sharded", "1 [0, 2]": "hybrid"}
+    assert [use.kind for use in uses(["1 [0, 2]"], ["all_reduce"]).values()] == ["data"]
+    assert [use.kind for use in uses(["1 [0, 2]"], ["broadcast"]).values()] == [""]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("## sparse_data_dist ##", "embeddings"), ("MoELayer.forward", "expert"), ("aten::mm", "exchange")],
+)
+def test_an_all_to_all_is_known_by_what_runs_around_it(name, kind):
+    host = {"host": ["l", "n"], "legend": {"n": ("ranges", name)}}
+    assert [use.kind for use in uses(["0 [0, 1]"], ["all_to_all"], **host).values()] == [kind]
+
+
+def test_recordings_without_groups_are_told_apart_by_kind():
+    found = uses(["", ""], ["all_reduce", "all_to_all"])
+    assert {key: use.kind for key, use in found.items()} == {("", "all_reduce"): "data", ("", "all_to_all"): "exchange"}
+
+
+def test_the_page_shows_what_a_group_is_for_and_that_few_bytes_in_much_time_are_waiting():
+    drawn = draw(kernels="# ", nccl=" ====", unit_us=100)
+    rows = described(drawn, group="mesh_tp [0, 1]", kind="all_gather", bytes=64, group_size=2)
+    (table,) = communication.view(prepare(rows), None)
+    shown = {column.name: column.values[0] for column in table.columns}
+    assert shown["parallelism"] == "tensor"
+    assert shown["waiting"] == pytest.approx(300_000, rel=0.01)  # one step over the slowest network takes 100 µs
