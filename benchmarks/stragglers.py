@@ -166,7 +166,7 @@ def _replicas(trace: Trace, block: dict[str, Rows], compute: Rows) -> None:
 
 
 def graph_of(trace: Trace) -> JobGraph:
-    """The graph of all ranks: a node a row, then one for each meeting's moment."""
+    """The graph of all ranks: a node a row, one for each meeting's moment, and one for the end of each step."""
     for block in _blocks(trace):
         compute = _in_order(trace, *(block[kind] for kind in _COMPUTE))
         trace.chain(compute)
@@ -174,7 +174,7 @@ def graph_of(trace: Trace) -> JobGraph:
         _replicas(trace, block, compute)
     size, meetings = trace.rank.size, list(trace.meetings.values())
     begins, duration = np.arange(size), trace.end_s - trace.start_s
-    is_transfer = np.zeros(size + len(meetings), dtype=bool)
+    is_transfer = np.zeros(size + len(meetings) + len(set(trace.step.tolist())), dtype=bool)
     for kind in (*_MESSAGES, *_OF_REPLICAS):  # also those that stand for nothing that was sent
         is_transfer[:size] |= np.array(trace.kind) == kind
     for number, members in enumerate(meetings):
@@ -182,19 +182,21 @@ def graph_of(trace: Trace) -> JobGraph:
         duration[members] = np.maximum(trace.end_s[members] - trace.start_s[members].max(), 0.0)
     after, before = (np.array(each, np.int64) for each in zip(*trace.waits, strict=True))
     met = np.flatnonzero(begins >= size)
-    nobody = np.full(len(meetings), UNKNOWN)
     step = np.unique(trace.step, return_inverse=True)[1]
+    over = size + len(meetings) + np.arange(int(step.max()) + 1)  # a step is over when all that is in it is
+    nobody = np.full(len(meetings) + over.size, UNKNOWN)
     return JobGraph(
-        duration_ns=np.append(duration * 1e9, np.zeros(len(meetings))),
+        duration_ns=np.append(duration * 1e9, np.zeros(nobody.size)),
         kind=np.append(np.unique(trace.kind, return_inverse=True)[1], nobody),
         is_transfer=is_transfer,
         rank=np.append(trace.rank, nobody),
         stage=np.append(trace.stage, nobody),
-        peers=np.full(size + len(meetings), UNKNOWN),
-        unit=np.append(step, [step[members[0]] for members in meetings]),
-        after=np.concatenate((begins[after], met)),
-        before=np.concatenate((before, begins[met])),
-        steps=int(step.max()) + 1,
+        peers=np.full(size + nobody.size, UNKNOWN),
+        after=np.concatenate((begins[after], met, over[step])),
+        before=np.concatenate((before, begins[met], np.arange(size))),
+        first=np.full(over.size, UNKNOWN),
+        last=over,
+        steps=over.size,
     )
 
 

@@ -112,7 +112,7 @@ class Finding(Struct, frozen=True, eq=False):
     if not in the idle time of the rule's own action. `stands_alone`: it is no symptom of what its rule's document
     names. `run_ns`, `run_steps`: of a finding about the whole run, how long the training took from its first step to
     its last, and how many steps that were: its saving is spread over them. `lines`: the lines of code, where the
-    finding knows them itself.
+    finding knows them itself. `by_all_ranks`: its saving is that of a replay of all ranks together already.
     A finding equals itself alone.
     """
 
@@ -139,6 +139,7 @@ class Finding(Struct, frozen=True, eq=False):
     run_ns: int = 0
     run_steps: int = 0
     lines: tuple[CodeLine, ...] = ()
+    by_all_ranks: bool = False
 
 
 class Advice(Struct, frozen=True, kw_only=True):

@@ -255,16 +255,19 @@ def _not_twice(begun: Ints, ended: Ints) -> Ints:
 
 
 @once_per_job
-def skew(run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
+def skew(
+    run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = False, with_messages: bool = False
+) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 
     `with_uneven`: also those in which the ranks are known to have loads of different size, who do not end together.
     `everywhere`: also those outside the windows, of ranks that recorded equally many, or whose rhythms agree.
+    `with_messages`: also sends and receives, each a meeting of two.
     """
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
-    came = arrivals(places, everywhere=everywhere)
+    came = arrivals(places, everywhere=everywhere, with_messages=with_messages)
     if not with_uneven:
         came = came.of(_are_even(places, came))
     if not came.kinds:

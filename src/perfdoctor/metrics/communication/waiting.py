@@ -36,14 +36,16 @@ class Waiting(Struct, frozen=True):
     """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns`, `likely_ns` that a fix saves of it, and
     `ahead_ns`, by which the late rank waits less than the middle one of the others.
 
-    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window. `is_clear`: is one rank
-    the reason for most of the waiting, and `late_again` by more than chance?
+    `peers`: those of the others that do the same work. `own_late_ns`: by how much each of the ranks was late by its own
+    doing, in ns of its window. `is_clear`: is one rank the reason for most of the waiting, and `late_again` by more
+    than chance?
     """
 
     places: Sequence[JobPlace]
     own_late_ns: Ints
     late: JobPlace
     others: Sequence[JobPlace]
+    peers: Sequence[JobPlace]
     is_clear: bool
     late_again: Persistence
     late_share: float
@@ -52,6 +54,8 @@ class Waiting(Struct, frozen=True):
     most_ns: int
     likely_ns: int
     ahead_ns: int
+    #: Is it known by a replay of all ranks together, how late each is and what that costs?
+    is_replayed: bool = False
 
 
 def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> Waiting:
@@ -89,7 +93,19 @@ def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> 
     number = matched.number(late.rank)
     ahead_ns = int((np.median(np.delete(matched.waiting_ns, number)) - matched.waiting_ns[number]) / late.units)
     return Waiting(
-        places, own, late, others, is_clear, late_again, late_share, node, waiting_ns, most_ns, likely_ns, ahead_ns
+        places,
+        own,
+        late,
+        others,
+        others,
+        is_clear,
+        late_again,
+        late_share,
+        node,
+        waiting_ns,
+        most_ns,
+        likely_ns,
+        ahead_ns,
     )
 
 

@@ -26,8 +26,8 @@ class JobGraph(Struct, frozen=True, eq=False, dict=True):
 
     `duration_ns`: of each node. `kind`: which work it is, whoever does it; UNKNOWN of the moments of meetings, which
     take no time. `rank` and `stage`: whose work, or transfer, it is; UNKNOWN where it is nobody's. `peers`: own work
-    with one number is the same work of several ranks; UNKNOWN where it has no peers. `unit`: each node belongs to one,
-    and a unit is over with its last node. `steps`: how many steps all units are together.
+    with one number is the same work of several ranks; UNKNOWN where it has no peers. `steps` steps lie, all together,
+    between the ends of the nodes `first` and `last`; UNKNOWN is the begin of everything.
     """
 
     duration_ns: Floats
@@ -36,9 +36,10 @@ class JobGraph(Struct, frozen=True, eq=False, dict=True):
     rank: Ints
     stage: Ints
     peers: Ints
-    unit: Ints
     after: Ints
     before: Ints
+    first: Ints
+    last: Ints
     steps: int
 
     def __len__(self) -> int:
@@ -87,7 +88,6 @@ class JobGraph(Struct, frozen=True, eq=False, dict=True):
 
     def step_ns(self, duration_ns: Variants) -> Floats:
         """The mean step of each variant, in ns."""
-        last = np.zeros((int(self.unit.max(initial=UNKNOWN)) + 1, duration_ns.shape[1]))
-        np.maximum.at(last, self.unit, self.ends_ns(duration_ns))
-        steps_ns: Floats = last.sum(axis=0) / self.steps
+        ends = np.vstack((self.ends_ns(duration_ns), np.zeros(duration_ns.shape[1])))  # of UNKNOWN, the last line
+        steps_ns: Floats = (ends[self.last] - ends[self.first]).sum(axis=0) / self.steps
         return steps_ns

@@ -1,0 +1,40 @@
+"""Who is late, and which stages have more to do than others, where lateness goes from rank to rank?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.metrics.communication.nodes import first_ranks
+from perfdoctor.model.cache import once_per_run
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.replay.job.of_run import communicating, job_graph
+from perfdoctor.replay.job.parts import Parts, even_stages_ns, of_peers_ns, parts
+
+
+@once_per_run
+def late_ranks(run: Run) -> Parts | None:
+    """The parts of ranks that take longer than their peers for the same work; None where that cannot be replayed.
+
+    `owners` are numbers of the job's places that communicate.
+    """
+    graph = job_graph(run)
+    return parts(graph, of_peers_ns(graph), graph.rank) if graph is not None else None
+
+
+@once_per_run
+def late_nodes(run: Run) -> Parts | None:
+    """The same of machines, whose ranks come in time together; `owners` are their first ranks. None where unknown."""
+    graph, first = job_graph(run), first_ranks(communicating(run))
+    if graph is None or first is None:
+        return None
+    return parts(graph, of_peers_ns(graph), np.where(graph.rank != UNKNOWN, first[graph.rank], UNKNOWN))
+
+
+@once_per_run
+def uneven_stages(run: Run) -> Parts | None:
+    """The parts of a pipeline's stages, by their numbers, in what even ones would save; None where there are none."""
+    graph = job_graph(run)
+    if graph is None or graph.stage.max() < 1:
+        return None
+    return parts(graph, even_stages_ns(graph), graph.stage)
