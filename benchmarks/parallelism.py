@@ -216,7 +216,7 @@ def main() -> None:
     some = [
         case
         for case in cases(asked.only, asked.ranks or RANKS)
-        if (not asked.culprit or case.culprit in asked.culprit)
+        if (not asked.culprit or not case.level or case.culprit in asked.culprit)
         and (not asked.level or case.level in (0.0, *asked.level))
     ]
     print("\n".join(section(judge_all(some))))

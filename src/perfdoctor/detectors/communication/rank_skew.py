@@ -66,8 +66,6 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     core_ns = _longer_without_core_ns(run, seen)
     if not seen.is_clear:
         situation = _nobody(run, seen, at)
-    elif pause is not None:
-        situation = "pause"
     elif is_uneven:
         situation = "uneven-work"
     elif core_ns >= MOST_OF_IT * seen.ahead_ns:
@@ -75,7 +73,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     elif is_main and main == "compute":
         situation = "slower-compute" if _is_slower(run, seen, whole, known, at) else "compute"
     else:
-        situation = _situation(main, host, within, at) if is_main else ""
+        situation = _situation(main, host, within, pause, at) if is_main else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
     won_share = 1 - 1 / len(seen.places) if situation == "uneven-work" else 1.0
     # Which of equal ranks is late is chance: a fix may even them out, or leave them as they are.
@@ -105,7 +103,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
             "cores": cores_allowed(run),
             "waiting_ms": ms(seen.waiting_ns),
-            "caused_ms": ms(seen.likely_ns),
+            "until_next_ms": ms(seen.until_next_ns),
+            "sooner_ms": ms(seen.sooner_ns),
             "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(seen.waiting_ns / run.step_ns),
@@ -178,7 +177,7 @@ def _times_as_long(seen: Waiting) -> float:
 
 def _pause(place: Place, main: str, instead: Mapping[str, int], at: Mapping[str, float]) -> Pause | None:
     """The pause of equal length in every step that is most of the late rank's extra time; None where there is none."""
-    found = pause_of(place, place.idle_causes[main]) if main in _OF_CODE else None
+    found = pause_of(place, place.idle_causes[main]) if main in _UNNAMED else None
     if found is None or found.apart > at["pause_alike_within"]:
         return None
     return found if found.ns * place.units >= at["clear_culprit_share"] * sum(instead.values()) else None
@@ -191,10 +190,13 @@ def _within(place: Place, main: str, pause: Pause | None, at: Mapping[str, float
     return innermost_with_most(pieces, rows, at["clear_culprit_share"])[0]
 
 
-def _situation(main: str, host: HostComparison | None, within: str, at: Mapping[str, float]) -> str:
+def _situation(
+    main: str, host: HostComparison | None, within: str, pause: Pause | None, at: Mapping[str, float]
+) -> str:
     """The situation, by what the late rank mainly spends more time on.
 
-    `host`: its calls beside the others'; `within`: the code that it is in while it makes none.
+    `host`: its calls beside the others'; `within`: the code that it is in while it makes none; `pause`: it makes none
+    for equally long in every step.
     """
     if main in _UNNAMED and host is not None:
         if host.has_more_work:
@@ -202,7 +204,10 @@ def _situation(main: str, host: HostComparison | None, within: str, at: Mapping[
         if host.is_same_work(at["same_calls_within"]):
             if host.slower >= 1 + at["slower_at_least"]:
                 return "slower-host"
-            return "host" if within else "late-host"
+            if pause is None:
+                return "host" if within else "late-host"
+    if main in _UNNAMED and pause is not None:
+        return "pause"
     if main in _HOST:
         return "late-host" if main == "launch_bound" else "host"
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")

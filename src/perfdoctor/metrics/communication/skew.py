@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
+from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.model.cache import once_per_job
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace
@@ -275,6 +276,15 @@ def skew(
     start, end = (column(places, came, edge) for edge in ("start_ns", "end_ns"))
     took = _ended_together(places, came, start, end) - start
     return Skew(tuple(place.rank for place in places), came, start, took)
+
+
+def waits_for_stages(run: Job[JobPlace], place: JobPlace) -> Intervals:
+    """When a place waited in a send or receive for the other end to come: until then there is nothing to transfer."""
+    matched = skew(run, with_messages=True)
+    if matched is None or not matched.has(place.rank):
+        return Intervals.empty()
+    of_messages = matched.of(np.array(matched.kinds) == MESSAGE)
+    return of_messages.waits(of_messages.number(place.rank)) if of_messages.kinds else Intervals.empty()
 
 
 def _are_even(places: Sequence[JobPlace], came: Arrivals) -> Mask:

@@ -1,19 +1,20 @@
-"""Does a host stand still for equally long in every step, as a sleep, a timer or a fixed job makes it?"""
+"""Does a host stand still again and again, each time for equally long, as a sleep, a timer or a fixed job makes it?"""
 
 from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 
-#: Of fewer steps two may be alike by chance.
-_FEWEST_STEPS = 3
+#: Shorter stretches than this share of the longest one are not of its kind.
+_ALIKE = 0.5
 
 
 class Pause(Struct, frozen=True, eq=False):
-    """The longest piece of idle time of each step: their median in ns, and how far they lie apart, as a share of it."""
+    """Stretches in which the host begins no op and no call: their median in ns, and how far they lie apart, as a share."""
 
     ns: int
     apart: float
@@ -21,17 +22,20 @@ class Pause(Struct, frozen=True, eq=False):
 
 
 def pause_of(place: Place, idle: Intervals) -> Pause | None:
-    """The longest piece of `idle` that begins in each used step; None where a step has none, or steps are few."""
-    edges = place.steps.used_bounds
-    step = np.searchsorted(edges, idle.starts, side="right") - 1
-    inside = (step >= 0) & (step < edges.size - 1)
-    if edges.size - 1 < _FEWEST_STEPS or not inside.any():
+    """The pauses in these idle stretches; None where there are fewer than two, or not as many as steps.
+
+    Up to the first op or call of the stretch: it ends the pause. What the edges of the window cut off is not counted.
+    """
+    begun = np.sort(host_rows(place, ("ops", "calls")).start_ns)
+    first = np.append(begun, np.iinfo(np.int64).max)[np.searchsorted(begun, idle.starts)]
+    took = np.minimum(idle.ends, first) - idle.starts
+    edges = place.window.starts[0], place.window.ends[-1]
+    whole = (idle.starts > edges[0]) & (idle.ends < edges[1])
+    if not whole.any():
         return None
-    order = np.lexsort((idle.durations_ns, step))
-    order = order[inside[order]]
-    last = order[np.flatnonzero(np.diff(step[order], append=edges.size))]
-    if last.size < edges.size - 1:
+    long = whole & (took >= _ALIKE * took[whole].max())
+    if not 2 <= np.count_nonzero(long) <= place.units or np.count_nonzero(long) < place.units - 1:
         return None
-    took = idle.durations_ns[last]
-    middle = float(np.median(took))
-    return Pause(int(middle), float(took.max() - took.min()) / middle, Intervals(idle.starts[last], idle.ends[last]))
+    middle = float(np.median(took[long]))
+    pieces = Intervals(idle.starts[long], idle.starts[long] + took[long])
+    return Pause(int(middle), float(took[long].max() - took[long].min()) / middle, pieces)

@@ -59,7 +59,8 @@ def replayed_waiting(run: Run, matched: Skew, clear_share: float, most_chance: f
         late_node=node,
         waiting_ns=int(excess_ns),
         most_ns=int(excess_ns),
-        likely_ns=int(min(likely_ns, excess_ns)),
+        until_next_ns=int(min(likely_ns, excess_ns)),
+        sooner_ns=int(excess_ns),
         ahead_ns=_ahead_ns(late, peers),
         is_replayed=True,
     )
