@@ -177,7 +177,7 @@ def _times_as_long(seen: Waiting) -> float:
 
 def _pause(place: Place, main: str, instead: Mapping[str, int], at: Mapping[str, float]) -> Pause | None:
     """The pause of equal length in every step that is most of the late rank's extra time; None where there is none."""
-    found = pause_of(place, place.idle_causes[main]) if main in _UNNAMED else None
+    found = pause_of(place, place.idle_causes[main]) if main == "host_work" else None
     if found is None or found.apart > at["pause_alike_within"]:
         return None
     return found if found.ns * place.units >= at["clear_culprit_share"] * sum(instead.values()) else None
@@ -206,7 +206,7 @@ def _situation(
                 return "slower-host"
             if pause is None:
                 return "host" if within else "late-host"
-    if main in _UNNAMED and pause is not None:
+    if pause is not None:
         return "pause"
     if main in _HOST:
         return "late-host" if main == "launch_bound" else "host"

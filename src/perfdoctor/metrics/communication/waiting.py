@@ -33,8 +33,9 @@ class LateNode(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns`, `until_next_ns` up to when the next rank
-    comes, `sooner_ns` by which the hosts of all waiting ranks could have been sooner, and `ahead_ns`, by which the late rank waits less than the middle one of the others.
+    """Who waits for whom. In ns a step: `waiting_ns` of the others and `most_ns` that can be saved of it;
+    `until_next_ns` up to when the next rank comes, `sooner_ns` by which the hosts of all waiting ranks could have been
+    sooner; `ahead_ns`, by which the late rank waits less than the middle one of the others.
 
     `peers`: those of the others that do the same work. `own_late_ns`: by how much each of the ranks was late by its own
     doing, in ns of its window. `is_clear`: is one rank the reason for most of the waiting, and `late_again` by more

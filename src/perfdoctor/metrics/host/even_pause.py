@@ -8,13 +8,15 @@ from msgspec import Struct
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame
 
-#: Shorter stretches than this share of the longest one are not of its kind.
-_ALIKE = 0.5
+#: Shorter stretches than this share of the longest one are not of its kind. For most of one the device stands idle: it
+#: may have had work in its queue. Other threads do next to nothing.
+_ALIKE, _IDLE, _BUSY = 0.5, 0.5, 0.02
 
 
 class Pause(Struct, frozen=True, eq=False):
-    """Stretches in which the host begins no op and no call: their median in ns, and how far they lie apart, as a share."""
+    """Stretches without an op or a call: their median in ns, and how far they lie apart, as a share of it."""
 
     ns: int
     apart: float
@@ -22,20 +24,23 @@ class Pause(Struct, frozen=True, eq=False):
 
 
 def pause_of(place: Place, idle: Intervals) -> Pause | None:
-    """The pauses in these idle stretches; None where there are fewer than two, or not as many as steps.
+    """The longest pauses of a thread for which the device is in this idle time; None where they are not one a step.
 
-    Up to the first op or call of the stretch: it ends the pause. What the edges of the window cut off is not counted.
+    What the edges of the window cut off is not counted: at least two are to be whole, and all but one.
     """
-    begun = np.sort(host_rows(place, ("ops", "calls")).start_ns)
-    first = np.append(begun, np.iinfo(np.int64).max)[np.searchsorted(begun, idle.starts)]
-    took = np.minimum(idle.ends, first) - idle.starts
-    edges = place.window.starts[0], place.window.ends[-1]
-    whole = (idle.starts > edges[0]) & (idle.ends < edges[1])
-    if not whole.any():
-        return None
-    long = whole & (took >= _ALIKE * took[whole].max())
-    if not 2 <= np.count_nonzero(long) <= place.units or np.count_nonzero(long) < place.units - 1:
+    rows = host_rows(place, ("ops", "calls"))
+    found = [_of_thread(place, idle, rows, thread) for thread in np.unique(rows["thread"]).tolist()]
+    return max((each for each in found if each is not None), key=lambda each: each.ns, default=None)
+
+
+def _of_thread(place: Place, idle: Intervals, rows: Frame, thread: int) -> Pause | None:
+    still = place.window - rows.take(rows["thread"] == thread).intervals
+    starts, ends, took = still.starts, still.ends, still.durations_ns
+    whole = (starts > place.window.starts[0]) & (ends < place.window.ends[-1])
+    whole &= idle.overlap_ns(starts, ends) >= _IDLE * took
+    whole &= rows.intervals.overlap_ns(starts, ends) <= _BUSY * took
+    long = whole & (took > _ALIKE * took[whole].max(initial=0))
+    if not max(place.units - 1, 2) <= np.count_nonzero(long) <= place.units:
         return None
     middle = float(np.median(took[long]))
-    pieces = Intervals(idle.starts[long], idle.starts[long] + took[long])
-    return Pause(int(middle), float(took[long].max() - took[long].min()) / middle, pieces)
+    return Pause(int(middle), float(np.ptp(took[long])) / middle, Intervals(starts[long], ends[long]))
