@@ -11,7 +11,7 @@ from perfdoctor.detectors.saved_shares import at_most, half_certain
 from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication import lateness
-from perfdoctor.metrics.communication.nodes import first_ranks
+from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.communication.waiting import Waiting, waiting
 from perfdoctor.metrics.host.cpu_use import cores_allowed, without_core_ns
@@ -81,6 +81,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     is_certain = seen.late_again.chance <= at["most_chance"]
     likely_ns = int(won_share * seen.likely_ns)
     node, units = seen.late_node, min(place.units for place in seen.places)
+    together, their_share = _late_together(seen)
     return Finding(
         rule="rank-skew",
         saving_ns_per_step=at_most(max(likely_ns, seen.most_ns))
@@ -95,7 +96,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "within": within,
             "pause_ms": ms(pause.ns if pause else 0.0),
             "late_rank": late.rank,
-            **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
+            "late_ranks": node.ranks if node else together,
+            "late_ranks_percent": percent(node.share if node else their_share),
             "late_in": seen.late_again.late_in,
             "compared": seen.late_again.compared,
             "compared_what": "steps" if seen.late_again.of_steps else "stretches of the recording",
@@ -247,12 +249,25 @@ def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
 def _by_rank(matched: Skew, seen: Waiting, units: int) -> Rows:
     """The ranks, the shortest wait first; of many ranks those that came late by their own doing, the latest first."""
     label, late_ns, order = "Collectives by rank", matched.caused_ns, matched.waiting_ns // units
+    if seen.is_replayed:
+        late_ns = seen.own_late_ns
     if len(matched.ranks) > _MOST_ROWS:
         label, late_ns, order = "The latest ranks", seen.own_late_ns, -seen.own_late_ns
-    columns = (matched.spent_ns, matched.waiting_ns, late_ns)
+    columns, whole_ns = (matched.spent_ns, matched.waiting_ns, late_ns), max(int(seen.own_late_ns.sum()), 1)
     first = np.argsort(order, kind="stable")[:_MOST_ROWS].tolist()
-    rows = tuple((matched.ranks[at], *(int(each[at] / units) for each in columns)) for at in first)
-    return Rows(label, ("rank", "in collectives", "waiting", "was late by"), ("count", "ns", "ns", "ns"), rows)
+    rows = tuple(
+        (matched.ranks[at], *(int(each[at] / units) for each in columns), float(seen.own_late_ns[at] / whole_ns))
+        for at in first
+    )
+    names = ("rank", "in collectives", "waiting", "was late by", "part of all lateness")
+    return Rows(label, names, ("count", "ns", "ns", "ns", "share"), rows)
+
+
+def _late_together(seen: Waiting) -> tuple[str, float]:
+    """The ranks that are at least half as late as the latest one, and their part of all lateness."""
+    own = seen.own_late_ns
+    late = np.flatnonzero(own >= max(MOST_OF_IT * own.max(initial=0), 1))
+    return spans([seen.places[at].rank for at in late.tolist()]), float(own[late].sum() / max(own.sum(), 1))
 
 
 def _by_node(matched: Skew, seen: Waiting, units: int) -> Iterator[Rows]:

@@ -8,7 +8,7 @@ from perfdoctor.metrics.communication.nodes import first_ranks
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.replay.job.of_run import communicating, job_graph
+from perfdoctor.replay.job.of_run import communicating, job_graph, meetings
 from perfdoctor.replay.job.parts import Parts, even_stages_ns, of_peers_ns, parts
 
 
@@ -29,6 +29,25 @@ def late_nodes(run: Run) -> Parts | None:
     if graph is None or first is None:
         return None
     return parts(graph, of_peers_ns(graph), np.where(graph.rank != UNKNOWN, first[graph.rank], UNKNOWN))
+
+
+def faster_transfers_ns(run: Run, kind: str, members: tuple[int, ...], share: float) -> float | None:
+    """How much shorter the step gets where these ranks' transfers of a kind take this share of their time, in ns.
+
+    None where that cannot be replayed.
+    """
+    graph, matched = job_graph(run), meetings(run)
+    if graph is None or matched is None:
+        return None
+    ranks = np.array(matched.ranks)
+    theirs = np.array([each == kind for each in matched.kinds])
+    theirs[theirs] = [
+        tuple(ranks[matched.members_of(at)].tolist()) == members for at in np.flatnonzero(theirs).tolist()
+    ]
+    faster_ns = graph.duration_ns.copy()
+    faster_ns[len(graph) - theirs.size :][theirs] *= share
+    before_ns, after_ns = graph.step_ns(np.stack([graph.duration_ns, faster_ns], axis=1))
+    return float(before_ns - after_ns)
 
 
 @once_per_run

@@ -28,10 +28,15 @@ def communicating(run: Run) -> list[JobPlace]:
     return [place for place in run.job.places if len(place.collectives)]
 
 
+def meetings(run: Run) -> Skew | None:
+    """The meetings of the graph: its last nodes are their transfers, in this order."""
+    return skew(run.job, with_uneven=True, with_messages=True)
+
+
 @once_per_run
 def job_graph(run: Run) -> JobGraph | None:
     """The graph of a run in which ranks meet; None where they do not, or it is not true to the recorded steps."""
-    matched = skew(run.job, with_uneven=True, with_messages=True)
+    matched = meetings(run)
     if matched is None or not run.per_step or matched.came.row.size > _MOST_ARRIVALS:
         return None
     places = communicating(run)
@@ -58,9 +63,9 @@ def _joined(places: Sequence[JobPlace], matched: Skew, lines: Sequence[Line]) ->
     """The lines and their meetings: two nodes a piece (own work, unknown wait), two a meeting (begin, transfer)."""
     count = np.array([line.own_ns.size for line in lines])
     own = np.split(np.arange(int(count.sum())) * 2, np.cumsum(count)[:-1])
-    meetings = len(matched.kinds)
-    begins = 2 * int(count.sum()) + np.arange(meetings)
-    over = begins + meetings
+    count_met = len(matched.kinds)
+    begins = 2 * int(count.sum()) + np.arange(count_met)
+    over = begins + count_met
     edges = [np.stack((over, begins), axis=1)]
     for line, node in zip(lines, own, strict=True):
         behind = line.behind != UNKNOWN
@@ -76,13 +81,13 @@ def _joined(places: Sequence[JobPlace], matched: Skew, lines: Sequence[Line]) ->
         [_measured(np.append(UNKNOWN, node[line.edges] + 1)) for line, node in zip(lines, own, strict=True)]
     )
     pieces = np.concatenate([np.stack((line.own_ns, line.unknown_ns), axis=1).ravel() for line in lines])
-    nobody = np.full(2 * meetings, UNKNOWN)
+    nobody = np.full(2 * count_met, UNKNOWN)
     of_rank = np.repeat(np.arange(len(places)), 2 * count)
     kind = np.tile([OWN, UNKNOWN], int(count.sum()))
     return JobGraph(
-        duration_ns=np.concatenate((pieces, np.zeros(meetings), matched.shortest_ns.astype(np.float64))),
+        duration_ns=np.concatenate((pieces, np.zeros(count_met), matched.shortest_ns.astype(np.float64))),
         kind=np.append(kind, nobody),
-        is_transfer=np.zeros(pieces.size + 2 * meetings, dtype=bool),
+        is_transfer=np.zeros(pieces.size + 2 * count_met, dtype=bool),
         rank=np.append(of_rank, nobody),
         stage=np.append(pipelines(places)[of_rank], nobody),
         peers=np.append(np.where(kind == OWN, _peers(places, matched, lines), UNKNOWN), nobody),
