@@ -8,8 +8,8 @@ from perfdoctor.metrics.communication.nodes import first_ranks
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.replay.job.of_run import communicating, job_graph, meetings
-from perfdoctor.replay.job.parts import Parts, even_stages_ns, of_peers_ns, parts
+from perfdoctor.replay.job.of_run import EXCHANGED, communicating, job_graph, meetings
+from perfdoctor.replay.job.parts import Parts, even_loads_ns, even_stages_ns, of_peers_ns, parts
 
 
 @once_per_run
@@ -47,6 +47,20 @@ def faster_transfers_ns(run: Run, kind: str, members: tuple[int, ...], share: fl
     faster_ns = graph.duration_ns.copy()
     faster_ns[len(graph) - theirs.size :][theirs] *= share
     before_ns, after_ns = graph.step_ns(np.stack([graph.duration_ns, faster_ns], axis=1))
+    return float(before_ns - after_ns)
+
+
+def even_exchange_ns(run: Run, share: float) -> float | None:
+    """How much shorter the step gets where all-to-alls bring each rank as much, and it computes as much of that, in ns.
+
+    `share`: of their time that even transfers take. None where that cannot be replayed.
+    """
+    graph, matched = job_graph(run), meetings(run)
+    if graph is None or matched is None:
+        return None
+    even_ns = even_loads_ns(graph, EXCHANGED)
+    even_ns[len(graph) - len(matched.kinds) :][np.array(matched.kinds) == "all_to_all"] *= share
+    before_ns, after_ns = graph.step_ns(np.stack([graph.duration_ns, even_ns], axis=1))
     return float(before_ns - after_ns)
 
 

@@ -47,6 +47,13 @@ class Line(Struct, frozen=True, eq=False):
         return np.append(0, np.cumsum(self.comes_to != UNKNOWN)[:-1])
 
 
+def between(line: Line, chosen: Mask) -> Mask:
+    """One bool a piece: does it lie between two of the chosen meetings, and the rank comes to no other there?"""
+    chosen_of = np.concatenate(([False], chosen[line.comes_to[line.comes_to != UNKNOWN]], [False]))
+    found: Mask = chosen_of[line.segment] & chosen_of[line.segment + 1]
+    return found
+
+
 class _Arrivals(Struct, frozen=True, eq=False):
     """A rank's arrivals at meetings, in order on each stream. `behind`: those with one before them on their stream."""
 

@@ -13,10 +13,11 @@ from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.replay.job.graph import JobGraph
-from perfdoctor.replay.job.lines import Line, line_of
+from perfdoctor.replay.job.lines import Line, between, line_of
 
-#: The kind of own work; waits for communication of which the other side is not known are of none, and stay.
-OWN = 0
+#: The kinds of own work: any, and what is computed between two all-to-alls, of what they brought. Waits for
+#: communication of which the other side is not known are of none, and stay.
+OWN, EXCHANGED = 0, 1
 #: A graph whose unchanged step is further from the recorded one, as a share of it, does not model it.
 _LARGEST_ERROR = 0.05
 #: So many arrivals make two million nodes, which take a second to replay.
@@ -83,14 +84,16 @@ def _joined(places: Sequence[JobPlace], matched: Skew, lines: Sequence[Line]) ->
     pieces = np.concatenate([np.stack((line.own_ns, line.unknown_ns), axis=1).ravel() for line in lines])
     nobody = np.full(2 * count_met, UNKNOWN)
     of_rank = np.repeat(np.arange(len(places)), 2 * count)
-    kind = np.tile([OWN, UNKNOWN], int(count.sum()))
+    exchanges = np.array(matched.kinds) == "all_to_all"
+    of_piece = np.concatenate([np.where(between(line, exchanges), EXCHANGED, OWN) for line in lines])
+    kind = np.stack((of_piece, np.full(of_piece.size, UNKNOWN)), axis=1).ravel()
     return JobGraph(
         duration_ns=np.concatenate((pieces, np.zeros(count_met), matched.shortest_ns.astype(np.float64))),
         kind=np.append(kind, nobody),
         is_transfer=np.zeros(pieces.size + 2 * count_met, dtype=bool),
         rank=np.append(of_rank, nobody),
         stage=np.append(pipelines(places)[of_rank], nobody),
-        peers=np.append(np.where(kind == OWN, _peers(places, matched, lines), UNKNOWN), nobody),
+        peers=np.append(np.where(kind != UNKNOWN, _peers(places, matched, lines), UNKNOWN), nobody),
         after=after,
         before=before,
         first=measured[:, 0],

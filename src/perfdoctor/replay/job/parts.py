@@ -104,6 +104,21 @@ def even_stages_ns(graph: JobGraph) -> Floats:
     return ideal_ns
 
 
+def even_loads_ns(graph: JobGraph, kind: int) -> Floats:
+    """Durations in which a rank's own work of one kind takes what its peers' takes on the mean: none of it is gone."""
+    rows = np.flatnonzero((graph.peers != UNKNOWN) & (graph.kind == kind))
+    ideal_ns: Floats = graph.duration_ns.copy()
+    if not rows.size:
+        return ideal_ns
+    of_all, of_rank = graph.peers[rows], graph.peers[rows] * (int(graph.rank.max()) + 1) + graph.rank[rows]
+    works, of_work = np.unique(of_rank, return_inverse=True)
+    took_ns = np.bincount(of_work, weights=ideal_ns[rows])
+    ranks = np.bincount(works // (int(graph.rank.max()) + 1))
+    mean_ns = np.bincount(of_all, weights=ideal_ns[rows])[of_all] / ranks[of_all]
+    ideal_ns[rows] *= mean_ns / np.maximum(took_ns[of_work], 1.0)
+    return ideal_ns
+
+
 def _middle_ns(duration_ns: Floats, group: Ints, of_two: float = 0.5) -> Floats:
     """Each duration replaced by the median of its group, those of UNKNOWN as they are.
 
