@@ -33,6 +33,8 @@ from perfdoctor.records.findings import Advice
 from perfdoctor.vocabulary.rulebook import load_rules
 
 LEVELS, RANKS = (0.0, 0.05, 0.10, 0.25, 0.50), (8, 64)
+#: Trainings of so many ranks take long to play: every second level shows enough.
+_MANY = 64
 #: A healthy training promises less, and a saving is right that is so near to what it costs.
 SILENT_BELOW, RIGHT_WITHIN = 0.03, 0.15
 #: What can be wrong, and in which kinds of parallelism.
@@ -108,7 +110,7 @@ def cases(only: str = "*", ranks: Sequence[int] = RANKS) -> list[Case]:
                 Case(shape, culprit, level, size)
                 for culprit, shapes in CULPRITS.items()
                 if any(fnmatch(shape, each) for each in shapes)
-                for level in LEVELS[1:]
+                for level in LEVELS[1 if size < _MANY else 2 :: 1 if size < _MANY else 2]
             ]
     return found
 
@@ -188,6 +190,19 @@ def section(results: Sequence[Result]) -> Iterator[str]:
         f"{sum(each.is_right for each in named)}. Healthy and silent: {sum(map(_is_silent, healthy.values()))} of {len(healthy)}.\n"
     )
     yield from (f"* {text}" for text in mistakes(results))
+
+
+def short(results: Sequence[Result], least: float) -> Iterator[str]:
+    """What is below what is promised, which is `least` of the faulty ones named."""
+    faulty = [each for each in results if each.case.level]
+    named = sum(each.is_named for each in faulty)
+    if named < least * len(faulty):
+        yield f"kinds of parallelism: {named} of {len(faulty)} named"
+    yield from (
+        f"kinds of parallelism: {each.case.label} is not silent"
+        for each in results
+        if not each.case.level and not _is_silent(each)
+    )
 
 
 def _is_silent(healthy: Result) -> bool:
