@@ -19,16 +19,14 @@ from msgspec import Struct
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 from perfdoctor.replay.job.graph import JobGraph
 
-#: So many variants at once of a graph of 100,000 nodes take 64 MB.
-_AT_ONCE = 64
-#: A replay of all variants of a larger job would take minutes, and most of its ranks are late by nothing.
-_MOST_REPLAYED = 512
+#: So many nodes of all variants together are held at once (64 MB), and replayed at all, which takes some seconds.
+_AT_ONCE, _MOST_REPLAYED = 8_000_000, 40_000_000
 
 
 class Parts(Struct, frozen=True, eq=False):
     """In ns: the step as it is, the ideal one, and for each of `owners` the step in which its work alone is ideal.
 
-    `owners`: the numbers of ranks, or of stages, ascending. `excess_ns`: by how much more than ideal each works a step.
+    `owners`: the numbers of ranks, or of stages, ascending. `excess_ns`: how much longer than ideal each works in all.
     """
 
     step_ns: float
@@ -56,12 +54,13 @@ def parts(graph: JobGraph, ideal_ns: Floats, owner: Ints) -> Parts:
     """
     rows = np.flatnonzero(owner != UNKNOWN)
     owners, of_rows = np.unique(owner[rows], return_inverse=True)
-    excess_ns = np.bincount(of_rows, weights=(graph.duration_ns - ideal_ns)[rows]) / graph.steps
+    excess_ns = np.bincount(of_rows, weights=(graph.duration_ns - ideal_ns)[rows]).astype(np.float64)
     whole = graph.step_ns(np.stack([graph.duration_ns, ideal_ns], axis=1))
     with_it_ns = np.full(owners.size, whole[0])
-    chosen = np.argsort(-excess_ns, kind="stable")[:_MOST_REPLAYED]
-    for first in range(0, chosen.size, _AT_ONCE):
-        some = chosen[first : first + _AT_ONCE]
+    chosen = np.argsort(-excess_ns, kind="stable")[: max(_MOST_REPLAYED // len(graph), 1)]
+    at_once = max(_AT_ONCE // len(graph), 1)
+    for first in range(0, chosen.size, at_once):
+        some = chosen[first : first + at_once]
         variants = np.where(owner[:, None] == owners[some], ideal_ns[:, None], graph.duration_ns[:, None])
         with_it_ns[some] = graph.step_ns(variants)
     return Parts(float(whole[0]), float(whole[1]), owners, with_it_ns, excess_ns)
