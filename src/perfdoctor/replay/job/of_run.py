@@ -18,7 +18,8 @@ from perfdoctor.replay.job.lines import Line, between, line_of
 #: The kinds of own work: any, and what is computed between two all-to-alls, of what they brought. Waits for
 #: communication of which the other side is not known are of none, and stay.
 OWN, EXCHANGED = 0, 1
-#: A graph whose unchanged step is further from the recorded one, as a share of it, does not model it.
+#: A graph whose unchanged step is further from the recorded one, as a share of it, does not model it; nor does one in
+#: which ranks wait for a larger share of their time for others that are not known: a fix would shorten that, too.
 _LARGEST_ERROR = 0.05
 #: So many arrivals make two million nodes, which take a second to replay.
 _MOST_ARRIVALS = 400_000
@@ -42,6 +43,9 @@ def job_graph(run: Run) -> JobGraph | None:
         return None
     places = communicating(run)
     lines = [line_of(place, matched, number) for number, place in enumerate(places)]
+    unknown_ns = sum(float(line.unknown_ns.sum()) for line in lines)
+    if unknown_ns > _LARGEST_ERROR * sum(place.window_ns for place in places):
+        return None
     graph = _joined(places, matched, lines)
     try:
         step_ns = float(graph.step_ns(graph.duration_ns[:, None])[0])
