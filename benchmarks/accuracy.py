@@ -3,6 +3,7 @@
     python benchmarks/accuracy.py            everything, some minutes on two cores
     python benchmarks/accuracy.py --check    exit 1 where precision or recall is below what is promised; writes nothing
     python benchmarks/accuracy.py --rule R   what has this fault, `healthy`, or a scene: prints what was found, and writes nothing
+    python benchmarks/parallelism.py         late ranks, stages and links in each kind of parallelism, by themselves
 
 What stands below the line `<!-- by hand -->` in the file is kept.
 """
@@ -18,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 import faults
+import parallelism
 import scene_faults
 from faults import FORMS, LEVELS, Result, Score
 from labels import cases, recordings
@@ -37,7 +39,9 @@ _LACKS = {
 }
 
 
-def page(results: Sequence[Result], scenes: Sequence[Judged], took_s: float) -> Iterator[str]:
+def page(
+    results: Sequence[Result], scenes: Sequence[Judged], spread: Sequence[parallelism.Result], took_s: float
+) -> Iterator[str]:
     scores = faults.scores(results)
     played = {result.case.label for result in results}
     yield "# How often is perfdoctor right?\n"
@@ -72,6 +76,15 @@ def page(results: Sequence[Result], scenes: Sequence[Judged], took_s: float) -> 
         "scene excludes, and, where the fault comes once in a program, any predicted saving.\n"
     )
     yield from _by_scene(scenes)
+    yield "## Late ranks, stages and links, in each kind of parallelism\n"
+    yield (
+        "`fixtures/planted/parallelism.py` spreads the same training in six ways over 8 and 64 ranks. One rank's device is "
+        "slow, one stage has more to compute, one link is slow or one rank's experts get more tokens: at 5, 10, 25 and "
+        "50 % of the step on 8 ranks, 10 and 50 % on 64. What it costs is measured as above; for a stage, against as much "
+        "work evenly spread. Its finding has to name the rank, the stage or the two ends of the link.\n"
+    )
+    yield from parallelism.section(spread)
+    yield ""
     yield from _truth()
 
 
@@ -273,8 +286,9 @@ def main() -> int:
     only_scenes = bool(asked.rule) and len(of_scenes) == len(asked.rule)
     results = [] if only_scenes else faults.judge_all(faults.all_cases(asked.rule))
     scenes = scene_faults.judge_all(scene_faults.takes(of_scenes)) if of_scenes or not asked.rule else []
+    spread = [] if asked.rule else parallelism.judge_all(parallelism.cases())
     took_s = time.perf_counter() - begun
-    below = list(short(results, scenes))
+    below = [*short(results, scenes), *parallelism.short(spread, LEAST)]
     print("\n".join(below) or f"Every rule: {LEAST:.0%} or more, found and true.")
     if asked.rule:
         lines = (
@@ -287,8 +301,8 @@ def main() -> int:
         return bool(below)
     kept = PAGE.read_text("utf-8").partition(BY_HAND)[2] if PAGE.exists() else "\n"
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(page(results, scenes, took_s)) + f"\n{BY_HAND}{kept}", "utf-8")
-    print(f"{len(results) + len(scenes)} diagnoses in {took_s:.0f} s: {PAGE}")
+    PAGE.write_text("\n".join(page(results, scenes, spread, took_s)) + f"\n{BY_HAND}{kept}", "utf-8")
+    print(f"{len(results) + len(scenes) + len(spread)} diagnoses in {took_s:.0f} s: {PAGE}")
     return 0
 
 

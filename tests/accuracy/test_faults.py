@@ -6,6 +6,7 @@ import sys
 
 import accuracy
 import faults
+import parallelism
 import plant
 import pytest
 import scene_faults
@@ -252,6 +253,9 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
         scene_faults, "judge_all", lambda takes: [one for take in takes for one in scene_faults.judge(take)]
     )
     monkeypatch.setattr(faults, "judge_all", lambda cases: [result for case in cases for result in faults.judge(case)])
+    spread = parallelism.Case("experts", "tokens", 0.1, 8), parallelism.Case("experts", "rank", 0.0, 8)
+    monkeypatch.setattr(parallelism, "cases", lambda: spread)
+    monkeypatch.setattr(parallelism, "judge_all", lambda cases: [parallelism.judge(case) for case in cases])
     monkeypatch.setattr(sys, "argv", ["accuracy.py"])
     assert accuracy.main() == 0
     text = page.read_text("utf-8")
@@ -263,4 +267,5 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
         "| first-launches | 1, 10, 1,000 ms in all | `one-time-costs` | – | 100% | – | – | 100% | 0 | 0 of 0 clean |"
         in text
     )
-    assert "6 diagnoses" in capsys.readouterr().out
+    assert "| experts | 8 | tokens | 1 of 1 | 1 of 1 | yes |" in text
+    assert "8 diagnoses" in capsys.readouterr().out

@@ -83,6 +83,13 @@ def weighted_mean(values: Floats, weight: Floats | Ints) -> float:
     return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
 
 
+def weighted_median(values: Floats, weight: Floats) -> float:
+    """The first value, in ascending order, up to which at least half of all weight lies."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
 def combined(*columns: Whole) -> tuple[Ints, Ints]:
     """The group of each row, where rows that agree in all columns are one, and a row of each group."""
     keys = np.zeros(columns[0].size, dtype=np.int64)

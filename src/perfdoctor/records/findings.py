@@ -119,6 +119,7 @@ class Finding(Struct, frozen=True, eq=False):
     its last, and how many steps that were: its saving is spread over them. `lines`: the lines of code, where the
     finding knows them itself. `measured_gain_ns`: of launches that were measured without a timeline, what
     they lose of their own time at the most: nothing is known of a program's, and it puts such findings in order.
+    `by_all_ranks`: its saving is that of a replay of all ranks together already.
     A finding equals itself alone.
     """
 
@@ -146,6 +147,7 @@ class Finding(Struct, frozen=True, eq=False):
     run_steps: int = 0
     lines: tuple[CodeLine, ...] = ()
     measured_gain_ns: int = 0
+    by_all_ranks: bool = False
 
 
 class Advice(Struct, frozen=True, kw_only=True):

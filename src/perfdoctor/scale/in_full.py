@@ -63,7 +63,13 @@ def _of_devices(job: Job[JobPlace]) -> list[tuple[int, str]]:
 def _of_groups(job: Job[JobPlace]) -> list[tuple[int, str]]:
     """One rank of the group whose links are slowest."""
     at = load_rules()["slow-links"].at
-    slow = slow_groups(job, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
+    slow = slow_groups(
+        job,
+        at["large_message_bytes"],
+        at["message_bytes_of_pairs"],
+        at["fewest_other_groups"],
+        at["min_share_of_others"],
+    )
     return [(slow[0].own.members[0], "slowest links")] if slow else []
 
 

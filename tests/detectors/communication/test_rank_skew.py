@@ -226,10 +226,11 @@ def test_the_code_that_a_late_host_is_in_while_it_launches_nothing_is_named():
         for rank in range(3)
     ])  # fmt: skip
     finding = only_finding("rank-skew", drawn)
-    assert (finding.values["late_rank"], finding.situation) == (2, "host")
+    assert (finding.values["late_rank"], finding.situation) == (2, "pause")
+    assert finding.values["pause_ms"] == pytest.approx(38, abs=1)
     assert "most of it in `# sparse part`" in summary(finding)
-    first = next(fix for fix in load_rules()["rank-skew"].fixes if fix.fits("host", frozenset({"gpu", "torch"})))
-    assert first.title == "Remove work that only this rank does"
+    first = next(fix for fix in load_rules()["rank-skew"].fixes if fix.fits("pause", frozenset({"gpu", "torch"})))
+    assert first.title == "Take the pause out of the step"
 
 
 def test_its_host_alone_is_what_launch_bound_finds():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain
@@ -12,6 +13,7 @@ from perfdoctor.metrics.communication.collectives import matched_bytes, transfer
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.replay.job.late import even_exchange_ns
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -26,12 +28,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     won_ns = int(found.ns * (1 - mean / max(largest, 1)))
+    replayed_ns = even_exchange_ns(run, mean / max(largest, 1))
+    if replayed_ns is not None:
+        won_ns = max(int(replayed_ns), won_ns)
     if excess < at["min_excess_share"] or won_ns < at["min_share_of_step"] * run.step_ns:
         return
     by_rank = loads.sizes.sum(axis=1)
     worst = int(np.argmax(by_rank))
     units = run.places[0].units
-    yield found.finding(
+    finding = found.finding(
         rule="all-to-all-imbalance",
         saving=half_certain(won_ns, won_ns),
         confidence="medium",
@@ -40,7 +45,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "loaded_rank": loads.ranks[worst],
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
+            "even_ms": ms(won_ns),
         },
+        formula="" if replayed_ns is None else "replayed",
         evidence=(
             Measure("exposed all-to-alls", found.ns, "ns"),
             Measure("largest load above the mean, over all of them", excess, "share"),
@@ -52,3 +59,4 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
         ),
     )
+    yield replace(finding, by_all_ranks=replayed_ns is not None)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain, shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
+from perfdoctor.metrics.communication.messages import pipelines
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import flop_per_step
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.replay.job.late import uneven_stages
+from perfdoctor.replay.job.of_run import communicating
 
 _MOST_ROWS = 16
 #: The first and the last stage send one message and receive one for each micro-batch, those between them twice as many.
@@ -34,7 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     uneven = _uneven(run, at)
     exposed_ns = run.job.mean(lambda place: place.exposed_communication.total_ns)
     is_most = len(run.job.places) > 1 and found.ns >= MOST_OF_IT * exposed_ns
-    yield found.finding(
+    finding = found.finding(
         rule="pipeline-bubbles",
         saving=(
             half_certain(uneven.won_ns, max(found.ns, int(uneven.more_ns)))
@@ -54,6 +59,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                     "mean_ms": ms(uneven.mean_ns),
                     "moved_percent": percent(uneven.more_ns / uneven.heavy_ns),
                     "micro_batches": uneven.micro_batches,
+                    "even_ms": ms(uneven.won_ns),
                 }
                 if uneven
                 else {}
@@ -65,8 +71,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *longest_exposed(run, "collectives", proven_messages),
         ),
         situation="uneven" if uneven else "",
+        formula="replayed" if uneven and uneven.replayed_ns is not None else "",
         explains=("exposed-communication",) if is_most else (),
     )
+    yield replace(finding, by_all_ranks=uneven is not None and uneven.replayed_ns is not None)
 
 
 class _Uneven(Struct, frozen=True):
@@ -78,6 +86,8 @@ class _Uneven(Struct, frozen=True):
     light_ns: float
     mean_ns: float
     micro_batches: float
+    #: What even stages save by a replay of all ranks; None where their messages are not known.
+    replayed_ns: float | None = None
 
     @property
     def more_ns(self) -> float:
@@ -86,8 +96,10 @@ class _Uneven(Struct, frozen=True):
     @property
     def won_ns(self) -> int:
         """What even stages save: a step is the first micro-batch through all stages, whose sum stays, and then all
-        others at the pace of the slowest stage.
+        others at the pace of the slowest stage. A replay knows the schedule.
         """
+        if self.replayed_ns is not None:
+            return int(self.replayed_ns)
         return int(self.more_ns * (1 - 1 / self.micro_batches))
 
 
@@ -98,9 +110,16 @@ def _uneven(run: Run, at: Mapping[str, float]) -> _Uneven | None:
         return None
     compute = np.array([place.compute.total_ns / place.units for place in places])
     count = min(np.count_nonzero(proven_messages(place)) / place.units for place in places) / _OF_A_MICRO_BATCH
-    heavy, light = int(compute.argmax()), int(compute.argmin())
+    heavy, replayed_ns = _heaviest(run, places, compute)
+    light = int(compute.argmin())
     found = _Uneven(
-        places[heavy], compute[heavy], places[light], compute[light], float(compute.mean()), max(count, 1.0)
+        places[heavy],
+        compute[heavy],
+        places[light],
+        compute[light],
+        float(compute.mean()),
+        max(count, 1.0),
+        replayed_ns,
     )
     flop = np.array([flop_per_step(place) for place in places])
     if not np.isnan(flop).any():
@@ -108,3 +127,13 @@ def _uneven(run: Run, at: Mapping[str, float]) -> _Uneven | None:
         if more_flop < at["uneven_work_share"] * found.more_ns / found.mean_ns:
             return None
     return found if found.won_ns >= at["min_uneven_share"] * run.step_ns else None
+
+
+def _heaviest(run: Run, places: Sequence[Place], compute_ns: Floats) -> tuple[int, float | None]:
+    """Which of the places computes longest in the stage whose work makes the step long, and what even stages save."""
+    found = uneven_stages(run)
+    if found is None or len(places) < len(communicating(run)):
+        return int(compute_ns.argmax()), None
+    stage = int(found.owners[found.saved_ns.argmax()])
+    in_it = np.flatnonzero(pipelines(places) == stage)
+    return int(in_it[compute_ns[in_it].argmax()]), found.step_ns - found.ideal_ns

@@ -11,10 +11,11 @@ from perfdoctor.detectors.saved_shares import at_most, half_certain
 from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication import lateness
-from perfdoctor.metrics.communication.nodes import first_ranks
+from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.communication.waiting import Waiting, waiting
 from perfdoctor.metrics.host.cpu_use import cores_allowed, without_core_ns
+from perfdoctor.metrics.host.even_pause import Pause, pause_of
 from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.kernels.same_kernels import is_slower_at_the_same
 from perfdoctor.metrics.units import ms, percent
@@ -22,6 +23,7 @@ from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.replay.job.waiting import replayed_waiting
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
 #: Causes of idle in which the host ran something else: one remedy, one word.
@@ -40,16 +42,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
-    seen = waiting(run, matched, at["clear_culprit_share"], at["most_chance"])
+    asked = run, matched, at["clear_culprit_share"], at["most_chance"]
+    seen = replayed_waiting(*asked) or waiting(*asked)
     if seen.most_ns >= at["min_share_of_step"] * run.job.step_ns:
         yield _finding(run, matched, seen, at)
 
 
 def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) -> Finding:
-    late, others = seen.late, seen.others
+    late, others = seen.late, seen.peers
     in_full = {place.rank: place for place in run.places if len(place.collectives)}
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
-    instead = {name: ns for name, ns in lateness.excess_ns(seen.places, matched)[late.rank].items() if ns}
+    instead = {name: ns for name, ns in lateness.excess_ns([late, *others], matched)[late.rank].items() if ns}
     main = max(instead, key=lambda name: instead[name], default="")
     share = instead.get(main, 0) / max(sum(instead.values()), 1)
     known = [in_full[other.rank] for other in others if other.rank in in_full]
@@ -58,7 +61,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     is_uneven = bool(
         is_main and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
     )
-    within = _within(whole, at) if whole and main == "host_work" else ""
+    pause = _pause(whole, main, instead, at) if whole and is_main else None
+    within = _within(whole, main, pause, at) if whole and main in _OF_CODE else ""
     core_ns = _longer_without_core_ns(run, seen)
     if not seen.is_clear:
         situation = _nobody(run, seen, at)
@@ -69,7 +73,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     elif is_main and main == "compute":
         situation = "slower-compute" if _is_slower(run, seen, whole, known, at) else "compute"
     else:
-        situation = _situation(main, host, within, at) if is_main else ""
+        situation = _situation(main, host, within, pause, at) if is_main else ""
     # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
     won_share = 1 - 1 / len(seen.places) if situation == "uneven-work" else 1.0
     # Which of equal ranks is late is chance: a fix may even them out, or leave them as they are.
@@ -77,6 +81,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     is_certain = seen.late_again.chance <= at["most_chance"]
     likely_ns = int(won_share * seen.likely_ns)
     node, units = seen.late_node, min(place.units for place in seen.places)
+    together, their_share = _late_together(seen)
     return Finding(
         rule="rank-skew",
         saving_ns_per_step=at_most(max(likely_ns, seen.most_ns))
@@ -89,8 +94,10 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "slower": host.slower if host else 0.0,
             "more_ms": ms(host.more_ns) if host else 0.0,
             "within": within,
+            "pause_ms": ms(pause.ns if pause else 0.0),
             "late_rank": late.rank,
-            **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
+            "late_ranks": node.ranks if node else together,
+            "late_ranks_percent": percent(node.share if node else their_share),
             "late_in": seen.late_again.late_in,
             "compared": seen.late_again.compared,
             "compared_what": "steps" if seen.late_again.of_steps else "stretches of the recording",
@@ -98,7 +105,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
             "cores": cores_allowed(run),
             "waiting_ms": ms(seen.waiting_ns),
-            "caused_ms": ms(seen.likely_ns),
+            "until_next_ms": ms(seen.until_next_ns),
+            "sooner_ms": ms(seen.sooner_ns),
             "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(seen.waiting_ns / run.step_ns),
@@ -122,6 +130,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
         lines_in=((late.rank, main),) if seen.is_clear and is_main and main in _OF_CODE else (),
         work={late.rank_and_device: np.ones(len(whole.kernels), dtype=bool)} if seen.is_clear and whole else {},
         affected_ns=seen.likely_ns,
+        by_all_ranks=seen.is_replayed,
     )
 
 
@@ -139,7 +148,7 @@ def _nobody(run: Run, seen: Waiting, at: Mapping[str, float]) -> str:
 def _longer_without_core_ns(run: Run, seen: Waiting) -> int:
     """For how much longer than the others' the late rank's thread was ready to run and had no core, in ns a step."""
     without = without_core_ns(run)
-    others = [without[place.rank] for place in seen.others if place.rank in without]
+    others = [without[place.rank] for place in seen.peers if place.rank in without]
     return int(max(without[seen.late.rank] - np.median(others), 0)) if others and seen.late.rank in without else 0
 
 
@@ -164,20 +173,32 @@ def _is_slower(run: Run, seen: Waiting, whole: Place | None, known: Sequence[Pla
 
 def _times_as_long(seen: Waiting) -> float:
     """The late rank's compute in a step as a multiple of the middle one's of the others."""
-    middle = float(np.median([place.compute.total_ns / place.units for place in seen.others]))
+    middle = float(np.median([place.compute.total_ns / place.units for place in seen.peers]))
     return seen.late.compute.total_ns / seen.late.units / middle if middle else 1.0
 
 
-def _within(place: Place, at: Mapping[str, float]) -> str:
+def _pause(place: Place, main: str, instead: Mapping[str, int], at: Mapping[str, float]) -> Pause | None:
+    """The pause of equal length in every step that is most of the late rank's extra time; None where there is none."""
+    found = pause_of(place, place.idle_causes[main]) if main == "host_work" else None
+    if found is None or found.apart > at["pause_alike_within"]:
+        return None
+    return found if found.ns * place.units >= at["clear_culprit_share"] * sum(instead.values()) else None
+
+
+def _within(place: Place, main: str, pause: Pause | None, at: Mapping[str, float]) -> str:
     """The innermost range or function that the host is in for most of the time in which it launches nothing, or ""."""
     rows = host_rows(place, ("ranges", "functions"))
-    return innermost_with_most(place.idle_causes["host_work"], rows, at["clear_culprit_share"])[0]
+    pieces = pause.pieces if pause else place.idle_causes[main]
+    return innermost_with_most(pieces, rows, at["clear_culprit_share"])[0]
 
 
-def _situation(main: str, host: HostComparison | None, within: str, at: Mapping[str, float]) -> str:
+def _situation(
+    main: str, host: HostComparison | None, within: str, pause: Pause | None, at: Mapping[str, float]
+) -> str:
     """The situation, by what the late rank mainly spends more time on.
 
-    `host`: its calls beside the others'; `within`: the code that it is in while it makes none.
+    `host`: its calls beside the others'; `within`: the code that it is in while it makes none; `pause`: it makes none
+    for equally long in every step.
     """
     if main in _UNNAMED and host is not None:
         if host.has_more_work:
@@ -185,7 +206,10 @@ def _situation(main: str, host: HostComparison | None, within: str, at: Mapping[
         if host.is_same_work(at["same_calls_within"]):
             if host.slower >= 1 + at["slower_at_least"]:
                 return "slower-host"
-            return "host" if within else "late-host"
+            if pause is None:
+                return "host" if within else "late-host"
+    if pause is not None:
+        return "pause"
     if main in _HOST:
         return "late-host" if main == "launch_bound" else "host"
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
@@ -225,12 +249,25 @@ def _instead(late: JobPlace, instead: Mapping[str, int], units: int) -> Rows:
 def _by_rank(matched: Skew, seen: Waiting, units: int) -> Rows:
     """The ranks, the shortest wait first; of many ranks those that came late by their own doing, the latest first."""
     label, late_ns, order = "Collectives by rank", matched.caused_ns, matched.waiting_ns // units
+    if seen.is_replayed:
+        late_ns = seen.own_late_ns
     if len(matched.ranks) > _MOST_ROWS:
         label, late_ns, order = "The latest ranks", seen.own_late_ns, -seen.own_late_ns
-    columns = (matched.spent_ns, matched.waiting_ns, late_ns)
+    columns, whole_ns = (matched.spent_ns, matched.waiting_ns, late_ns), max(int(seen.own_late_ns.sum()), 1)
     first = np.argsort(order, kind="stable")[:_MOST_ROWS].tolist()
-    rows = tuple((matched.ranks[at], *(int(each[at] / units) for each in columns)) for at in first)
-    return Rows(label, ("rank", "in collectives", "waiting", "was late by"), ("count", "ns", "ns", "ns"), rows)
+    rows = tuple(
+        (matched.ranks[at], *(int(each[at] / units) for each in columns), float(seen.own_late_ns[at] / whole_ns))
+        for at in first
+    )
+    names = ("rank", "in collectives", "waiting", "was late by", "part of all lateness")
+    return Rows(label, names, ("count", "ns", "ns", "ns", "share"), rows)
+
+
+def _late_together(seen: Waiting) -> tuple[str, float]:
+    """The ranks that are at least half as late as the latest one, and their part of all lateness."""
+    own = seen.own_late_ns
+    late = np.flatnonzero(own >= max(MOST_OF_IT * own.max(initial=0), 1))
+    return spans([seen.places[at].rank for at in late.tolist()]), float(own[late].sum() / max(own.sum(), 1))
 
 
 def _by_node(matched: Skew, seen: Waiting, units: int) -> Iterator[Rows]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from perfdoctor.detectors.saved_shares import Shares
+from perfdoctor.detectors.saved_shares import Shares, half_certain
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring, slow_groups
+from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.finding_rows import work_of
@@ -18,6 +19,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.replay.job.late import faster_transfers_ns
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 _EXPECTED = {
@@ -90,6 +92,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if against.situation == _GROUPS:  # the others wait for these ranks elsewhere: what is theirs is all transfer
         exposed_ns = min(worst.exposed_ns, worst.transfer_ns)
     reached = worst.bus_bytes_per_second / against.expected
+    # A message that is late delays the stages behind it: what that costs shows where all ranks are replayed.
+    replayed_ns = None
+    if worst.kind == MESSAGE:
+        replayed_ns = faster_transfers_ns(run, worst.kind, worst.members, worst.bus_bytes_per_second / against.likely)
+    if replayed_ns is not None:
+        exposed_ns = int(replayed_ns)
     if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
     is_group = against.situation == _GROUPS
@@ -99,7 +107,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             1 - reached / against.least_share,
             1 - worst.bus_bytes_per_second / against.likely,
             1 - worst.bus_bytes_per_second / against.most,
-        ).of(exposed_ns),
+        ).of(exposed_ns)
+        if replayed_ns is None
+        else half_certain(exposed_ns, exposed_ns),
         confidence="high" if against.situation in ("", "measured", _GROUPS) else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
@@ -119,6 +129,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _groups(measured) if is_group else bandwidth_table([each for each, _ in measured]),
         ),
         situation=against.situation,
+        formula="" if replayed_ns is None else "replayed",
+        by_all_ranks=replayed_ns is not None,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         affected_ns=exposed_ns,
         stands_alone=is_group,  # what all others send takes as long as it does anyway
@@ -129,7 +141,7 @@ def _held_against(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _R
     """Large messages with their reference, the most exposed first; if groups are slower than others, theirs alone."""
     least_bytes, least_share = at["large_message_bytes"], at["min_share_of_others"]
     held = []
-    for group in slow_groups(run, least_bytes, at["fewest_other_groups"], least_share):
+    for group in slow_groups(run, least_bytes, at["message_bytes_of_pairs"], at["fewest_other_groups"], least_share):
         name, usual = f"{group.others} other groups", group.usual_bytes_per_second
         held.append((group.own, _Reference(name, usual, least_share, usual, usual, _GROUPS, group.others)))
     return held or [

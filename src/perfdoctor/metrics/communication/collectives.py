@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.accounting.host_place import WITHOUT_CORE_NS
 from perfdoctor.metrics.communication.matching import Matrix, column
+from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.cache import kept_in_summaries, once_per_job
@@ -188,15 +189,19 @@ class Bandwidth(Struct, frozen=True):
 
 @once_per_job
 def bandwidths(run: Job[JobPlace], min_bytes: float) -> list[Bandwidth]:
-    """Bandwidths of messages of at least `min_bytes` whose whole group was recorded, the most exposed first."""
-    matched = skew(run.job)
+    """Bandwidths of messages of at least `min_bytes` whose whole group was recorded, the most exposed first.
+
+    Of sends and receives both ends were recorded.
+    """
+    matched = skew(run.job, with_messages=True)
     if matched is None:
         return []
     places = _places(run.job, matched)
     # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
     size = matched.largest(column(places, matched.came, "bytes"))
     group = matched.largest(column(places, matched.came, "group_size"))
-    usable = np.flatnonzero((size >= min_bytes) & (matched.members == group) & (matched.shortest_ns > 0))
+    whole = (matched.members == group) | (np.array(matched.kinds) == MESSAGE)
+    usable = np.flatnonzero((size >= min_bytes) & whole & (matched.shortest_ns > 0))
     found = []
     for kind, members, chosen in _alike(matched, usable):
         own = [places[member] for member in members]

@@ -26,6 +26,7 @@ from perfdoctor.metrics.communication.collectives import (
     transfer_share,
     waited_for,
 )
+from perfdoctor.metrics.communication.skew import waits_for_stages
 from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.work.device_peaks import attained, peaks
@@ -93,6 +94,7 @@ def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
     parameters = (_running(place, rows.parameters) & waited) - gradients
     in_layers = (_running(place, rows.in_layers) & waited) - gradients - parameters
     others = _running(place, ~(rows.gradients | rows.parameters | rows.in_layers)) & waited
+    others = others - waits_for_stages(run.job, place)
     return Hideable(
         bucketed_ns(place, rows.gradients, gradients.total_ns * transfer, transfer, backward_share),
         # Without a GPU torch waits for each all-gather before it goes on.

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, Bandwidth, bandwidths, bus_factor
+from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job
 from perfdoctor.model.timeline import Timeline
@@ -97,14 +98,17 @@ class SlowGroup(Struct, frozen=True):
         return self.own.transfer_ns * (1 - self.own.bus_bytes_per_second / self.usual_bytes_per_second)
 
 
-def slow_groups(run: Job[JobPlace], min_bytes: float, fewest_others: float, least_share: float) -> list[SlowGroup]:
+def slow_groups(
+    run: Job[JobPlace], min_bytes: float, min_bytes_of_pairs: float, fewest_others: float, least_share: float
+) -> list[SlowGroup]:
     """The groups far slower than others at the same messages, of `min_bytes` and more; the one that loses most first.
 
+    `min_bytes_of_pairs`: of sends and receives, whose two ranks are a group.
     Such a group reaches less than `least_share` of the median of all, with at least `fewest_others` beside it.
     """
     alike: dict[tuple[str, int, int, bool], list[Bandwidth]] = {}
-    for each in bandwidths(run, min_bytes):
-        if each.kind in ON_RINGS:
+    for each in bandwidths(run, min(min_bytes, min_bytes_of_pairs)):
+        if each.kind == MESSAGE or (each.kind in ON_RINGS and each.message_bytes >= min_bytes):
             alike.setdefault((each.kind, each.ranks, each.message_bytes, each.one_node), []).append(each)
     found: list[SlowGroup] = []
     for groups in alike.values():

@@ -1,16 +1,19 @@
 """Which collectives of several ranks are the same?
 
 Matched by their order within kind and group. Where the ranks recorded unequally many, the rhythm of their ends shows
-which belong together: it is the same on every rank. A send or receive may end for one rank alone.
+which belong together: it is the same on every rank. A send or receive may end for one rank alone, and is
+matched for those who ask for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.communication.messages import MESSAGE, messages
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.timeline import Ints, Mask
@@ -48,18 +51,26 @@ class Arrivals(Struct, frozen=True):
         return Arrivals(number[self.collective[kept]], self.place[kept], self.row[kept], kinds)
 
 
-def arrivals(places: Sequence[JobPlace], *, everywhere: bool) -> Arrivals:
-    """Arrivals at the collectives that most of their ranks have in their window; `everywhere`: at all that match."""
+def arrivals(places: Sequence[JobPlace], *, everywhere: bool, with_messages: bool = False) -> Arrivals:
+    """Arrivals at the collectives that most of their ranks have in their window; `everywhere`: at all that match.
+
+    `with_messages`: also at sends and receives whose two ends are known.
+    """
     found: dict[tuple[str, str, int], dict[int, _Own]] = {}
     for number, place in enumerate(places):
         for key, own in _collectives(place).items():
             found.setdefault(key, {})[number] = own
+    for ends, sides in messages(places).items() if with_messages else ():
+        key = MESSAGE, "{}->{}".format(*ends), len(ends)
+        found[key] = {
+            end: _Own.of(places[end], rows) for end, rows in sorted(zip(ends, sides, strict=True), key=itemgetter(0))
+        }
     nothing = np.empty(0, np.int64)
     numbers, of_place, rows, kinds = [nothing], [nothing], [nothing], list[str]()
     for (kind, group, size), own_of in found.items():
         if 0 < size < len(own_of) or len(own_of) < (len(places) if not group else 2):
             continue  # several groups under one name; a group without a name has to be that of all ranks
-        matched = _matched(list(own_of.values()), everywhere=everywhere)
+        matched = _matched(list(own_of.values()), everywhere=everywhere, windows_agree=kind != MESSAGE)
         count = matched.shape[1]
         numbers.append(np.repeat(np.arange(len(kinds), len(kinds) + count), len(own_of)))
         of_place.append(np.tile(np.array(list(own_of), np.int64), count))
@@ -89,20 +100,27 @@ class _Own(Struct, frozen=True):
     inside: Mask
     end_ns: Ints
 
+    @classmethod
+    def of(cls, place: JobPlace, rows: Ints) -> _Own:
+        frame = place.recorded_collectives
+        inside = place.window.overlap_ns(frame.start_ns[rows], frame.end_ns[rows]) > 0
+        return cls(rows, inside, frame.end_ns[rows])
+
     def take(self, places: Ints) -> _Own:
         return _Own(self.rows[places], self.inside[places], self.end_ns[places])
 
 
-def _matched(known: Sequence[_Own], *, everywhere: bool) -> Matrix:
+def _matched(known: Sequence[_Own], *, everywhere: bool, windows_agree: bool) -> Matrix:
     """The rows of one kind and group, a line a rank: those that most ranks have in their window, or all of them.
 
     Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
-    the windows where the recordings do not hold equally many.
+    the windows where the recordings do not hold equally many. `windows_agree`: do the windows of ranks begin with the
+    same ones? Those of the stages of a pipeline do not.
     """
     ranks = len(known)
     if len({own.rows.size for own in known}) > 1:
         inside_only = [own.take(np.flatnonzero(own.inside)) for own in known]
-        known = inside_only if len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
+        known = inside_only if windows_agree and len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
     if not known:
         return np.empty((ranks, 0), np.int64)
     inside = np.mean([own.inside | everywhere for own in known], axis=0) >= 0.5
@@ -145,7 +163,6 @@ def _collectives(place: JobPlace) -> dict[tuple[str, str, int], _Own]:
     """The place's recorded collectives by kind, group and group size (or UNKNOWN), each in order."""
     frame = place.recorded_collectives
     kinds, groups = frame.text("kind"), frame.text("group")
-    inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0
     sizes = frame["group_size"]
     found: dict[tuple[str, str, int], _Own] = {}
     for kind in _TOGETHER:
@@ -154,5 +171,5 @@ def _collectives(place: JobPlace) -> dict[tuple[str, str, int], _Own]:
             of_group = of_kind & groups.equals(group)
             for size in np.unique(sizes[of_group]).tolist():
                 rows = np.flatnonzero(of_group & (sizes == size))
-                found[kind, group, size] = _Own(rows, inside[rows], frame.end_ns[rows])
+                found[kind, group, size] = _Own.of(place, rows)
     return found

@@ -77,6 +77,14 @@ def persistence(places: Sequence[JobPlace], matched: Skew, ranks: Ints) -> Persi
     return Persistence(int(np.count_nonzero(to_next > 0)), to_next.size, of_steps, weakest)
 
 
+def persistence_of(own_ns: Ints, others_ns: Sequence[Ints]) -> Persistence:
+    """How persistently a rank takes longer for the same work than its peers, each a number a step."""
+    if not others_ns or not own_ns.size:
+        return Persistence(0, own_ns.size, False, 1.0)
+    later = own_ns - np.stack(others_ns).max(axis=0)
+    return Persistence(int(np.count_nonzero(later > 0)), later.size, True, chance_of(own_ns, others_ns))
+
+
 def chance_of(own_ns: Ints, others_ns: Sequence[Ints]) -> float:
     """How probable it is that one of equal ranks spends as much more time on something, and as regularly, by chance.
 

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
+from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.model.cache import once_per_job
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace
@@ -255,16 +256,19 @@ def _not_twice(begun: Ints, ended: Ints) -> Ints:
 
 
 @once_per_job
-def skew(run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
+def skew(
+    run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = False, with_messages: bool = False
+) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 
     `with_uneven`: also those in which the ranks are known to have loads of different size, who do not end together.
     `everywhere`: also those outside the windows, of ranks that recorded equally many, or whose rhythms agree.
+    `with_messages`: also sends and receives, each a meeting of two.
     """
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
-    came = arrivals(places, everywhere=everywhere)
+    came = arrivals(places, everywhere=everywhere, with_messages=with_messages)
     if not with_uneven:
         came = came.of(_are_even(places, came))
     if not came.kinds:
@@ -272,6 +276,15 @@ def skew(run: Job[JobPlace], *, with_uneven: bool = False, everywhere: bool = Fa
     start, end = (column(places, came, edge) for edge in ("start_ns", "end_ns"))
     took = _ended_together(places, came, start, end) - start
     return Skew(tuple(place.rank for place in places), came, start, took)
+
+
+def waits_for_stages(run: Job[JobPlace], place: JobPlace) -> Intervals:
+    """When a place waited in a send or receive for the other end to come: until then there is nothing to transfer."""
+    matched = skew(run, with_messages=True)
+    if matched is None or not matched.has(place.rank):
+        return Intervals.empty()
+    of_messages = matched.of(np.array(matched.kinds) == MESSAGE)
+    return of_messages.waits(of_messages.number(place.rank)) if of_messages.kinds else Intervals.empty()
 
 
 def _are_even(places: Sequence[JobPlace], came: Arrivals) -> Mask:

@@ -33,25 +33,36 @@ class LateNode(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns`, `likely_ns` that a fix saves of it, and
-    `ahead_ns`, by which the late rank waits less than the middle one of the others.
+    """Who waits for whom. In ns a step: `waiting_ns` of the others and `most_ns` that can be saved of it;
+    `until_next_ns` up to when the next rank comes, `sooner_ns` by which the hosts of all waiting ranks could have been
+    sooner; `ahead_ns`, by which the late rank waits less than the middle one of the others.
 
-    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window. `is_clear`: is one rank
-    the reason for most of the waiting, and `late_again` by more than chance?
+    `peers`: those of the others that do the same work. `own_late_ns`: by how much each of the ranks was late by its own
+    doing, in ns of its window. `is_clear`: is one rank the reason for most of the waiting, and `late_again` by more
+    than chance?
     """
 
     places: Sequence[JobPlace]
     own_late_ns: Ints
     late: JobPlace
     others: Sequence[JobPlace]
+    peers: Sequence[JobPlace]
     is_clear: bool
     late_again: Persistence
     late_share: float
     late_node: LateNode | None
     waiting_ns: int
     most_ns: int
-    likely_ns: int
+    until_next_ns: int
+    sooner_ns: int
     ahead_ns: int
+    #: Is it known by a replay of all ranks together, how late each is and what that costs?
+    is_replayed: bool = False
+
+    @property
+    def likely_ns(self) -> int:
+        """What a fix saves: the waiting ranks go on as soon as the next rank comes, and as their own hosts can."""
+        return min(self.until_next_ns, self.sooner_ns)
 
 
 def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> Waiting:
@@ -75,21 +86,35 @@ def waiting(run: Run, matched: Skew, clear_share: float, most_chance: float) -> 
     if matched.has_several_groups:
         waiting_ns = int(waiting_ns * lateness.explained_share(own, matched))
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
+    sooner_ns = most_ns
     if matched.has_several_groups and (is_clear or node):
         # Who waits for a rank in one group is waited for in the next: all that is waited for goes back to it.
         share = late_share if is_clear or node is None else node.share
-        likely_ns = min(int(waiting_ns * share), most_ns)
+        until_next_ns = min(int(waiting_ns * share), most_ns)
     elif is_clear:
         # The fix is on one rank: all others, also the last of them, must be able to go on then.
         of_late = np.where(matched.last == matched.number(late.rank), matched.behind_ns, 0)
         caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late, pushed=True))
-        likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
+        until_next_ns, sooner_ns = min(int(caused_ns), most_ns), _sooner_ns(others, np.min, waiting_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
-        likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
+        until_next_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
     number = matched.number(late.rank)
     ahead_ns = int((np.median(np.delete(matched.waiting_ns, number)) - matched.waiting_ns[number]) / late.units)
     return Waiting(
-        places, own, late, others, is_clear, late_again, late_share, node, waiting_ns, most_ns, likely_ns, ahead_ns
+        places=places,
+        own_late_ns=own,
+        late=late,
+        others=others,
+        peers=others,
+        is_clear=is_clear,
+        late_again=late_again,
+        late_share=late_share,
+        late_node=node,
+        waiting_ns=waiting_ns,
+        most_ns=most_ns,
+        until_next_ns=until_next_ns,
+        sooner_ns=sooner_ns,
+        ahead_ns=ahead_ns,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.grouping import weighted_median
 from perfdoctor.metrics.host.pace import busy_ns, launching, waiting_calls
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.place import Place
@@ -27,7 +28,8 @@ _NAMES = 8
 class HostComparison(Struct, frozen=True):
     """One rank's host beside the middle one of the others, per step.
 
-    `rows`, `other_rows`: calls and ops. `slower`: how many times as long the same ones take. `more_ns`: how long those
+    `rows`, `other_rows`: calls and ops. `slower`: how many times as long the same ones take, the median by the
+    time they usually take: one that stands still for long makes no slow host. `more_ns`: how long those
     take that the others do not make, `longer_ns` by how much longer its host works. `names`: what loses most, with its
     count, its mean time in ns, and the others' mean.
     """
@@ -64,14 +66,13 @@ def compared(late: Place, others: Sequence[Place]) -> HostComparison | None:
     if not common.any():
         return None
     mean_ns = total_ns / np.maximum(count, 1)
-    expected_ns = float((count * usual_ns)[common].sum())
     longer = busy_ns(late) / late.units - float(np.median([busy_ns(place) / place.units for place in others]))
     first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))
     names = [value for signal in _SIGNALS for value in late.timeline[signal].name.mapped(alike_on_ranks).values]
     return HostComparison(
         rows=float(count.sum()),
         other_rows=float(np.median(counts.sum(axis=1))),
-        slower=float(total_ns[common].sum()) / expected_ns,
+        slower=weighted_median((mean_ns / np.maximum(usual_ns, 1))[common], (count * usual_ns)[common]),
         more_ns=float((np.maximum(count - np.median(counts, axis=0), 0) * mean_ns).sum()),
         longer_ns=longer,
         names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first[:_NAMES]),

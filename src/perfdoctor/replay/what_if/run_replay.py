@@ -94,6 +94,8 @@ class RunReplay(Struct, frozen=True):
         """
         if not action:
             return "its rule does not say which work gets shorter"
+        if finding.by_all_ranks:
+            return "its saving is that of a replay of all ranks by themselves, which no other fix can join"
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
             return "" if finding.thread_time else "it does not say which time of the training thread gets shorter"
         if action == "lateness":

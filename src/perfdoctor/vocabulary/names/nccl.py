@@ -106,6 +106,8 @@ IN_PARTS = regex(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
 #: The range that ProcessGroupNCCL opens around each call of the library; `nccl:coalesced` ends a group of them.
 LIBRARY_RANGE = regex(r"^(nccl|rccl|xccl|hccl):(?!coalesced)", re.IGNORECASE)
 POINT_TO_POINT = regex(r"^(nccl|rccl|xccl|hccl):(send|recv)", re.IGNORECASE)
+#: The same with the numbers of both ends in their group: `nccl:send 0->1`, `nccl:recv 1<-0`.
+BETWEEN = regex(r"^(?:nccl|rccl|xccl|hccl):(?:send|recv) (\d{1,9})(->|<-)(\d{1,9})\b", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
 HOST_TRANSPORT = regex(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 GLOO = regex(r"^gloo:")
