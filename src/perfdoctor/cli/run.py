@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from perfdoctor.recording.record import Session
     from perfdoctor.system.run_folder import RunFolder
 
+#: A pause of less is not noticed among what a program does.
+_NOTICED_NS = 500_000_000
+
 
 def run(
     *,
@@ -232,8 +235,16 @@ def _one_pass(
         notify(f"the {name} pass: {note}")
     if name == "nsys":
         _export(session, notify, quiet=quiet, verbose=verbose)
-    notify(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB")
+    notify(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB{_held(name, session.folder)}")
     return ended
+
+
+def _held(name: str, folder: RunFolder) -> str:
+    """How long the program stood still for the recording, where that can be noticed."""
+    held_ns = max((report.held_ns for report in folder.reports(name)), default=0)
+    tried = any(report.loader_trial for report in folder.reports(name))
+    why = "its trace was written and workers were tried" if tried else "its trace was written"
+    return f"; the program stood still for {held_ns / 1e9:.1f} s of it while {why}" if held_ns >= _NOTICED_NS else ""
 
 
 def _let_go_of_closed_streams() -> None:

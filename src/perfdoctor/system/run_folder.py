@@ -166,7 +166,8 @@ class ProcessReport(Struct, frozen=True):
     """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py).
 
     `job`: what ranks of one job have in common, if the launcher gave it. `command` is the program's, secrets masked.
-    `own_traces`: files that the program wrote with its own torch.profiler.
+    `own_traces`: files that the program wrote with its own torch.profiler. `held_ns`: how long it stood still behind
+    the recorded steps, while its trace was written and workers were tried.
     """
 
     pass_name: str
@@ -198,6 +199,7 @@ class ProcessReport(Struct, frozen=True):
     loaders: tuple[ReportedLoader, ...] = ()
     timed: TimedSteps | None = None
     loader_trial: LoaderTrial | None = None
+    held_ns: int = 0
 
     @property
     def is_training(self) -> bool:
@@ -334,6 +336,7 @@ def _record(kind: Any, document: Mapping[str, Any]) -> Any:
 
 _NUMBERS = (
     "pid", "steps_seen", "steps_recorded", "nvtx_ranges", "watched_step_ns", "unwatched_step_ns", "started_unix_ns",
+    "held_ns",
 )  # fmt: skip
 _TEXTS = ("state", "step_found_by", "unwatched_clock", "torch", "process_name", "job")
 _LISTS_OF_TEXTS = ("notes", "command", "own_traces")

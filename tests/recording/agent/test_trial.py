@@ -78,6 +78,7 @@ def trained(
     (report,) = [json.loads(file.read_text()) for file in (folder / "agents").glob("*.json")]
     assert list((folder / "tmp").iterdir()) == []
     assert report["state"] == "written"
+    assert report["held_ns"] > report["loader_trial"].get("wall_ns", 0)
     return code, output, errors, report["loader_trial"]
 
 

@@ -402,12 +402,14 @@ class Agent:
         self.report.facts["steps_recorded"] = self.window
         if not self.marks_steps and self.step_finder.comes_in_bursts(self.ends_ns):
             self.report.note(_DOUBT)
+        held_ns = time.monotonic_ns()
         if self.recorder is not None:
             self.recorder.stop()  # it writes the trace
         self._recorded()
         self._off(but=self.report.facts["step_found_by"])
         self._write_result()
         self._try_loader()
+        self.report.write(held_ns=time.monotonic_ns() - held_ns)
         if self.settings["stop"]:
             self.report.write(stopped=True)
             raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
