@@ -29,7 +29,7 @@ def summarize(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:  # fmt: skip
-    """Write a few kB a rank, from which analyze diagnoses a job of thousands."""
+    """Write a few kB a rank, of which analyze diagnoses the job."""
     scale_options.set_jobs(jobs)
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         here = [path for path in paths if isinstance(path, Path)]
