@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import completion, examples, plain_values
+from perfdoctor.cli import completion, examples, plain_values, streams
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.system import own_process
 
@@ -133,8 +133,13 @@ def replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def show_any_text() -> None:
-    """Replace what standard output and error cannot encode, so that no text of ours raises an error."""
+    """Replace what standard output and error cannot encode, so that no text of ours raises an error.
+
+    Output that is closed, and messages that cannot be written (a full disk), are lost.
+    """
     codecs.register_error(PLAIN, replaced)
+    streams.hold_places()
+    streams.lose_unwritable_messages()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=PLAIN)

@@ -300,9 +300,9 @@ class RunFolder:
         return folder
 
     def write(self) -> None:
-        """Store the manifest, whole or not at all."""
+        """Store the manifest, whole or not at all. Words of a command need not be UTF-8: `?` stands for what is not."""
         text = json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.path / MANIFEST, text.encode())
+        write_whole(self.path / MANIFEST, text.encode(errors="replace"))
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
         """The reports of a pass's processes, by rank; damaged files are skipped."""
