@@ -33,7 +33,7 @@ def _is_open(number: int) -> bool:
 
 
 def _nothing(mode: str) -> TextIO:
-    return cast("TextIO", Path(os.devnull).open(mode))  # noqa: SIM115 it is a stream of the process
+    return cast("TextIO", Path(os.devnull).open(mode))
 
 
 def lose_unwritable_messages() -> None:

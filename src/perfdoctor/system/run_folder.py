@@ -315,7 +315,7 @@ class RunFolder:
     def amend(self, report: ProcessReport, **facts: object) -> None:
         """Correct what a process reported, once it has ended."""
         file = self.path / "agents" / f"{report.pass_name}-{report.pid}.json"
-        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **facts}), "utf-8")
+        write_whole(file, json.dumps({**json.loads(file.read_text("utf-8")), **facts}).encode())
 
     def files(self, folder: str, *patterns: str) -> list[Path]:
         """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10)."""
