@@ -70,7 +70,7 @@ def test_times_that_do_not_add_up_are_left_out_and_counted(tmp_path: Path) -> No
 
 def test_a_name_is_cut_where_no_name_is_as_long(tmp_path: Path) -> None:
     found = read([traced(tmp_path, kernel(name="k" * 100_000))])
-    assert [len(name) for name in found.kernels.name.values] == [1 << 14]
+    assert [len(name) for name in found.kernels.name.values] == [1 << 13]
 
 
 def test_a_lone_surrogate_in_a_devices_name_is_read(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: 73 years: times since 1970 are below it, and two of them, or all durations of a signal, add up to an int64.
 _FARTHEST_NS = 1 << 61
 #: The longest names of kernels, with the types of all their templates, have some thousand characters.
-_LONGEST_NAME = 1 << 14
+_LONGEST_NAME = 1 << 13
 
 __all__ = [
     "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",

@@ -59,7 +59,7 @@ LAUNCH = regex(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKerne
 PLAIN_LAUNCH = regex(r"^(cu|cuda)(LaunchKernel|LaunchCooperativeKernel)")
 GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
 
-_VERSION = regex(r"(_v\d+)+$")
+_VERSION = regex(r"(?:_v\d{1,6}){1,4}$")
 
 
 def without_version(call: str) -> str:

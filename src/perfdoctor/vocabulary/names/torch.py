@@ -219,7 +219,7 @@ STORAGE = regex(
 #: Compilers at work (Dynamo, Inductor, Triton, NVRTC, cuDNN's search, XLA); not the compiled code at work
 #: ("Torch-Compiled Region", "CompiledFunction").
 COMPILATION = regex(
-    r"_compile\.<?\w*compile|compile_fx|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile|codegen|graph))"
+    r"_compile\.<?\w{0,80}compile|compile_fx|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile|codegen|graph))"
     r"|dynamo_timed|(cudnn|miopen)_?Find|(nv|hip)rtc|CompilationTask|entire_frame_compile|backend_compile"
     r"|async_?compile[.(:]|PyCodeCache|compile_to_module"
     # A tuner looks its answer up at every call: only measuring candidates is tuning. Likewise a compiled Triton kernel.
