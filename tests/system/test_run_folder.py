@@ -14,7 +14,6 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, below, recorded_environment
 
-
 KEY = "Xy9ZpQ4rT7vW2kLm"
 
 

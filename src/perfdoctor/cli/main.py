@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from perfdoctor import __version__
 from perfdoctor.cli import completion, examples, plain_values, streams
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, message
 from perfdoctor.system import own_process
 
 FAILED = 1
@@ -44,7 +44,7 @@ class _Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except PerfdoctorError as error:
-            typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
+            typer.echo(message(error.what, error.do), err=True)
             raise typer.Exit(WRONG_USAGE if isinstance(error, UsageError) else FAILED) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError):

@@ -21,6 +21,7 @@ from perfdoctor.cli import analyze, hardware_options, outside_options, run_optio
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words.foreign_text import message
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -131,7 +132,7 @@ def _wanted(command: Sequence[str], passes: str) -> tuple[str, ...] | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     if trouble := program.trouble(command[0]):
-        typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
+        typer.echo(message(trouble.what, trouble.do), err=True)
         raise typer.Exit(trouble.code)
     return wanted
 
@@ -296,7 +297,7 @@ def _awaited(program: int) -> Ended:
 def _print_error(what: str, error: Exception) -> None:
     """Say why something of ours failed; the program goes on. What nobody expected is a bug, and keeps its traceback."""
     if isinstance(error, PerfdoctorError):
-        typer.echo(f"perfdoctor: {what}: {error.what}\n  → {error.do}", err=True)
+        typer.echo(message(f"{what}: {error.what}", error.do), err=True)
     elif isinstance(error, OSError):
         typer.echo(
             f"perfdoctor: {what}: {error.strerror or error}{f': {error.filename}' * bool(error.filename)}", err=True

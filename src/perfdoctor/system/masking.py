@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 MASK = "***"
 
 #: Words in the names of options, variables and members that hold secrets.
-_WORDS = r"(?:key|token|secret|passw(?:or)?d|passwd|pass|pwd|passphrase|credentials?|auth|authorization|cookie|signature|sig)"
+_WORDS = (
+    r"(?:key|token|secret|passw(?:or)?d|passwd|pass|pwd|passphrase|credential|auth|authorization|cookie|signature|sig)"
+)
 _SECRET_NAME = rf"[\w.-]{{0,64}}{_WORDS}s?(?:[_.-][\w.-]{{0,64}})?"
 #: Plain words that end like one of these.
 _HARMLESS = (
@@ -26,13 +28,14 @@ _SECRET_OPTION = re.compile(rf"^(?:--?{_HARMLESS}{_SECRET_NAME}|-p)$", re.IGNORE
 _ASSIGNED_SECRET = re.compile(rf"^([-+]{{0,2}}{_HARMLESS}{_SECRET_NAME}[=:]\s{{0,8}})(?=.)", re.IGNORECASE)
 #: In the middle of a word: parameters of an address, members of JSON, headers.
 _INSIDE = re.compile(
-    rf"([?&;,{{\s][\"']?{_HARMLESS}{_SECRET_NAME}[\"']?\s{{0,8}}[=:]\s{{0,8}}(?:bearer |basic )?[\"']?)([^\s\"'&;,}}]+)",
+    rf"([?&;,{{\s][\"']?{_HARMLESS}{_SECRET_NAME}[\"']?\s{{0,8}}[=:]\s{{0,8}}(?:bearer |basic )?[\"']?)"
+    r"([^\s\"'&;,}]+)",
     re.IGNORECASE,
 )
 _HEADER = re.compile(r"\b((?:bearer|basic)\s+)[\w+/=.~-]{8,}", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-#: Tokens with a known format, as their issuers document it: Hugging Face, OpenAI and Anthropic, GitHub, AWS, Slack, JSON
-#: web tokens, NVIDIA, Google, GitLab, Weights & Biases, Stripe, npm, PyPI, Groq, Replicate, Azure, private keys.
+#: Tokens with a known format, as their issuers document it: Hugging Face, OpenAI and Anthropic, GitHub, AWS, Slack,
+#: JSON web tokens, NVIDIA, Google, GitLab, Weights & Biases, Stripe, npm, PyPI, Groq, Replicate, Azure, private keys.
 _KNOWN_TOKEN = re.compile(
     r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|xox[abeprs]-[\w-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w.-]+|nvapi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|gl(?:pat|rt|dt|ptt)-[\w-]{16,}|wandb_v1_\w{16,}"
