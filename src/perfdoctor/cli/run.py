@@ -21,7 +21,7 @@ from perfdoctor.cli import analyze, hardware_options, outside_options, run_optio
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.report.words.foreign_text import message
+from perfdoctor.report.words.foreign_text import clean_block, message
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -299,9 +299,8 @@ def _print_error(what: str, error: Exception) -> None:
     if isinstance(error, PerfdoctorError):
         typer.echo(message(f"{what}: {error.what}", error.do), err=True)
     elif isinstance(error, OSError):
-        typer.echo(
-            f"perfdoctor: {what}: {error.strerror or error}{f': {error.filename}' * bool(error.filename)}", err=True
-        )
+        where = f": {error.filename}" if error.filename else ""
+        typer.echo(f"perfdoctor: {what}: {clean_block(f'{error.strerror or error}{where}')}", err=True)
     else:
         traceback.print_exception(error)
         typer.echo(f"perfdoctor: {what}. This is a bug of perfdoctor; the program is not affected.", err=True)
