@@ -93,7 +93,7 @@ def take_over(command: Sequence[str]) -> NoReturn:
     """Become the program: what is left where not even a process can be started for it. Raises OSError."""
     for number in _DEFAULT_AGAIN:
         signal.signal(number, signal.SIG_DFL)
-    os.execvpe(command[0], command, _as_given(os.environ))  # noqa: S606
+    os.execvpe(command[0], list(command), _as_given(os.environ))  # noqa: S606
 
 
 class _Launch:
