@@ -8,12 +8,17 @@ import importlib
 import pickle
 import pkgutil
 import re
+import time
 
 import pytest
 from folders import ROOT
 
 import perfdoctor
 from perfdoctor.patterns import Regex, regex
+from perfdoctor.readers.machine import dcgm_exporter
+from perfdoctor.report import brief
+from perfdoctor.report.words.code_lines import SOURCE_LINE
+from perfdoctor.vocabulary.names import cuda, kernels, loaders, nccl, serving, torch, xla
 
 SOURCE = ROOT / "src" / "perfdoctor"
 #: They run in the user's process, without the rest of perfdoctor, or start it.
@@ -70,3 +75,32 @@ def test_no_module_compiles_at_its_import():
         if not {"agent", "measuring", "patterns.py", "masking.py"} & set(path.parts):
             calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Attribute)]
             assert "re.compile" not in {ast.unparse(node) for node in calls}, path
+
+
+# --- time ---
+
+
+#: An expression, and what a stranger writes into a name to make it slow.
+SLOW = (
+    (serving.TRAINS, "_"), (serving.TRAINS, "aten::backward"), (loaders.INPUT_WAIT, "_"), (loaders.INPUT_WAIT, "loader"),
+    (loaders.INPUT_WAIT, "SingleProcess"), (brief._ASSIGNED, "_"), (brief._ASSIGNED, "key"), (brief._ASSIGNED, "key="),
+    (dcgm_exporter._LABEL, "a"), (dcgm_exporter._LABEL, 'a="'), (kernels._TENSILE, "Cijk_Aa_Bb_"),
+    (kernels._XMMA, "xmma_f16f16_"), (xla.KERNEL, "gemm_fusion_"), (cuda._VERSION, "_v0"), (torch.COMPILATION, "_compile."),
+    (nccl.ON_HOST, "DistributedDataParallel"), (nccl.COLLECTIVE, "allreduce"), (SOURCE_LINE, "a.py"), (SOURCE_LINE, "a/"),
+)  # fmt: skip
+
+
+def seconds(expression, text):
+    taken = []
+    for _ in range(3):
+        begun = time.process_time()
+        expression.sub("", text)
+        taken.append(time.process_time() - begun)
+    return min(taken)
+
+
+@pytest.mark.parametrize(("expression", "piece"), SLOW, ids=lambda each: each if isinstance(each, str) else "")
+def test_the_time_that_an_expression_takes_grows_as_the_text_does(expression, piece):
+    """Eight times the text takes about eight times as long, and not 64 times: names are as long as strangers like."""
+    few, many = (piece * (length // len(piece)) + "\x01" for length in (4_000, 32_000))
+    assert seconds(expression, many) < 24 * seconds(expression, few) + 0.01

@@ -107,20 +107,100 @@ def test_a_program_without_a_step_is_no_recording_and_ends_as_it_would_without_u
     assert "before it imported torch" in again.stderr
 
 
-def test_a_pass_that_cannot_run_is_refused_with_its_reason(tmp_path: Path) -> None:
-    done = perfdoctor(tmp_path, "run", "--passes", "ncu", "--", "touch", "ran")
-    assert done.returncode == 1
-    assert "none of these passes can run here: ncu" in done.stderr
-    assert not (tmp_path / "ran").exists()
+#: What it was given, and what it answers.
+PROGRAM = """
+import os, sys
+def of(number):
+    try:
+        return os.readlink(f"/proc/self/fd/{number}").partition(":")[0]
+    except OSError:
+        return "closed"
+with open("seen", "w") as file:
+    file.write(ascii((sys.argv[1:], [of(number) for number in range(3, 9)], [of(number) for number in range(3)])))
+print("done")
+sys.exit(5)
+"""
 
 
-def test_a_profiler_in_the_command_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--passes ncu", "none of these passes can run here: ncu"),
+        ("-o /proc/no", "0 MB are free for /proc/no"),
+        ("-o full", "full is not empty"),
+        ("-o seen/below", "seen/below cannot be written: Not a directory"),
+    ],
+)
+def test_a_command_that_cannot_be_recorded_runs_all_the_same(tmp_path: Path, options: str, message: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "seen").touch()
+    done = perfdoctor(tmp_path, "run", *options.split(), "--", sys.executable, "-c", PROGRAM)
+    assert (done.returncode, done.stdout) == (5, "done\n")
+    assert "this run is not recorded" in done.stderr
+    assert message in done.stderr
+    assert {file.name for file in tmp_path.iterdir()} == {"full", "seen"}
+
+
+def test_a_command_that_starts_a_profiler_itself_runs_as_it_is(tmp_path: Path) -> None:
     tool = tmp_path / "nsys"
-    tool.write_text("#!/bin/sh\n")
+    tool.write_text("#!/bin/sh\necho $* > ran; exit 4\n")
     tool.chmod(0o755)
     done = perfdoctor(tmp_path, "run", "--", tool, "profile", "python", "t.py")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "starts nsys itself" in done.stderr
+    assert (tmp_path / "ran").read_text() == "profile python t.py\n"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["2>/dev/full", ">/dev/full", "<&-", ">&-", "2>&-", "<&- >&- 2>&-", "$'\\xff'", "; exit 7"],
+)
+def test_streams_that_are_closed_or_full_and_words_that_are_not_utf_8_are_the_programs_as_given(
+    tmp_path: Path, ending: str
+) -> None:
+    (tmp_path / "t.py").write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": f"{tmp_path}-cache"}
+    seen = []
+    for before in ("", f"{sys.executable} -m perfdoctor.cli.main run --passes torch -- "):
+        command = f"export CUDA_ODD=$'\\xff'; {before}{sys.executable} t.py {ending}"
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False, timeout=120)
+        seen.append((done.returncode, (tmp_path / "seen").read_text()))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("most", [6, 7, 12, 20])
+def test_a_program_runs_where_few_files_may_be_open(tmp_path: Path, most: int) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "perfdoctor.cli.main",
+        "run",
+        "--passes",
+        "torch",
+        "--",
+        "sh",
+        "-c",
+        "echo done; exit 5",
+    ]
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": f"{tmp_path}-cache"}, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (5, "done\n")
+
+
+def test_an_unforeseen_error_of_a_pass_changes_neither_the_program_nor_its_exit_code(tmp_path: Path) -> None:
+    broken = "from perfdoctor.cli import main; from perfdoctor.recording import record; record.{} = None; main.main()"
+    for function, how_often in (("torch_profiler", "x"), ("outcome", "xx"), ("PassRecord", "xxx")):
+        words = ["run", "--passes", "torch", "--", "sh", "-c", "printf x >> ran; exit 5"]
+        done = subprocess.run(
+            [sys.executable, "-c", broken.format(function), *words], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 5
+        assert "This is a bug of perfdoctor" in done.stderr
+        assert (tmp_path / "ran").read_text() == how_often
 
 
 @pytest.mark.torch

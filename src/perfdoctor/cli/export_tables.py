@@ -99,7 +99,6 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
     only = outputs.only or tuple(tables())
 
     def parquet(folder: Path) -> None:
-        folder.mkdir()
         for name in only:
             files.write_parquet(folder / f"{name}.parquet", contents, name)
 
@@ -118,7 +117,7 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
             with progress(quiet=quiet, verbose=verbose) as update:
                 update(f"Writing {target.name}")
                 try:
-                    with draft(target) as made:
+                    with draft(target, folder=option == "--parquet") as made:
                         write(made)
                         if target.is_dir():
                             target.rmdir()  # it is empty

@@ -13,8 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import completion, examples, plain_values
+from perfdoctor.cli import completion, examples, plain_values, streams
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.report.words.foreign_text import clean, message
 from perfdoctor.system import own_process
 
 FAILED = 1
@@ -29,6 +30,12 @@ _PLAIN = {
 }  # fmt: skip
 
 
+_NO_MEMORY = (
+    "perfdoctor: there is not enough memory for this\n"
+    "  → Give a part of it, such as fewer ranks, or use a machine with more memory."
+)
+
+
 class _Commands(TyperGroup):
     """The commands. Errors that a user can act on are printed in two lines, all others keep their traceback."""
 
@@ -37,15 +44,31 @@ class _Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except PerfdoctorError as error:
-            typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
+            typer.echo(message(error.what, error.do), err=True)
             raise typer.Exit(WRONG_USAGE if isinstance(error, UsageError) else FAILED) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                # The interpreter flushes once more at its end, which would print an error.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(OUTPUT_CLOSED) from None
+            _print_failed(error)
+            raise typer.Exit(FAILED) from None
+        except MemoryError:
+            typer.echo(_NO_MEMORY, err=True)
+            raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # The interpreter flushes once more at its end, which would print an error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(OUTPUT_CLOSED) from None
         return result
+
+
+def _print_failed(error: OSError) -> None:
+    """Say what the system refused. A name may be as long as somebody liked."""
+    file = clean(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
+    what = f"{file} cannot be used: " if file else ""
+    typer.echo(
+        f"perfdoctor: {what}{error.strerror or error}\n  → Check the path, its permissions and the free space.",
+        err=True,
+    )
 
 
 class _Command(NamedTuple):
@@ -134,8 +157,13 @@ def replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def show_any_text() -> None:
-    """Replace what standard output and error cannot encode, so that no text of ours raises an error."""
+    """Replace what standard output and error cannot encode, so that no text of ours raises an error.
+
+    Output that is closed, and messages that cannot be written (a full disk), are lost.
+    """
     codecs.register_error(PLAIN, replaced)
+    streams.hold_places()
+    streams.lose_unwritable_messages()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=PLAIN)

@@ -14,6 +14,7 @@ import typer
 from perfdoctor.cli import scale_options, shared_options
 from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
+from perfdoctor.report.words.foreign_text import clean, csv_cell
 
 if TYPE_CHECKING:
     from perfdoctor.export.tables.query import QueryResult
@@ -57,8 +58,7 @@ def query(
         typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(answer.columns)
-        writer.writerows(rows)
+        writer.writerows([csv_cell(value) for value in row] for row in (answer.columns, *rows))
     else:
         _print_table(answer)
     if answer.is_cut and not quiet:
@@ -95,8 +95,6 @@ def _print_table(answer: QueryResult) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from perfdoctor.report.words.foreign_text import clean
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     numbers = [

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 HTML_MARKER = b"<!-- perfdoctor report"
 METRICS_MARKER = b"# HELP perfdoctor_"
 _HEAD = 1024
+#: Folders of devices: nothing is put beside these.
+_SYSTEM = (("dev",), ("proc",))
 _CHOOSE = "Choose a file in a folder that you may write to."
 
 
@@ -103,8 +105,13 @@ def write(target: Path, render: Callable[[], str]) -> None:
 
 
 def place(target: Path) -> AbstractContextManager[Path]:
-    """Where the content of `target` is written to: a draft beside it, or a device itself."""
-    return nullcontext(target) if target.exists() and not target.is_file() else draft(target)
+    """Where the content of `target` is written to: a draft beside it, or a device or pipe itself.
+
+    A link becomes the file, whatever it leads to: others may have laid it there. `/dev/stdout` is one of the system.
+    """
+    if target.absolute().parts[1:2] in _SYSTEM:
+        return nullcontext(target)
+    return draft(target) if target.is_symlink() or target.is_file() or not target.exists() else nullcontext(target)
 
 
 def written(option: str, target: Path, render: Callable[[], str], do: str = _CHOOSE) -> None:

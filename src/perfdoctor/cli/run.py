@@ -8,9 +8,10 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from msgspec import to_builtins
@@ -20,6 +21,7 @@ from perfdoctor.cli import analyze, hardware_options, outside_options, run_optio
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words.foreign_text import clean_block, message
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -93,19 +95,26 @@ def run(
         format_ or OutputFormat.TEXT, json, html, no_html, show_all, not no_save,
         outside_options.outside(metrics, log or []), on_error=format_ is None,
     )  # fmt: skip
-    session = _session(
-        command, output, passes, steps, skip_steps, timeout,
-        stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules, trial=trial,
-    )  # fmt: skip
+    wanted = _wanted(command, passes)
 
     def notify(text: str) -> None:
         if not quiet:
             typer.echo(f"perfdoctor: {text}", err=True)
 
+    try:
+        session = _session(
+            command, output, wanted, steps, skip_steps, timeout,
+            stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules, trial=trial,
+        )  # fmt: skip
+    except Exception as error:  # noqa: BLE001 the training is started, whatever is wrong with the recording
+        _print_error("this run is not recorded", error)
+        _leave(_alone(command, timeout))
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
     if ended.at_once:
         notify(f"Ended at once. What was recorded is in {session.folder.path}")
+    elif not session.ran:
+        notify("nothing was recorded")
     elif nothing := _nothing_recorded(session.folder):
         typer.echo(f"perfdoctor: nothing to diagnose: {nothing}", err=True)
     else:
@@ -116,32 +125,44 @@ def run(
 # --- before ----------------------------------------------------------------------------------------------------------
 
 
-def _session(
-    command: Sequence[str], output: Path | None, passes: str, steps: int | None, skip: int, timeout: float | None,
-    *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool, trial: bool,
-) -> Session:  # fmt: skip
+def _wanted(command: Sequence[str], passes: str) -> tuple[str, ...] | None:
+    """The passes that were asked for by name. Exits, as a shell does, if the command cannot be started at all."""
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import program
-    from perfdoctor.recording.record import Session
-    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow, default_window
-    from perfdoctor.system.run_folder import RUNS, free_name
 
     try:
         wanted = plan.parse_passes(passes)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
-    environment = dict(os.environ)
     if trouble := program.trouble(command[0]):
-        typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
+        typer.echo(message(trouble.what, trouble.do), err=True)
         raise typer.Exit(trouble.code)
+    return wanted
+
+
+def _session(
+    command: Sequence[str], output: Path | None, wanted: tuple[str, ...] | None, steps: int | None, skip: int,
+    timeout: float | None,
+    *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool, trial: bool,
+) -> Session:  # fmt: skip
+    """What is recorded, and its new folder. Raises PerfdoctorError, and what a machine may raise, if nothing can be."""
+    from perfdoctor.recording import plan
+    from perfdoctor.recording.record import Session
+    from perfdoctor.recording.tools.torch_profiler import TRIAL_S, StepWindow, default_window
+    from perfdoctor.system.run_folder import RUNS, free_name
+
+    environment = dict(os.environ)
     machine = plan.inspect(command, environment)
     where = output or free_name(Path(RUNS), machine.program.name)
     made = plan.make(machine, wanted, where)
-    if wanted and not made.passes:
-        why = "; ".join(f"{name}: {reason}" for name, reason in made.left_out.items())
+    if not made.passes:
+        reasons: dict[str, list[str]] = {}
+        for name, reason in made.left_out.items():
+            reasons.setdefault(reason, []).append(name)
+        why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
         raise PerfdoctorError(
             f"none of these passes can run here: {why}",
-            do="Leave out --passes, or run perfdoctor env to see what is missing.",
+            do="perfdoctor env says what can be recorded here, and how to enable the rest.",
         )
     several = len(made.passes) > 1
     many = default_window() if steps is None else StepWindow(steps)
@@ -188,17 +209,27 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     from perfdoctor.recording.tools.nvml import DeviceSampler, keep_topology
 
     folder = session.folder
-    sampler = DeviceSampler(folder.make("device") / "samples.csv")
+    sampler = DeviceSampler(folder.path / "device" / "samples.csv")
     cores = CpuSampler(folder.path / "device" / "cpu.csv")
-    if all([sampler.start(), cores.start()]):  # both are started
-        (folder.path / "device").rmdir()
-    session = replace(session, started=cores.follow)
+    with contextlib.suppress(OSError):  # without them: the passes say what else cannot be written
+        folder.make("device")
+        if all([sampler.start(), cores.start()]):  # both are started
+            (folder.path / "device").rmdir()
+    began: list[int] = []
+
+    def started(program: int) -> None:
+        began.append(program)
+        cores.follow(program)
+
+    session = replace(session, started=started)
     ended = Ended()
     try:
         for name in session.plan.passes:
             ended = _one_pass(name, session, notify, quiet=quiet, verbose=verbose) or ended
             if ended.code or ended.at_once or ended.interrupted_by:
                 break
+        if not session.ran:
+            ended = _awaited(began[0]) if began else _alone(session.command, session.time_limit_s)
     finally:
         sampled = sampler.stop()
         cores.stop()
@@ -223,13 +254,14 @@ def _one_pass(
             return None
     if len(session.plan.passes) > 1:
         notify(f"pass {session.plan.passes.index(name) + 1} of {len(session.plan.passes)}: {name}")
+    earlier = len(session.ran)
     try:
         ended = session.record(name, kernels)
         _let_go_of_closed_streams()
-    except PerfdoctorError as error:  # the training has run: an error of the recording must not change its exit code
-        notify(f"the {name} pass: {error.what}. {error.do}")
-        session.folder.manifest.notes.append(f"The {name} pass: {error.what}.")
-        return None
+    except Exception as error:  # noqa: BLE001 an error of the recording must not change the program's exit code
+        _print_error(f"the {name} pass failed", error)
+        session.folder.manifest.notes.append(f"The {name} pass: {getattr(error, 'what', error)}.")
+        return session.ran[-1] if len(session.ran) > earlier else None
     record = session.folder.manifest.passes[-1]
     for note in record.notes if not record.do else ():  # without a step they are the result
         notify(f"the {name} pass: {note}")
@@ -245,6 +277,44 @@ def _held(name: str, folder: RunFolder) -> str:
     tried = any(report.loader_trial for report in folder.reports(name))
     why = "its trace was written and workers were tried" if tried else "its trace was written"
     return f"; the program stood still for {held_ns / 1e9:.1f} s of it while {why}" if held_ns >= _NOTICED_NS else ""
+
+
+def _alone(command: Sequence[str], time_limit_s: float | None) -> Ended:
+    """Run the program, unrecorded, as it would run without perfdoctor."""
+    from perfdoctor.recording.launch import program_run
+
+    began: list[int] = []
+    try:
+        ended = program_run.run(command, os.environ, time_limit_s=time_limit_s, started=began.append)
+    except Exception:  # noqa: BLE001 whatever it is, the program is started
+        if began:
+            return _awaited(began[0])
+        program_run.take_over(command)
+    _let_go_of_closed_streams()
+    for note in ended.notes:
+        typer.echo(f"perfdoctor: {note}", err=True)
+    return ended
+
+
+def _awaited(program: int) -> Ended:
+    """How the program ended, where what watched over it failed."""
+    from perfdoctor.recording.launch.program_run import Ended
+
+    _, status = os.waitpid(program, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(code if code >= 0 else 128 - code, signal=max(-code, 0))
+
+
+def _print_error(what: str, error: Exception) -> None:
+    """Say why something of ours failed; the program goes on. What nobody expected is a bug, and keeps its traceback."""
+    if isinstance(error, PerfdoctorError):
+        typer.echo(message(f"{what}: {error.what}", error.do), err=True)
+    elif isinstance(error, OSError):
+        where = f": {error.filename}" if error.filename else ""
+        typer.echo(f"perfdoctor: {what}: {clean_block(f'{error.strerror or error}{where}')}", err=True)
+    else:
+        traceback.print_exception(error)
+        typer.echo(f"perfdoctor: {what}. This is a bug of perfdoctor; the program is not affected.", err=True)
 
 
 def _let_go_of_closed_streams() -> None:
@@ -325,12 +395,12 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.
             analyze.publish(examination, [folder.path], asked, reports.outside, page)
         except KeyboardInterrupt:
             typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
-    except PerfdoctorError as error:
-        typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
         typer.echo(f"perfdoctor: not diagnosed. Later: perfdoctor analyze {folder.path}", err=True)
     except BrokenPipeError:
         pass
+    except Exception as error:  # noqa: BLE001 the exit code stays the program's
+        _print_error("not diagnosed", error)
     if met and not ended.code:
         raise typer.Exit(analyze.CONDITION_MET)
 
@@ -346,7 +416,7 @@ def _write(folder: RunFolder, examination: Examination, reports: analyze.Reports
     return page
 
 
-def _leave(ended: Ended) -> None:
+def _leave(ended: Ended) -> NoReturn:
     """Exit as the program did. Where a signal ended it, by that signal: a parent sees no difference."""
     if ended.signal and ended.code == 128 + ended.signal:
         import resource  # of Linux, as recording is

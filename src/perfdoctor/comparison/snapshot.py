@@ -36,6 +36,8 @@ _OTHERS_ON_THE_CORES = "busy-machine"
 #: in a GPU's queue (1,024 at most) are those of a few steps: of fifty they are a small share.
 FEWEST_TIMED, FEWEST_TIMED_ON_GPU = FEWEST_BEHIND, 50
 #: `train.py(10): forward`
+#: A stored distribution of steps is drawn with at most so many: more say no more of it.
+_MOST_STEPS = 10_000
 _LINE = regex(r"\(\d+\)(?=: )")
 
 
@@ -257,7 +259,7 @@ def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
     known = steps.get("durations_ns")
     if known:
         return np.asarray(known, np.float64)
-    used = int(steps["used"])
+    used = min(int(steps["used"]), _MOST_STEPS)
     if used < 2 or not steps["median_ns"]:
         return np.array([step_ns])
     quantiles = (steps["p10_ns"], steps["p10_ns"], steps["median_ns"], steps["p90_ns"], steps["p90_ns"])

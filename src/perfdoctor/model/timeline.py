@@ -31,6 +31,11 @@ from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNA
 if TYPE_CHECKING:
     import pandas as pd
 
+#: 73 years: times since 1970 are below it, and two of them, or all durations of a signal, add up to an int64.
+_FARTHEST_NS = 1 << 61
+#: The longest names of kernels, with the types of all their templates, have some thousand characters.
+_LONGEST_NAME = 1 << 13
+
 __all__ = [
     "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",
     "Source", "Text", "Timeline", "UserValues", "merge",
@@ -417,9 +422,15 @@ class Timeline(Keeps, frozen=True):
         notes: Sequence[str] = (),
     ) -> Timeline:
         """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
-        full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
+        bounded = {signal: _bounded(frames.get(signal, Frame.empty(signal))) for signal in SIGNALS}
+        lost = {signal: len(frames[signal]) - len(frame) for signal, frame in bounded.items() if signal in frames}
+        full = {signal: frame.sorted() for signal, frame in bounded.items()}
         names = dict(thread_names or {})
-        timeline = cls(full, frozenset(recorded), tuple(sources), tuple(devices), world_size, names, tuple(notes))
+        said = (
+            *notes,
+            *(f"{rows:,} {signal} with impossible times were left out." for signal, rows in lost.items() if rows),
+        )
+        timeline = cls(full, frozenset(recorded), tuple(sources), tuple(devices), world_size, names, said)
         timeline.self_check()
         return timeline
 
@@ -538,6 +549,23 @@ class Timeline(Keeps, frozen=True):
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared.columns)
+
+
+def _bounded(frame: Frame) -> Frame:
+    """The rows whose times, and whose times together, are numbers that int64 holds; names that are too long are cut."""
+    if not len(frame):
+        return frame
+    name = frame.columns.get("name")
+    if isinstance(name, Text) and max(map(len, name.values), default=0) > _LONGEST_NAME:
+        cut = Text(name.codes, [value[:_LONGEST_NAME] for value in name.values])
+        frame = Frame({**frame.columns, "name": cut})
+    start, end = frame.start_ns, frame.end_ns
+    if min(start.min(), end.min()) <= -_FARTHEST_NS or max(start.max(), end.max()) >= _FARTHEST_NS:
+        frame = frame.take((np.abs(start) < _FARTHEST_NS) & (np.abs(end) < _FARTHEST_NS))
+    took = frame.end_ns - frame.start_ns
+    if took.sum(dtype=np.float64) >= _FARTHEST_NS:
+        frame = frame.take(took < _FARTHEST_NS // len(frame))
+    return frame
 
 
 def places_of(frames: Mapping[str, Frame]) -> tuple[tuple[int, int], ...]:

@@ -6,6 +6,7 @@ a file is asks here.
 
 from __future__ import annotations
 
+import stat
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import archive, packed, side_files, stack_clock, stack_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
@@ -203,6 +205,8 @@ def what_is_read() -> str:
 def head_of(file: Path) -> bytes:
     """Its first bytes, without compression; none of a damaged gzip file. Raises PerfdoctorError."""
     try:
+        if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe may wait for ever
+            raise PerfdoctorError(f"{file.name} is no file", do="Write what it gives into a file, and pass that.")
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
     except OSError as error:

@@ -7,7 +7,6 @@ most of these samples lie inside their ranges.
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from perfdoctor.model.host_rows import sampled_instants
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.readers import text_rows
+from perfdoctor.readers.kineto.inflate import whole_text
 from perfdoctor.vocabulary.names import loaders, python_code
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.python_code import is_user_function
@@ -47,8 +47,7 @@ def read(file: Path, ranks: Mapping[int, int], epoch_ns: int) -> Frame:
     Raises PerfdoctorError for a damaged file.
     """
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as stream:
-            document = json.load(stream)
+        document = json.loads(whole_text(file.read_bytes()))
         return text_rows.frame("stack_samples", _rows(document, ranks, epoch_ns))
     except _DAMAGED as error:
         raise PerfdoctorError(
@@ -108,8 +107,7 @@ def own_line_of_worker(stack: Sequence[str], is_own: Callable[[str], bool] = is_
 def source(file: Path) -> dict[str, list[str]]:
     """The text of lines, by `file(line)`, as it was kept; empty where it was not, or cannot be read."""
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as stream:
-            kept = json.load(stream)["source"]
+        kept = json.loads(whole_text(file.read_bytes()))["source"]
         return {str(name): [str(line) for line in text] for name, text in kept.items()}
     except _DAMAGED:
         return {}

@@ -10,7 +10,6 @@ command line is never kept: it holds arguments.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os.path
@@ -28,6 +27,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.patterns import regex
 from perfdoctor.readers import text_rows
+from perfdoctor.readers.kineto.inflate import whole_text
 from perfdoctor.readers.sampled_stacks import own_line, own_line_of_worker
 from perfdoctor.vocabulary.names import python_code
 
@@ -102,8 +102,7 @@ def read(file: Path) -> StackFile:
 
 
 def _content(file: Path) -> tuple[list[StackRow], bool, int]:
-    data = file.read_bytes()
-    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    data = whole_text(file.read_bytes())
     if not text_rows.is_json(data[:65_536]):
         return list(_collapsed(data.decode("utf-8", "replace"))), False, 0
     document = json.loads(data)

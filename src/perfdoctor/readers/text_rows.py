@@ -30,6 +30,10 @@ def is_json(head: bytes) -> bool:
     return _JSON.match(head) is not None
 
 
+#: What is longer is no line of a table or a log, and is read in parts.
+_LONGEST_LINE = 1 << 20
+
+
 def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, also of a gzipped one; bytes that are no UTF-8 are shown as the replacement sign.
 
@@ -40,7 +44,7 @@ def lines(path: Path) -> Iterator[str]:
             zipped = raw.read(2) == b"\x1f\x8b"
         opened = gzip.open if zipped else open
         with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline=None) as text:
-            for line in text:
+            while line := text.readline(_LONGEST_LINE):
                 yield plain(line).rstrip()
     except (OSError, EOFError) as error:
         what = getattr(error, "strerror", None) or error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.readers.kineto.inflate import whole_text
 
 #: Fewer steps have no usual length.
 _FEWEST_STEPS = 8
@@ -66,7 +66,7 @@ def read(file: Path) -> WholeRun | None:
         PerfdoctorError: The file is damaged, or its format is unknown here.
     """
     try:
-        found = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=_Document)
+        found = msgspec.json.decode(whole_text(file.read_bytes()), type=_Document)
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable(file) from error
     if found.format != _FORMAT or not _agrees(found):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
@@ -43,12 +43,14 @@ class Session(Struct, frozen=True):
     time_limit_s: float | None = None
     #: Gets the program's pid in each pass.
     started: Callable[[int], None] = lambda _: None
+    #: How the program ended, each time it was run.
+    ran: list[launch.Ended] = field(default_factory=list)
 
     def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
         """Run the pass `name`; ncu measures `kernels`. The manifest is written before it begins and after it."""
         record = PassRecord(name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns())
         self.folder.manifest.passes.append(record)
-        self.folder.write()
+        self._store()
         before = self.folder.bytes_on_disk()
         try:
             if name == "ncu":
@@ -173,6 +175,7 @@ class Session(Struct, frozen=True):
                 overdue=lambda: [r.pid for r in self.folder.reports(recording.pass_name) if r.state == "recording"],
                 started=self.started,
             )  # fmt: skip
+            self.ran.append(ended)
         finally:
             with contextlib.suppress(OSError):
                 (self.folder.path / "nccl").rmdir()  # if nothing was written into it

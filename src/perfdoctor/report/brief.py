@@ -39,7 +39,7 @@ _HOME = regex(
 _PLACE = regex(r"(?<![\w.~…)\]}>:*/-])(?:/[^/\s:'\"()]+){2,}(?=/[^/\s:'\"()]+/[^/\s:'\"()]+)")
 #: `api_key="…"` within a line of code.
 _ASSIGNED = regex(
-    r"(?i)(\w*(?:key|token|secret|passw|credential|auth)\w*\s*[=:]\s*[rbfu]?)(\"[^\"]*\"|'[^']*'|\"[^\"]*$|'[^']*$)"
+    r"(?i)((?:key|token|secret|passw|credential|auth)\w{0,80}\s{0,40}[=:]\s{0,40}[rbfu]?)(\"[^\"]*\"|'[^']*'|\"[^\"]*$|'[^']*$)"
 )
 
 

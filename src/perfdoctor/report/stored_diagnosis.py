@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from perfdoctor.errors import PerfdoctorError
@@ -24,36 +21,18 @@ def stored(name: str, path: Path) -> Diagnosis | None:
     written = json_document.document(name, path)
     if written is None:
         return None
-    if "base_ns" not in written:
+    if json_document.BASE not in written:
         raise PerfdoctorError(
             f"{name} was written by an earlier version, and lacks what is printed now",
             do="Analyze its recording again; `perfdoctor compare` takes it as it is.",
         )
     try:
-        return _diagnosis(msgspec.convert(_with_unknown_numbers(written), Document))
+        return _diagnosis(json_document.typed(name, written))
     except (AssertionError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise PerfdoctorError(
             f"{name} is damaged: it lacks what a diagnosis has",
             do="Write it again: perfdoctor analyze RECORDING --json FILE",
         ) from error
-
-
-def _with_unknown_numbers(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with NaN and infinity where JSON could only say null."""
-    for finding in document["findings"]:
-        finding |= {key: _known(finding[key], math.nan) for key in ("values", "evidence")}
-    steps = document["run"]["steps"]
-    if steps["real_time"] is not None:
-        steps["stretch_by_part"] = _known(steps["stretch_by_part"] or {}, math.inf)
-    return document
-
-
-def _known(value: Any, unknown: float) -> Any:
-    if isinstance(value, dict):
-        return {key: _known(item, unknown) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_known(item, unknown) for item in value]
-    return unknown if value is None else value
 
 
 def _check(of: Document) -> None:

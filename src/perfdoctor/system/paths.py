@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 HOME = "~"
+#: A name may have 255 bytes, and a character four of them.
+_LONGEST_STEM = 50
 
 
 def cache_folder() -> Path:
@@ -44,14 +47,21 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 @contextmanager
-def draft(target: Path) -> Iterator[Path]:
-    """A path beside `target`: what is written there becomes the target at the end, and is removed if that fails."""
-    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+def draft(target: Path, *, folder: bool = False) -> Iterator[Path]:
+    """An empty file, or `folder`, beside `target`: it becomes the target at the end, and is removed if that fails.
+
+    Its name is random, and it is made by nobody else: a folder of a stranger may hold links to files of yours.
+    """
+    made = target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}.tmp")
+    if folder:
+        made.mkdir()
+    else:
+        os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
         yield made
         made.replace(target)
     finally:
-        if made.is_dir():
+        if folder:
             shutil.rmtree(made, ignore_errors=True)
         else:
             made.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
-from perfdoctor.system.paths import cache_folder
+from perfdoctor.system.paths import cache_folder, draft
 from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 
 #: How many GB of fetched files are kept.
@@ -261,23 +261,19 @@ def _fetch_all(targets: Mapping[RemoteFile, Path], progress: Progress) -> None:
 def _fetch(file: RemoteFile, target: Path, more: Callable[[int], None]) -> None:
     """Fetch the whole file or nothing. `more` is called with the number of bytes that have come since."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
-    try:
+    with draft(target) as made:
         with _explained(file.url):
             system, path = _file_system(file.url)
             from fsspec.callbacks import Callback  # noqa: PLC0415 an extra
 
             callback = Callback()
             callback.relative_update = lambda size=1: more(size)
-            system.get_file(path, str(draft), callback=callback)
-        if file.size and draft.stat().st_size != file.size:
+            system.get_file(path, str(made), callback=callback)
+        if file.size and made.stat().st_size != file.size:
             raise PerfdoctorError(
-                f"{shown(file.url)} came with {draft.stat().st_size:,} bytes instead of {file.size:,}",
+                f"{shown(file.url)} came with {made.stat().st_size:,} bytes instead of {file.size:,}",
                 do="Is it being written now? Try again when it is complete.",
             )
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _linked(folder: Path, files: Sequence[RemoteFile], here: Mapping[RemoteFile, Path]) -> Path:

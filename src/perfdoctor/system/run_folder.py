@@ -16,10 +16,10 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
@@ -57,6 +57,10 @@ def environment_again(recorded: Mapping[str, str], now: Mapping[str, str]) -> di
     return {**others, **known, **masked_ones}
 
 
+#: 2^62 ns after 1970 is the year 2116; the sum of two such times is still an int64.
+Moment = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
 class PassRecord(Struct):
     """One pass: one run of the program under one tool. `state`: running, done, or failed; files are relative names.
 
@@ -66,8 +70,8 @@ class PassRecord(Struct):
     name: str
     tool_version: str = ""
     command: list[str] = field(default_factory=list)
-    started_unix_ns: int = 0
-    seconds: float | None = None
+    started_unix_ns: Moment = 0
+    seconds: Annotated[float, Meta(ge=0, lt=float(1 << 32))] | None = None
     exit_code: int | None = None
     state: str = "running"
     files: list[str] = field(default_factory=list)
@@ -81,7 +85,7 @@ class Manifest(Struct):
     perfdoctor: str = ""
     command: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    started_unix_ns: int = 0
+    started_unix_ns: Moment = 0
     passes: list[PassRecord] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     exit_code: int | None = None
@@ -252,7 +256,7 @@ def json_object(file: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None where the file cannot be read, or holds something else."""
     try:
         document = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 
@@ -293,8 +297,12 @@ class RunFolder:
                 f"{path} was written by perfdoctor {document.get('perfdoctor', '')}, in a format that is unknown here",
                 do="Install that version of perfdoctor, or a later one.",
             )
-        passes = [_record(PassRecord, each) for each in document.pop("passes", []) if isinstance(each, dict)]
-        return cls(path, _record(Manifest, {**document, "passes": passes}))
+        try:
+            return cls(path, msgspec.convert(document, Manifest))
+        except msgspec.ValidationError as error:
+            raise PerfdoctorError(
+                f"{path / MANIFEST} is damaged: {error}", do="Give the recordings in the folder by themselves."
+            ) from error
 
     def make(self, name: str) -> Path:
         folder = self.path / name
@@ -302,9 +310,9 @@ class RunFolder:
         return folder
 
     def write(self) -> None:
-        """Store the manifest, whole or not at all."""
+        """Store the manifest, whole or not at all. Words of a command need not be UTF-8: `?` stands for what is not."""
         text = json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.path / MANIFEST, text.encode())
+        write_whole(self.path / MANIFEST, text.encode(errors="replace"))
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
         """The reports of a pass's processes, by rank; damaged files are skipped."""
@@ -317,7 +325,7 @@ class RunFolder:
     def amend(self, report: ProcessReport, **facts: object) -> None:
         """Correct what a process reported, once it has ended."""
         file = self.path / "agents" / f"{report.pass_name}-{report.pid}.json"
-        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **facts}), "utf-8")
+        write_whole(file, json.dumps({**json.loads(file.read_text("utf-8")), **facts}).encode())
 
     def files(self, folder: str, *patterns: str) -> list[Path]:
         """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10)."""
@@ -326,12 +334,6 @@ class RunFolder:
 
     def bytes_on_disk(self) -> int:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-
-
-def _record(kind: Any, document: Mapping[str, Any]) -> Any:
-    """A record of this `kind` from JSON; unknown members are left out, missing ones keep their default."""
-    known = kind.__struct_fields__
-    return kind(**{name: value for name, value in document.items() if name in known})
 
 
 _NUMBERS = (

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from perfdoctor.system.tool_process import isolated
+
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; from perfdoctor.system import own_process; own_process.take(); "
     "from {module} import main; main()"
@@ -58,9 +60,8 @@ class Spawned:
         environment: Mapping[str, str] | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
         path = [str(Path(each).absolute()) for each in sys.path if each]
-        options = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
         self._process = subprocess.Popen(
-            [sys.executable, *options, "-c", _PROGRAM.format(path=path, module=module), *arguments],
+            [sys.executable, *isolated(), "-c", _PROGRAM.format(path=path, module=module), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,

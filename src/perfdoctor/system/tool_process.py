@@ -18,8 +18,9 @@ from perfdoctor.errors import PerfdoctorError
 _SOURCE = str(Path(__file__).absolute().parents[2])
 _ENTRY = (
     "import sys; sys.path[:] = [path for path in sys.path if path]; "
-    "sys.path.insert({at}, {source!r}); from {module} import main; main()"
+    "sys.path.append({source!r}); from {module} import main; main()"
 )
+_OWN_ENTRY = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 
 def run(
@@ -72,8 +73,15 @@ def find(name: str) -> str | None:
 def own_command(module: str, python: str = "") -> tuple[str, ...]:
     """The command that starts `main` of a module of this very perfdoctor, not of one on PATH.
 
-    Others see no PYTHONPATH, and nothing is imported from the working directory. `python`: another interpreter, whose
-    own perfdoctor is taken where it has one.
+    Others see no PYTHONPATH, and nothing is imported from the working directory. It imports from where this process
+    does, and runs no `sitecustomize`. `python`: another interpreter, whose own perfdoctor is taken where it has one.
     """
-    at = "len(sys.path)" if python else "0"
-    return (python or sys.executable, "-c", _ENTRY.format(at=at, source=_SOURCE, module=module))
+    if python:
+        return python, "-c", _ENTRY.format(source=_SOURCE, module=module)
+    path = [_SOURCE, *(os.path.abspath(each) for each in sys.path if each)]  # noqa: PTH100 links stay as they are
+    return (sys.executable, *isolated(), "-c", _OWN_ENTRY.format(path=path, module=module))
+
+
+def isolated() -> tuple[str, ...]:
+    """The options of a Python that is ours: it runs no code of the user at its start."""
+    return ("-I", "-S", *(["-B"] if sys.dont_write_bytecode else []))

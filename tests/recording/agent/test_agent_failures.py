@@ -69,6 +69,22 @@ def test_an_agent_that_cannot_start_is_reported_with_its_reason_and_the_program_
     assert (report["state"], report["torch"]) == ("failed", "9.9")
 
 
+@pytest.mark.parametrize("wrong", ["import no_such_module", "1/0", "raise SystemExit(4)", "def"])
+def test_a_torch_that_cannot_be_imported_fails_as_without_the_agent(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(wrong)
+    (tmp_path / "t.py").write_text("import torch")
+    settings = json.dumps({"pass": "torch", "reports": str(tmp_path)})
+    seen = [
+        subprocess.run(
+            [sys.executable, "-B", "t.py"], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **more},
+            check=False,
+        )
+        for more in ({}, {"PYTHONPATH": str(torch_profiler.AGENT), "PERFDOCTOR_AGENT": settings})
+    ]  # fmt: skip
+    assert (seen[0].returncode, seen[0].stderr) == (seen[1].returncode, seen[1].stderr)
+
+
 def test_an_agent_that_cannot_even_wait_for_torch_is_reported(tmp_path: Path) -> None:
     broken = tmp_path / "agent" / "perfdoctor_agent"
     broken.mkdir(parents=True)

@@ -11,6 +11,8 @@ import zlib
 from io import BytesIO
 from typing import Any, BinaryIO
 
+from perfdoctor.errors import PerfdoctorError
+
 try:
     from isal import isal_zlib
 
@@ -20,6 +22,12 @@ except ImportError:  # there is none for this machine
 
 MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 16
+#: A text may be so many times as long as its file: traces are 10 to 50 times, blanks alone a thousand times as long.
+_MOST_RATIO, _FREE_BYTES = 200, 1 << 28
+
+
+class TooLongError(PerfdoctorError):
+    """A text that no profiler writes, and that would take all memory."""
 
 
 class Inflated:
@@ -33,6 +41,7 @@ class Inflated:
         self._member: Any = None
         self._start = self._given = 0  # of the member: where it begins in the stream, and how much text it gave
         self._has_ended = False
+        self._all = 0
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the buffer as far as the text goes; 0 only at its end."""
@@ -81,6 +90,12 @@ class Inflated:
     def _give(self, text: bytes) -> None:
         self._ready = memoryview(text)
         self._given += len(text)
+        self._all += len(text)
+        if self._all > _FREE_BYTES + _MOST_RATIO * self._stream.tell():
+            raise TooLongError(
+                f"it would be more than {_MOST_RATIO} times as long when it is decompressed",
+                do="No profiler writes that. If the file is trusted, decompress it first: gunzip FILE",
+            )
 
     def _salvage(self) -> None:
         """Make all text before the damaged byte ready: a call that fails returns nothing of what it had inflated."""
@@ -119,3 +134,11 @@ def decompressed(data: bytes) -> tuple[bytes, bool]:
     while size := stream.readinto(buffer):
         pieces.append(bytes(buffer[:size]))
     return b"".join(pieces), stream.is_whole
+
+
+def whole_text(data: bytes) -> bytes:
+    """The text of a gzip file. Data that is not gzip is returned as it is. Raises EOFError where it is damaged."""
+    text, is_whole = decompressed(data)
+    if not is_whole:
+        raise EOFError("it is damaged, or breaks off")
+    return text

@@ -26,7 +26,7 @@ from perfdoctor.readers.kineto import processes
 from perfdoctor.readers.kineto.columns import NO_TIME
 from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
-from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
+from perfdoctor.readers.kineto.inflate import MAGIC, Inflated, TooLongError
 from perfdoctor.readers.kineto.pieces import OfFile, OfStream, piece_bytes
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import TraceText as TextSource
@@ -66,8 +66,11 @@ def read(path: Path, done: Done = unheard) -> Timeline:
     PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
     """
     trace = _Trace(path, done)
-    with trace.opened() as stream:
-        trace.read(stream)
+    try:
+        with trace.opened() as stream:
+            trace.read(stream)
+    except TooLongError as error:
+        raise PerfdoctorError(f"{path.name}: {error.what}", do=error.do) from error
     timeline, count = trace.timeline(), trace.array.count
     del trace
     if count >= _MANY_EVENTS:
@@ -307,7 +310,7 @@ class _Trace:
                 used.update(np.unique(frames[signal]["device"]).tolist())
         known = self.header.devices
         # A process may see its devices in other numbers than the machine: where all are of one kind, it is theirs too.
-        alike = list({msgspec.json.encode({**each, "id": 0}): each for each in known.values()}.values())
+        alike = list({repr({**each, "id": 0}): each for each in known.values()}.values())
         of_all = alike[0] if len(alike) == 1 else {}
         found = {number: known.get(number, of_all) for number in sorted(used)} or known
         return [_device(rank, number, properties) for number, properties in found.items() if properties]

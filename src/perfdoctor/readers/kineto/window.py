@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from perfdoctor.readers.kineto.inflate import TooLongError
+
 if TYPE_CHECKING:
     import re
 
 BYTES = 1 << 22
+#: An event has some MB at most, and what stands behind all events (metadata) some more. Objects take 30 times the
+#: memory of their text, so that a longer one is not even tried.
+MOST_BYTES, MOST_BEHIND_BYTES = 1 << 25, 1 << 28
 #: Behind the text one byte is free, in which a decoder's closing bracket is put.
 _SPARE = 1
 
@@ -47,8 +52,13 @@ class Window:
             self.length += read or 0
             self.is_last = not read
 
-    def grow(self) -> None:
-        """Double the window."""
+    def grow(self, most: int = MOST_BYTES) -> None:
+        """Double the window. TooLongError if it holds `most` bytes already."""
+        if self.length > most:
+            raise TooLongError(
+                f"an event, or what stands beside the events, is longer than {most >> 20} MB",
+                do="No profiler writes that: record again, or leave the file out.",
+            )
         self.fill(2 * max(self.length, 1))
 
     def forget(self, before: int) -> None:
@@ -68,7 +78,7 @@ class Window:
     def rest(self, start: int) -> bytes:
         """All of the text from this position on."""
         while not self.is_last:
-            self.grow()
+            self.grow(MOST_BEHIND_BYTES)
         return bytes(memoryview(self.data)[start : self.length])
 
     def between(self, start: int, stop: int) -> bytes:

@@ -14,7 +14,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, TIME, Meaning, names, of_dcgm
 
 _LINE = regex(r"DCGM_FI_(\w+)\{([^{}]*)\}\s+(\S+)(?:\s+(\d{10,19}))?$")
-_LABEL = regex(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LABEL = regex(r'\b(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
 
 
 @cache

@@ -136,7 +136,11 @@ class Database(Struct, dict=True):
     def tables(self) -> Mapping[str, str]:
         """Plain table names to those in the file: of `X`, `X_V2` and `X_V3` the highest version is X."""
         best: dict[str, tuple[int, str]] = {}
-        for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        try:
+            names = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        except UNREADABLE as error:
+            raise damaged(self.path, error) from error
+        for (name,) in names:
             versioned = _VERSIONED.match(str(name))
             plain, version = (versioned["table"], int(versioned["version"])) if versioned else (str(name), 0)
             if plain not in best or version > best[plain][0]:

@@ -18,6 +18,8 @@ _RANK_IN_NAME = regex(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 
 #: No device has as much; a larger number is damage.
 MOST_BYTES = 1 << 50
+#: Devices have addresses of 57 bits.
+_LAST_ADDRESS = 1 << 62
 #: How many of a stack's frames select the stacks that may be equal, and how many of those are compared.
 _SAMPLED_FRAMES, _MOST_ALIKE = 8, 8
 
@@ -91,7 +93,7 @@ class Blocks:
                     found.append((place, size, requested, int(segment.get("stream", 0)), frames))
                 address += size
         self.address, self.size, self.requested, self.stream = (
-            np.array([row[column] for row in found], np.int64) for column in range(4)
+            _bounded(np.array([row[column] for row in found], np.int64)) for column in range(4)
         )
         if ((self.size < 0) | (self.size > MOST_BYTES)).any():
             raise ValueError("an impossible size")
@@ -152,7 +154,14 @@ def column(rows: Sequence[Row], key: str, default: int | None = None) -> Ints:
     values = [row[key] for row in rows] if default is None else [row.get(key, default) for row in rows]
     if set(map(type, values)) - {int}:
         raise TypeError(f"{key} is no whole number")
-    return np.array(values, dtype=np.int64)
+    return _bounded(np.array(values, dtype=np.int64))
+
+
+def _bounded(numbers: Ints) -> Ints:
+    """The numbers. ValueError where the sum of one and of a size may be none that int64 holds."""
+    if numbers.size and numbers.max() > _LAST_ADDRESS:
+        raise ValueError("an impossible address, size or time")
+    return numbers
 
 
 def rank_in_name(file: str) -> int | None:

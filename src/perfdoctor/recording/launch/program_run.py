@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from msgspec import Struct, field
 
@@ -86,6 +87,13 @@ def run(
             "recording needs Linux", do="Record where the training runs, and analyse here: perfdoctor analyze FOLDER"
         )
     return _Launch(command, environment, tool, time_limit_s, is_finished, overdue, started).to_the_end()
+
+
+def take_over(command: Sequence[str]) -> NoReturn:
+    """Become the program: what is left where not even a process can be started for it. Raises OSError."""
+    for number in _DEFAULT_AGAIN:
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(command[0], list(command), _as_given(os.environ))  # noqa: S606
 
 
 class _Launch:

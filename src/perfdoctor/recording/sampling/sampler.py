@@ -163,8 +163,9 @@ class Sampler:
             self._end(pid)
 
 
-def main(requests: str, folder: str, budget: str, py_spy: str) -> None:
+def main() -> None:
     """Read requests until the standard input is closed."""
+    requests, folder, budget, py_spy = sys.argv[1:]
     sampler = Sampler(Path(folder), float(budget), py_spy)
     source, parent = os.open(requests, os.O_RDWR), sys.stdin.fileno()  # O_RDWR: no end when an agent closes it
     begun = b""
@@ -185,7 +186,3 @@ def main(requests: str, folder: str, budget: str, py_spy: str) -> None:
             if not is_asked:
                 shutil.rmtree(folder, ignore_errors=True)
             return
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from perfdoctor.recording.sampling import stacks
 from perfdoctor.recording.sampling.sampler import ENOUGH
 from perfdoctor.recording.tools.py_spy import PySpy, explain
+from perfdoctor.system import tool_process
 from perfdoctor.system.processors import own_cores
 
 #: What all samples of a machine may take of its cores that are ours. A training that leaves a core free is not slower
@@ -39,11 +39,11 @@ class SamplerProcess:
         budget = BUDGET_SHARE * own_cores()
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "perfdoctor.recording.sampling.sampler", self.requests, self.folder, str(budget),
-                tool.path,
+                *tool_process.own_command("perfdoctor.recording.sampling.sampler"), self.requests, self.folder,
+                str(budget), tool.path,
             ],
+            cwd="/",  # the user's folder may be removed meanwhile
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            cwd="/",  # `-m` looks there first for modules, and the user's folder may have any
             start_new_session=True,  # the terminal's Ctrl-C is for the training
         )  # fmt: skip
 

@@ -14,6 +14,8 @@ PROSE_LIMIT = 400
 _ESCAPES = regex(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
 # Besides C0 and C1: characters that reorder or hide text (bidirectional marks, zero-width, line separators).
 _UNSEEN = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+#: Formulas (OWASP, CSV injection), and the commands of GitHub's and Azure's logs.
+_COMMANDS = ("=", "+", "-", "@", "::", "##[", "##vso[")
 _SURROGATES = regex("[\ud800-\udfff]")
 
 
@@ -31,6 +33,19 @@ def clean_block(text: str) -> str:
 def clean(text: str, limit: int = PROSE_LIMIT) -> str:
     """One printable line of at most `limit` characters, no word longer than a name may be."""
     return shorten(" ".join(shorten(word, NAME_LIMIT) for word in clean_block(text).split()), limit)
+
+
+def message(what: str, do: str) -> str:
+    """The two lines of an error on a terminal: what happened, and what to do. Names of files may hold anything."""
+    return f"perfdoctor: {' '.join(clean_block(what).splitlines())}\n  → {clean_block(do)}"
+
+
+def csv_cell(value: object) -> object:
+    """A cell of CSV: no formula for a spreadsheet, no command for a CI system that reads lines; numbers stay."""
+    if not isinstance(value, str):
+        return value
+    text = clean_block(value)
+    return f"'{text}" if text.lstrip().startswith(_COMMANDS) else text
 
 
 def clean_name(text: str, limit: int = NAME_LIMIT) -> str:

@@ -67,7 +67,7 @@ GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
 #: By whose runtime work is launched, which says whose GPU it is.
 CALLS_OF = {"AMD": regex(r"^hip[A-Z]"), "Intel": regex(r"^(ur|ze)[A-Z]"), "NVIDIA": regex(r"^cu(da)?[A-Z]")}
 
-_VERSION = regex(r"(_v\d+)+$")
+_VERSION = regex(r"(?:_v\d{1,6}){1,4}$")
 
 
 def without_version(call: str) -> str:

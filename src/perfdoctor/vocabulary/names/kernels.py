@@ -71,9 +71,9 @@ _DEPTHWISE = r"depthwise|dwconv|_grouped_direct_kernel"
 _LAYOUT_CHANGE = r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\d+x\d+|transpose_(NCHW2CNHW|CNHW2NCHW)"
 
 # Types, the surest sign first. xmma names (storage)(storage)_(math)(sum); nvjet the types of A, B where they differ, …
-_XMMA = regex(r"xmma_\w*?_(?:[a-z]+\d+)(?:[a-z]+\d+)_([a-z]+?\d+?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
+_XMMA = regex(r"xmma_\w{0,80}?_(?:[a-z]{1,8}\d{1,4}){2}_([a-z]{1,8}?\d{1,4}?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
 _NVJET = regex(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2,5}_")
-_TENSILE = regex(r"Cijk_[A-Z]\w+?_[A-Z]\w+?_((?:F8|B8|I8)+[A-Z]*|4xi8\w*|[HBSDCZI]+)_")
+_TENSILE = regex(r"Cijk_[A-Z]\w{1,16}?_[A-Z]\w{1,16}?_((?:F8|B8|I8){1,4}[A-Z]{0,8}|4xi8\w{0,16}|[HBSDCZI]{1,8})_")
 _FIRST_ARGUMENT = regex(  # the element type that a template names first: gemv2T_kernel<int, int, float, …>
     r"<(?:(?:int|bool|unsigned int|\(\w+\)\w+|\w*\d+|true|false), ){0,8}"
     r"(double|float|__half|half|c10::Half|c10::BFloat16|__nv_bfloat16)\b"

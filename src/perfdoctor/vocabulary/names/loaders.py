@@ -11,10 +11,10 @@ from perfdoctor.patterns import regex
 
 #: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
 INPUT_WAIT = regex(
-    r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|\w*[Ll]oader\w*\.__next__"
+    r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w{0,80}DataLoaderIter|loader\w{0,80}\.__next__"
     r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b"
     r"|\b(load|fetch|a?wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
-    r"|wait_for_batch|next_batch|batch_(load|fetch)|dataloader_next|fetch_next|input[ _-]pipeline|DALI\w*Iterator"
+    r"|wait_for_batch|next_batch|batch_(load|fetch)|dataloader_next|fetch_next|input[ _-]pipeline|DALI\w{0,80}Iterator"
     r"|\bDali(Run|Pipeline|Executor)|IteratorGetNext|Iterator::GetNext",
     re.IGNORECASE,
 )

@@ -116,7 +116,7 @@ HOST_MESSAGE = regex(r"^(gloo|mpi|ccl|ucc):(send|recv)", re.IGNORECASE)
 #: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel, or in
 #: functional collectives (DTensor), whose results wait for themselves: `_c10d_functional::wait_tensor`.
 ON_HOST = regex(
-    r"^(gloo|mpi|ccl|ucc)[:_]|^(_?c10d|_c10d_functional(_autograd)?)::|DistributedDataParallel.*(sync|wait)",
+    r"^(gloo|mpi|ccl|ucc)[:_]|^(_?c10d|_c10d_functional(_autograd)?)::|DistributedDataParallel.{0,200}(sync|wait)",
     re.IGNORECASE,
 )
 #: What the training thread calls to start a collective (torch.distributed).

@@ -51,7 +51,7 @@ CACHE_KERNEL = regex(
 
 #: Ops, ranges and functions of a backward pass or of an optimizer.
 TRAINS = regex(
-    r"^autograd::engine|\w+Backward\d*$|^aten::\w*backward\w*$|AccumulateGrad|^Optimizer\.(step|zero_grad)#|Optimizer\.step"
+    r"^autograd::engine|\wBackward\d*$|^aten::(?=\w*backward)\w*$|AccumulateGrad|^Optimizer\.(step|zero_grad)#|Optimizer\.step"
     r"|torch/autograd/\w+\.py\(\d+\): (backward|grad|_engine_run_backward)|torch/_tensor\.py\(\d+\): backward"
     r"|torch/optim/\w+\.py\(\d+\): (step|zero_grad)|^aten::(_fused_(adam\w*|sgd)_|_amp_foreach_non_finite\w*)$"
     r"|^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$"

@@ -219,7 +219,7 @@ STORAGE = regex(
 #: Compilers at work (Dynamo, Inductor, Triton, NVRTC, cuDNN's search, XLA); not the compiled code at work
 #: ("Torch-Compiled Region", "CompiledFunction", and `run` and `wrapper` of compile_fx.py, which call it).
 COMPILATION = regex(
-    r"_compile\.<?\w*compile|compile_fx(?!\.py\(\d+\): (\S*\.)?(run|wrapper)(?!\w))"
+    r"_compile\.<?\w{0,80}compile|compile_fx(?!\.py\(\d+\): (\S{0,200}\.)?(run|wrapper)(?!\w))"
     r"|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile(?!_fx\.py)|codegen|graph))"
     r"|dynamo_timed|(cudnn|miopen)_?Find|(nv|hip)rtc|CompilationTask|entire_frame_compile|backend_compile"
     r"|async_?compile[.(:]|PyCodeCache|compile_to_module"

@@ -21,7 +21,7 @@ STEP_MODULE = regex(r"(?<![a-z])(train|update|step|iteration)(?![a-z])")
 #: Kernels that XLA generates are named by their HLO instruction, with a running number behind it. Inductor's
 #: `triton_poi_fused_…` are not among them, and nothing that people may call a kernel of their own.
 KERNEL = regex(
-    r"^(((loop|input)_([a-z]+_)*)?fusion(_\d+)+|(loop|input)_([a-z]+_)+fusion|(gemm|cudnn)_fusion_[a-z_]*\w*|triton_softmax(_\d+)+"
+    r"^(((loop|input)_([a-z]+_)*)?fusion(_\d+)+|(loop|input)_([a-z]+_)+fusion|(gemm|cudnn)_fusion_\w*|triton_softmax(_\d+)+"
     r"|triton_gemm_\w*dot(_\d+)*|wrapped_(add|subtract|multiply|divide|convert|transpose|reduce|broadcast|concatenate"
     r"|slice|dynamic_slice|dynamic_update_slice|scatter|gather|iota|select|compare|copy|pad|tanh|exponential|sqrt|rsqrt"
     r"|log|power|maximum|minimum|negate|sine|cosine|reverse|clamp)(_\d+)*)$"

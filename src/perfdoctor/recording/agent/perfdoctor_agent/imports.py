@@ -42,6 +42,8 @@ class _Waiting:
             original(module)
             self.after(module)
 
+        # Python shows no frames of the import system where an import fails, and none of this function then.
+        exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap>")
         loader.exec_module = exec_module
 
 

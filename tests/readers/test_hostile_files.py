@@ -1,0 +1,131 @@
+"""Files that no tool writes: they end in two lines, soon and in little memory, or in numbers that add up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import ROOT
+
+import perfdoctor
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.kineto import inflate
+from perfdoctor.readers.kineto.inflate import whole_text
+from perfdoctor.readers.kineto.window import MOST_BYTES
+from perfdoctor.readers.open import read
+from perfdoctor.report import json_document
+from perfdoctor.system.run_folder import RunFolder
+
+RUN = ROOT / "fixtures" / "h100-80gb-hbm3-fp32-matmuls" / "torch"
+
+
+def kernel(**facts: Any) -> dict[str, Any]:
+    args = {"stream": 7, "device": 0}
+    return {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7, "args": args, **facts}
+
+
+def traced(folder: Path, *rows: dict[str, Any], **others: Any) -> Path:
+    (folder / "t.json").write_text(json.dumps({**others, "traceEvents": rows}))
+    return folder / "t.json"
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated", "end"),
+    [("", " ", ""), ('{"ph":"X","name":"', "a", '","ts":1,"dur":2},'), ("", "{},", "")],
+    ids=["blanks", "a name", "empty events"],
+)
+def test_a_trace_that_would_fill_the_memory_is_refused(tmp_path: Path, begin: str, repeated: str, end: str) -> None:
+    text = f'{{"traceEvents":[{json.dumps(kernel())},{begin}{repeated * (3 * MOST_BYTES)}{end}{json.dumps(kernel())}]}}'
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(text.encode(), 1))
+    with pytest.raises(PerfdoctorError, match=r"t.json.gz: an event, or what stands beside .*is longer than 32 MB"):
+        read([tmp_path / "t.json.gz"])
+
+
+def test_a_file_that_would_be_many_times_as_long_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "_FREE_BYTES", 1 << 20)
+    assert whole_text(gzip.compress(os.urandom(1 << 22))) is not None
+    with pytest.raises(PerfdoctorError, match="more than 200 times as long"):
+        whole_text(gzip.compress(bytes(1 << 26)))
+
+
+def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.json")
+    with pytest.raises(PerfdoctorError, match="t.json is no file"):
+        read([tmp_path / "t.json"])
+    with pytest.raises(PerfdoctorError, match="holds no recording"):
+        read([tmp_path])
+
+
+def test_times_that_do_not_add_up_are_left_out_and_counted(tmp_path: Path) -> None:
+    long = [kernel(dur=2**60 / 1000, ts=number) for number in range(40)]
+    found = read([traced(tmp_path, *long, *(kernel(ts=1000 * number) for number in range(9)))])
+    assert len(found.kernels) == 9
+    assert "40 kernels with impossible times were left out." in found.notes
+
+
+def test_a_name_is_cut_where_no_name_is_as_long(tmp_path: Path) -> None:
+    found = read([traced(tmp_path, kernel(name="k" * 100_000))])
+    assert [len(name) for name in found.kernels.name.values] == [1 << 13]
+
+
+def test_a_lone_surrogate_in_a_devices_name_is_read(tmp_path: Path) -> None:
+    found = read([traced(tmp_path, kernel(), deviceProperties=[{"id": 0, "name": "\udcff"}])])
+    assert len(found.kernels) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passes": 1}, {"passes": [1]}, {"passes": [{"name": 1}]}, {"passes": [{"name": "torch", "notes": [[]]}]},
+        {"passes": [{"name": "torch", "started_unix_ns": 2**70}]}, {"passes": [{"name": "torch", "seconds": "x"}]},
+        {"notes": "x"}, {"notes": [1]}, {"ranks": [1]}, {"checkout": []}, {"project": {"id": 1}}, {"command": 1},
+        {"environment": {"A": 1}}, {"started_unix_ns": -1}, {"started_unix_ns": 1.5}, {"exit_code": "x"},
+        {"left_out": []}, {"perfdoctor": {}}, {"started_in": 1},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_run_json_of_wrong_types_is_damaged(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    known = json.loads((RUN / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**known, **wrong}))
+    with pytest.raises(PerfdoctorError, match=r"run\.json is damaged: "):
+        RunFolder.open(tmp_path)
+
+
+def test_json_that_is_nested_without_end_is_damaged(tmp_path: Path) -> None:
+    deep = '{"perfdoctor": "1", "format": 1, "time": ' + "[" * 100_000
+    (tmp_path / "run.json").write_text(deep)
+    (tmp_path / "diagnosis.json").write_text(deep)
+    assert RunFolder.open(tmp_path) is None
+    with pytest.raises(PerfdoctorError, match="is damaged or breaks off"):
+        json_document.document("d", tmp_path / "diagnosis.json")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"notes": [1]}, {"kernels": [{"name": 1}]}, {"base_ns": "x"}, {"findings": [1]}, {"run": {}}],
+    ids=json.dumps,
+)
+def test_a_diagnosis_of_wrong_types_is_damaged(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    known = json.loads(perfdoctor.analyze(RUN).to_json())
+    (tmp_path / "diagnosis.json").write_text(json.dumps({**known, **wrong}))
+    with pytest.raises(PerfdoctorError, match="d is damaged"):
+        json_document.document("d", tmp_path / "diagnosis.json")
+
+
+def test_a_database_with_a_damaged_list_of_tables_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "p.sqlite"
+    with sqlite3.connect(file) as database:
+        for number in range(200):
+            database.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_{number} (start INTEGER, name TEXT)")
+    database.close()
+    whole = bytearray(file.read_bytes())
+    for page in range(1, len(whole) // 4096):  # all but the first
+        whole[4096 * page : 4096 * page + 64] = b"\xff" * 64
+    file.write_bytes(whole)
+    with pytest.raises(PerfdoctorError):
+        read([file])
