@@ -1,0 +1,87 @@
+"""What did each counter of the GPU measure on the mean: in all samples, in the window, and while kernels ran?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from perfdoctor.metrics.counters.samples import LEAST_SAMPLES, CounterSamples, recorded_samples, usable
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats, Ints
+from perfdoctor.records.gpu_metrics import GpuMetric
+from perfdoctor.vocabulary.gpu_counters import COUNTERS
+
+#: A mean of samples that cover less of the window is one of another stretch of time.
+LEAST_COVERED = 0.9
+_PERCENT = 100
+
+
+def gpu_metrics(run: Run) -> tuple[GpuMetric, ...]:
+    """One row a place and counter that was recorded, in the order of the vocabulary; then counters without a word."""
+    return tuple(row for place in run.places for row in (*_known(place), *_others(place)))
+
+
+def _known(place: Place) -> Iterator[GpuMetric]:
+    found, trusted = recorded_samples(place), usable(place)
+    window = Weights.of(trusted, place.window, begun=True)
+    kernels = Weights.of(trusted, place.compute | place.communication)
+    for column in found.recorded:
+        values, counted = found.rows.floats(column), COUNTERS[column]
+        factor = _PERCENT if counted.is_share else 1
+        yield GpuMetric(
+            rank=place.rank, device=place.device or 0, metric=counted.metric,
+            name=found.spellings.get(column, counted.label), unit="percent" if counted.is_share else "hertz",
+            samples=int((~np.isnan(values)).sum()), recording_mean=_or_none(np.nanmean(values) * factor),
+            mean=_or_none(window.mean(values) * factor), mean_in_kernels=_or_none(kernels.mean(values) * factor),
+        )  # fmt: skip
+
+
+def _others(place: Place) -> list[GpuMetric]:
+    """Counters that the vocabulary lacks, as recorded: their mean over all samples."""
+    if place.device is None:
+        return []
+    others = place.recorded("other_gpu_counters")
+    amounts, rows = others.floats("amount"), []
+    for name in dict.fromkeys(others.name.values if len(others) else ()):
+        own = amounts[others.name.equals(name)]
+        own = own[~np.isnan(own)]
+        if own.size:
+            rows.append(GpuMetric(place.rank, place.device, "", name, "", int(own.size), float(own.mean()), None, None))
+    return rows
+
+
+class Weights(Struct, frozen=True):
+    """How much samples count: by how much of each lies in some time, in ns, or 1 if it begins there.
+
+    `rows`: the samples that count at all.
+    """
+
+    rows: Ints
+    weights: Floats
+
+    @classmethod
+    def of(cls, found: CounterSamples | None, when: Intervals, *, begun: bool = False) -> Weights:
+        """No sample counts where `found` is None, and where those that `begun` in `when` do not cover it."""
+        weights = np.empty(0)
+        if found is not None and when:
+            weights = when.overlap_ns(found.starts, found.ends).astype(np.float64)
+            if begun:
+                covers = weights.sum() >= LEAST_COVERED * when.total_ns
+                weights = when.covers(found.starts).astype(np.float64) if covers else np.empty(0)
+        rows = np.flatnonzero(weights)
+        return cls(rows, weights[rows])
+
+    def mean(self, values: Floats) -> float:
+        """The weighted mean of the values that are known; NaN of fewer than LEAST_SAMPLES."""
+        own, weights = values[self.rows], self.weights
+        if (unknown := np.isnan(own)).any():
+            own, weights = own[~unknown], weights[~unknown]
+        return float((own * weights).sum() / weights.sum()) if own.size >= LEAST_SAMPLES else float("nan")
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
