@@ -22,7 +22,7 @@ LEAST_SAMPLES = 30
 #: Shifts that are tried, in usual samples; 16 are 1.6 ms at the usual 10,000 samples a second.
 _MOST_SHIFT, _STEPS_A_SAMPLE = 16, 4
 #: Samples that decide on the shift.
-_MOST_TRIED = 20_000
+_MOST_TRIED = 5_000
 #: A shift of less than half a sample, or one with which GR Active follows kernels hardly better, changes no mean.
 _LEAST_SHIFT, _CLEARLY_BETTER = 0.5, 0.02
 #: While kernels run, GR Active is 100 %; a GPU that shows less than half of the kernels' time is another one.
@@ -110,9 +110,12 @@ def _shift_ns(found: CounterSamples, busy: Intervals) -> int:
         shift = round(samples * usual)
         return _correlation(busy.overlap_ns(found.starts + shift, found.ends + shift), activity)
 
-    whole = max(range(-_MOST_SHIFT, _MOST_SHIFT + 1), key=agreement)
-    near = np.arange(-_STEPS_A_SAMPLE, _STEPS_A_SAMPLE + 1) / _STEPS_A_SAMPLE + whole
-    best = max(near.tolist(), key=agreement)
+    if agreement(0) > 1 - _CLEARLY_BETTER:
+        return 0
+    most = _MOST_SHIFT * _STEPS_A_SAMPLE
+    tried = sorted((step / _STEPS_A_SAMPLE for step in range(-most, most + 1)), key=abs)
+    # Steps are alike, so that a shift by a whole step is hardly worse: of about equal ones the smallest.
+    best = max(tried, key=lambda each: round(agreement(each), 2))
     matters = abs(best) >= _LEAST_SHIFT and agreement(best) > agreement(0) + _CLEARLY_BETTER
     return round(best * usual) if matters else 0
 
