@@ -12,7 +12,8 @@ from perfdoctor.metrics.counters.rates import RATES, rates_of
 from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Floats, Text
+from perfdoctor.model.timeline import Floats, Mask, Text
+from perfdoctor.records.findings import Measure
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 By = Literal["name", "family"]
@@ -47,6 +48,24 @@ def measured(place: Place, by: By) -> Mapping[str, Measured]:
         for kind, ((sm, issue, tensor, dram), count) in zip(kinds, rows, strict=True)
         if count
     }
+
+
+def of_kernels_of_name(place: Place, column: str) -> Floats:
+    """One of RATES for each of `place.kernels`, by its name; NaN where it is not known."""
+    found, names = measured(place, "name"), place.kernels.name
+    nothing = float("nan")
+    values = [getattr(found[name], column) if name in found else nothing for name in names.values]
+    return np.array([*values, nothing], float)[names.codes]
+
+
+def counted_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
+    """What the counters measured while these kernels ran, each counting as long as it runs; () where unknown."""
+    said = {"dram_share": "of the peak of the memory, in them", "sm_active_share": "of the SMs at work in them"}
+    weight = place.kernel_ns[rows]
+    means = {what: weighted_mean(of_kernels_of_name(place, column)[rows], weight) for column, what in said.items()}
+    return tuple(
+        Measure(f"{what}, by the GPU's counters", mean, "share") for what, mean in means.items() if not np.isnan(mean)
+    )
 
 
 def measured_of_all(places: Sequence[Place], by: By, kinds: Sequence[str]) -> Mapping[str, Floats]:
