@@ -11,7 +11,7 @@ from view_tables import tables_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.views import Chart, Table
-from perfdoctor.views.pages import counters, kernels
+from perfdoctor.views.pages import counters, kernels, ops
 
 _PLANTED = {"bf16_s16816gemm": {"tensor_active_share": 0.6}, "sgemm": {"tensor_active_share": 0.0},
             "elementwise": {"dram_read_share": 0.5, "dram_write_share": 0.3}}  # fmt: skip
@@ -54,3 +54,17 @@ def test_without_counters_there_is_no_page_and_no_column():
     diagnosis = examine(run, []).diagnosis
     assert list(counters.view(run, diagnosis)) == []
     assert "SM active" not in tables_of(kernels.view(run, diagnosis))["kernels"][0]
+
+
+def test_a_range_shows_the_counters_of_the_kernels_launched_in_it_by_their_time():
+    """15 units of a product at 60 %, then 10 of one at 0, both launched in the forward pass; the rest is not."""
+    drawn = draw(
+        kernels="GGGGGGGGGGGGGGG SSSSSSSSSS eeee   GGGGG   eeeee  ", unit_us=20, repeat=40,
+        host=["FF" + " " * 47, "ll lll" + " " * 43],
+        legend={"F": ("ranges", "forward")},
+    )  # fmt: skip
+    run = prepare(sampled(drawn, _PLANTED))
+    (row,) = [
+        row for row in tables_of(ops.view(run, examine(run, []).diagnosis))["ranges"] if row["range"] == "forward"
+    ]
+    assert row["tensor cores active"] == pytest.approx(0.6 * 15 / 25, abs=0.01)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import NO_SAVING
-from perfdoctor.metrics.counters.kinds import counted_evidence, of_kernels_of_name
+from perfdoctor.metrics.counters.kinds import counted_evidence, of_names
 from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.kernel_limits import limited_by
 from perfdoctor.metrics.kernels.limits import claim, evidence
@@ -34,7 +34,7 @@ def _rates(place: Place, least_excess_share: float) -> tuple[Rates, Mask]:
     """
     by_shape, found = rates(place), measured(place)
     share, moved = found.number("dram_share"), found.number("dram_bytes")
-    share = np.where(np.isnan(share), of_kernels_of_name(place, "dram_share"), share)
+    share = np.where(np.isnan(share), of_names(place, place.kernels.name, "dram_share"), share)
     known = ~np.isnan(share) & (by_shape.peak_bytes_per_second > 0)
     share = np.where(found.number("excess_sector_share") >= least_excess_share, 0.0, share)
     moved = np.where(np.isnan(moved), share * by_shape.peak_bytes_per_second * place.kernels.duration_ns / 1e9, moved)

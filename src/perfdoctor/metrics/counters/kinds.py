@@ -50,10 +50,9 @@ def measured(place: Place, by: By) -> Mapping[str, Measured]:
     }
 
 
-def of_kernels_of_name(place: Place, column: str) -> Floats:
-    """One of RATES for each of `place.kernels`, by its name; NaN where it is not known."""
-    found, names = measured(place, "name"), place.kernels.name
-    nothing = float("nan")
+def of_names(place: Place, names: Text, column: str) -> Floats:
+    """One of RATES for each of these kernels, by its name; NaN where it is not known."""
+    found, nothing = measured(place, "name"), float("nan")
     values = [getattr(found[name], column) if name in found else nothing for name in names.values]
     return np.array([*values, nothing], float)[names.codes]
 
@@ -62,7 +61,9 @@ def counted_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
     """What the counters measured while these kernels ran, each counting as long as it runs; () where unknown."""
     said = {"dram_share": "of the peak of the memory, in them", "sm_active_share": "of the SMs at work in them"}
     weight = place.kernel_ns[rows]
-    means = {what: weighted_mean(of_kernels_of_name(place, column)[rows], weight) for column, what in said.items()}
+    means = {
+        what: weighted_mean(of_names(place, place.kernels.name, column)[rows], weight) for column, what in said.items()
+    }
     return tuple(
         Measure(f"{what}, by the GPU's counters", mean, "share") for what, mean in means.items() if not np.isnan(mean)
     )

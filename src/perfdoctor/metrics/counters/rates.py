@@ -25,11 +25,12 @@ from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 
 #: The counters of which rates are found: `dram_share` is read and written together.
 RATES = ("sm_active_share", "sm_issue_share", "tensor_active_share", "dram_share")
-#: A rate is unknown where twice its standard error exceeds this. Kernels of 5 µs among others come out up to 4 points
+#: A rate is unknown where twice its standard error, which 95 % of errors are below, exceeds this. Kernels of 5 µs among others come out up to 4 points
 #: off on an A100, though their standard errors are 1: rates change within a kernel, too.
-_MOST_ERROR = 0.05
+_ERRORS, _MOST_ERROR = 2, 0.05
 #: Kinds with the most time are told apart; all others are one. And as many samples decide: 10 s at the usual rate.
 _MOST_KINDS, _MOST_SAMPLES = 48, 100_000
+#: So many samples are a dense matrix at a time, of 4 MB.
 _CHUNK = 10_000
 #: Directions of the scaled normal equations that are nothing but rounding, and how near to 1 a kind is told apart.
 _SINGULAR, _TOLD = 1e-9, 1e-3
@@ -81,10 +82,11 @@ def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
         return None
     work = [place.kernels, place.collectives, place.copies]
     longest = np.argsort(-sums(kind, _joined(work[:2], "duration_ns"), size), kind="stable")[:_MOST_KINDS]
-    others, idle = longest.size, longest.size + 2
+    others, copies = longest.size, longest.size + 1
+    idle = copies + 1
     inner = np.full(size, others)
     inner[longest] = np.arange(longest.size)
-    kinds = np.concatenate((inner[kind], np.full(len(place.copies), others + 1)))
+    kinds = np.concatenate((inner[kind], np.full(len(place.copies), copies)))
     samples = _inside(found, place.window)
     values = _values(found.rows.take(samples))
     unknown = np.isnan(values)
@@ -94,8 +96,10 @@ def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
         return None
     solved, errors = _solved(shares, values[used])
     counts = np.bincount(np.unique(shares.sample * shares.kinds + shares.kind) % shares.kinds, minlength=idle + 1)
-    known = np.where((2 * errors <= _MOST_ERROR) & (counts >= LEAST_SAMPLES)[:, None], np.clip(solved, 0, 1), np.nan)
-    rates, spread = (np.full((size, len(RATES)), np.nan) for _ in range(2))
+    known = np.where(
+        (_ERRORS * errors <= _MOST_ERROR) & (counts >= LEAST_SAMPLES)[:, None], np.clip(solved, 0, 1), np.nan
+    )
+    rates, spread = np.full((size, len(RATES)), np.nan), np.full((size, len(RATES)), np.nan)
     count = np.zeros(size, np.int64)
     rates[longest], spread[longest], count[longest] = known[:others], errors[:others], counts[:others]
     return Rates(rates, spread, count, known[idle])
@@ -154,7 +158,7 @@ def _solved(shares: _Shares, values: Floats) -> tuple[Floats, Floats]:
     rates = inverse @ right
     spread = np.zeros((values.shape[1], shares.kinds, shares.kinds))
     for rows, part in shares.chunks():
-        left = (values[rows] - part @ rates) ** 2
+        left = np.square(values[rows] - part @ rates)
         for each in range(values.shape[1]):
             spread[each] += (part * left[:, each, None]).T @ part
     free = max(shares.count - int(is_told.sum()), 1)

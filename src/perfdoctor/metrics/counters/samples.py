@@ -25,6 +25,8 @@ _MOST_SHIFT, _STEPS_A_SAMPLE = 16, 4
 _MOST_TRIED = 5_000
 #: A shift of less than half a sample, or one with which GR Active follows kernels hardly better, changes no mean.
 _LEAST_SHIFT, _CLEARLY_BETTER = 0.5, 0.02
+#: Correlations that agree in so many digits are about equal.
+_DIGITS = 2
 #: While kernels run, GR Active is 100 %; a GPU that shows less than half of the kernels' time is another one.
 _LEAST_ACTIVE = 0.5
 #: Kernels and activity that both change, and not together, are of two GPUs. They are at 0.998 on one of an A100.
@@ -97,7 +99,7 @@ def usable(place: Place) -> CounterSamples | None:
 
 def _around(found: CounterSamples, busy: Intervals) -> slice:
     """The samples from the first kernel on."""
-    first = int(np.searchsorted(found.starts, busy.starts[0])) - 2 * _MOST_SHIFT
+    first = int(np.searchsorted(found.starts, busy.starts[0])) - _MOST_SHIFT
     first = min(max(first, 0), max(len(found.rows) - LEAST_SAMPLES, 0))
     return slice(first, first + _MOST_TRIED)
 
@@ -115,7 +117,7 @@ def _shift_ns(found: CounterSamples, busy: Intervals) -> int:
     most = _MOST_SHIFT * _STEPS_A_SAMPLE
     tried = sorted((step / _STEPS_A_SAMPLE for step in range(-most, most + 1)), key=abs)
     # Steps are alike, so that a shift by a whole step is hardly worse: of about equal ones the smallest.
-    best = max(tried, key=lambda each: round(agreement(each), 2))
+    best = max(tried, key=lambda each: round(agreement(each), _DIGITS))
     matters = abs(best) >= _LEAST_SHIFT and agreement(best) > agreement(0) + _CLEARLY_BETTER
     return round(best * usual) if matters else 0
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfdoctor.metrics.counters.kinds import of_kernels_of_name
+from perfdoctor.metrics.counters.kinds import of_names
 from perfdoctor.metrics.grouping import ratio, sums, weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
@@ -124,18 +124,21 @@ def on_tensor_cores(place: Place) -> Mask:
 
     That ncu saw little proves nothing; what the counters saw of a name counts for all kernels of that name.
     """
-    by_counters = np.nan_to_num(of_kernels_of_name(place, "tensor_active_share")) >= _COUNTED_AT_WORK
+    by_counters = np.nan_to_num(of_names(place, place.kernels.name, "tensor_active_share")) >= _COUNTED_AT_WORK
     return by_counters | (np.nan_to_num(tensor_share(place)) >= TENSOR_CORES_AT_WORK)
 
 
 def off_tensor_cores(place: Place) -> Mask:
     """One bool a kernel: did the GPU's counters see next to nothing on tensor cores while kernels of its name ran?"""
-    return np.nan_to_num(of_kernels_of_name(place, "tensor_active_share"), nan=1.0) <= _COUNTED_OFF
+    return np.nan_to_num(of_names(place, place.kernels.name, "tensor_active_share"), nan=1.0) <= _COUNTED_OFF
 
 
 def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
     """How busy tensor cores are in these kernels, by ncu and by the counters, weighted by how long each runs."""
-    by = {"Nsight Compute": tensor_share(place), "the GPU's counters": of_kernels_of_name(place, "tensor_active_share")}
+    by = {
+        "Nsight Compute": tensor_share(place),
+        "the GPU's counters": of_names(place, place.kernels.name, "tensor_active_share"),
+    }
     means = {tool: weighted_mean(share[rows], place.kernel_ns[rows]) for tool, share in by.items()}
     return tuple(
         Measure(f"tensor cores at work in them, by {tool}", mean, "share")

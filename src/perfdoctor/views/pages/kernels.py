@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from perfdoctor.metrics import grouping
 from perfdoctor.metrics.counters.kinds import measured_of_all
 from perfdoctor.metrics.kernels.costs import KernelCosts, kernel_costs
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
@@ -90,10 +91,15 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
 def counter_columns(run: Run, by: Literal["name", "family"], kinds: Sequence[str]) -> list[TableColumn]:
     """What the GPU's counters measured while these kernels ran; columns without a number are not shown."""
     measured = measured_of_all(run.places, by, kinds)
+    samples = numbers("counter samples", "count", measured["samples"], "In which any of them ran.")
+    return [*measured_columns(measured), samples]
+
+
+def measured_columns(measured: Mapping[str, Floats]) -> list[TableColumn]:
+    """What the GPU's counters measured while kernels ran, by each of RATES."""
     said = "By the GPU's counters, told apart from what else ran; empty where that is not sure to 5 points."
     return [
         numbers("SM active", "share", measured["sm_active_share"], said),
         numbers("tensor cores active", "share", measured["tensor_active_share"], said),
         numbers("DRAM throughput", "share", measured["dram_share"], f"Read and written, of its peak. {said}"),
-        numbers("counter samples", "count", measured["samples"], "In which any of them ran.", adds_up=False),
     ]
