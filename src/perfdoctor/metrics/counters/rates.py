@@ -25,8 +25,8 @@ from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 
 #: The counters of which rates are found: `dram_share` is read and written together.
 RATES = ("sm_active_share", "sm_issue_share", "tensor_active_share", "dram_share")
-#: A rate is unknown where twice its standard error, which 95 % of errors are below, exceeds this. Kernels of 5 µs among others come out up to 4 points
-#: off on an A100, though their standard errors are 1: rates change within a kernel, too.
+#: A rate is unknown where twice its standard error, which 95 % of errors are below, exceeds this. Kernels of 5 µs among
+#: others come out up to 4 points off on an A100, though their standard errors are 1: rates change within a kernel, too.
 _ERRORS, _MOST_ERROR = 2, 0.05
 #: Kinds with the most time are told apart; all others are one. And as many samples decide: 10 s at the usual rate.
 _MOST_KINDS, _MOST_SAMPLES = 48, 100_000
