@@ -54,6 +54,21 @@ def _others(place: Place) -> list[GpuMetric]:
     return rows
 
 
+def foreign_sm_share(place: Place) -> float:
+    """How busy the multiprocessors were in the samples of the window in which no recorded work ran on a GPU of this
+    number, of whatever rank; NaN where fewer than LEAST_SAMPLES are known.
+    """
+    found = usable(place)
+    if found is None:
+        return float("nan")
+    frames = (place.timeline[signal].of(device=place.device or 0) for signal in ("kernels", "collectives", "copies"))
+    busy = Intervals.union(frame.intervals for frame in frames)
+    alone = (busy.overlap_ns(found.starts, found.ends) == 0) & (place.window.overlap_ns(found.starts, found.ends) > 0)
+    values = found.rows.floats("sm_active_share")[alone]
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if values.size >= LEAST_SAMPLES else float("nan")
+
+
 class Weights(Struct, frozen=True):
     """How much samples count: by how much of each lies in some time, in ns, or 1 if it begins there.
 
