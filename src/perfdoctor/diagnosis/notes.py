@@ -83,8 +83,8 @@ def _of_counters(run: Run) -> Iterator[str]:
             yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
         if (share := foreign_sm_share(place)) >= _FOREIGN:
             yield (
-                f"While nothing of the program ran on GPU {place.device}, {100 * share:.0f} % of its multiprocessors were "
-                "at work: another program used it, or work that was not recorded."
+                f"While nothing of the program ran on GPU {place.device}, {100 * share:.0f} % of its multiprocessors "
+                "were at work: another program used it, or work that was not recorded."
             )
         if found.shift_ns and not found.doubt:
             yield (

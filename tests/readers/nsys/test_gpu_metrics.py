@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -162,6 +163,26 @@ def test_tables_without_a_sample_or_a_name_are_as_if_not_recorded(tmp_path, stat
         database.execute(statement)
     database.close()
     assert "gpu_counters" not in nsys.read(path).recorded
+
+
+def test_samples_as_json_of_older_exports_are_the_same(tmp_path):
+    rows, names = samples((0, 50), (30, 0), (-4, 100)), {0: "SM Active", 1: "Tensor Active"}
+    new = nsys.read(export(tmp_path / "new.sqlite", names, rows))["gpu_counters"]
+    path = export(tmp_path / "old.sqlite", names, [])
+    fields = {"Name": "", "Fields": [{"Name": name} for name in names.values()]}
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE GENERIC_EVENT_TYPES (typeId INTEGER, sourceId INTEGER, data TEXT)")
+        database.execute("INSERT INTO GENERIC_EVENT_TYPES VALUES (?, ?, ?)", (_TYPE, _TYPE, json.dumps(fields)))
+        database.execute("INSERT INTO GENERIC_EVENT_TYPES VALUES (7, 7, 'no JSON')")
+        database.execute("CREATE TABLE GENERIC_EVENTS (rawTimestamp INTEGER, timestamp, typeId INTEGER, data TEXT)")
+        for at in sorted({row[0] for row in rows}):
+            event = {names[metric]: str(value) for begun, _, metric, value in rows if begun == at}
+            database.execute("INSERT INTO GENERIC_EVENTS VALUES (?, NULL, ?, ?)", (at, _TYPE, json.dumps(event)))
+        database.execute("INSERT INTO GENERIC_EVENTS VALUES (5, NULL, ?, '{cut')", (_TYPE,))
+    database.close()
+    old = nsys.read(path)["gpu_counters"]
+    for column in ("start_ns", "end_ns", "sm_active_share", "tensor_active_share"):
+        assert old[column].tolist() == pytest.approx(new[column].tolist(), nan_ok=True)
 
 
 @pytest.mark.recordings

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.timeline import Column, Frame, Text
+from perfdoctor.readers.nsys.generic_events import generic_samples
 from perfdoctor.readers.nsys.tables import GPU_METRICS, GPU_METRICS_COLUMNS, NONE, UNREADABLE, Columns, ExportTables
 from perfdoctor.vocabulary.gpu_counters import COUNTERS, Counter, counter
 
@@ -74,6 +75,8 @@ def _join(signal: str, frames: Sequence[Frame]) -> Frame:
 def _sampled(tables: ExportTables) -> Iterator[_Sampled]:
     database = tables.database
     if not database.has_rows(GPU_METRICS):
+        for event_type, listed, starts, values in generic_samples(database):
+            yield _Sampled(event_type & _DEVICE, listed, starts, values)
         return
     names: dict[int, dict[int, str]] = {}
     for kind, number, name in database.rows(_NAMES, "typeId, metricId, metricName"):
@@ -165,6 +168,8 @@ def _others(gpu: _Sampled, rank: int) -> Frame:
             rows.append(row)
         else:
             taken.add(found.column)
+    if not rows:
+        return Frame.empty("other_gpu_counters")
     size, names = gpu.starts.size, [gpu.names[row] for row in rows]
     repeated = {name: np.repeat(column, len(rows)) for name, column in _place(gpu, rank).items()}
     codes = np.tile(np.arange(len(rows), dtype=np.int32), size)
