@@ -128,6 +128,32 @@ def test_what_a_table_lacks_is_unknown_and_not_zero(tmp_path, lost):
     )
 
 
+@pytest.mark.usefixtures("each_way")
+def test_a_sample_that_was_cut_off_has_what_was_written_of_it(tmp_path):
+    rows = samples((10, 20), (30, 0), (0, 40))[:-1]
+    found = nsys.read(export(tmp_path / "run.sqlite", {0: "SM Active", 1: "Tensor Active"}, rows))["gpu_counters"]
+    assert found.floats("sm_active_share").tolist() == [0.1, 0.3, 0]
+    assert found.floats("tensor_active_share").tolist() == pytest.approx([0.2, 0, np.nan], nan_ok=True)
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize("first", [0, 5])
+def test_each_gpu_has_its_own_samples_and_numbers_of_metrics(tmp_path, first):
+    path = export(tmp_path / "run.sqlite", {0: "SM Active"}, samples((10,), (0,)), devices=(0, 1))
+    other = _TYPE + 1
+    with sqlite3.connect(path) as database:
+        names = [(other, other, "", first, "SM Active"), (other, other, "", first + 1, "Tensor Active")]
+        database.executemany("INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?,?,?,?,?)", names)
+        rows = [(at, other, first + metric, value) for at, _, metric, value in samples((0, 70), (90, 0))]
+        database.executemany("INSERT INTO GPU_METRICS VALUES (?,?,?,?)", rows)
+    database.close()
+    found = nsys.read(path)["gpu_counters"]
+    assert found.of(device=0).floats("sm_active_share").tolist() == [0.1, 0]
+    assert np.isnan(found.of(device=0).floats("tensor_active_share")).all()
+    assert found.of(device=1).floats("sm_active_share").tolist() == [0, 0.9]
+    assert found.of(device=1).floats("tensor_active_share").tolist() == [0.7, 0]
+
+
 def test_samples_out_of_order_are_sorted_and_said(tmp_path):
     rows = [(200, _TYPE, 0, 20), (100, _TYPE, 0, 10), (300, _TYPE, 0, 0)]
     read = nsys.read(export(tmp_path / "run.sqlite", {0: "SM Active"}, rows))
