@@ -11,7 +11,7 @@ from view_tables import tables_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.views import Chart, Table
-from perfdoctor.views.pages import counters, kernels, ops
+from perfdoctor.views.pages import counters, kernels, ops, steps
 
 _PLANTED = {"bf16_s16816gemm": {"tensor_active_share": 0.6}, "sgemm": {"tensor_active_share": 0.0},
             "elementwise": {"dram_read_share": 0.5, "dram_write_share": 0.3}}  # fmt: skip
@@ -47,6 +47,18 @@ def test_the_page_has_a_chart_of_each_counter_that_is_not_0_and_its_means():
     assert (mean, unit) == (pytest.approx(np.mean(frame.floats("tensor_active_share")[inside])), "share")
     (table,) = [view for view in views if isinstance(view, Table)]
     assert {column.name for column in table.columns} >= {"counter", "while kernels ran", "samples"}
+
+
+def test_each_step_has_the_means_of_its_time():
+    drawn = draw(kernels="G" * 30 + "S" * 30 + " " * 20, unit_us=100, repeat=6, launched_us_before=5)
+    run = prepare(sampled(drawn, _PLANTED))
+    views = [view for view in steps.view(run, examine(run, []).diagnosis) if isinstance(view, Table)]
+    rows = tables_of(iter(views))["steps"]
+    used = [row for row in rows if row["step"] is not None]
+    assert len(used) >= 4
+    for row in used:
+        assert row["tensor cores active"] == pytest.approx(0.6 * 30 / 80, abs=0.01)
+        assert row["SM active"] == pytest.approx(60 / 80, abs=0.01)
 
 
 def test_without_counters_there_is_no_page_and_no_column():

@@ -98,5 +98,27 @@ class Weights(Struct, frozen=True):
         return float((own * weights).sum() / weights.sum()) if own.size >= LEAST_SAMPLES else float("nan")
 
 
+def means_of_spans(place: Place, column: str, starts: Ints, ends: Ints) -> Floats:
+    """The mean of a counter in each of these spans, each sample by how much of it lies there; NaN where samples do not
+    cover a span, or where it is shorter than LEAST_SAMPLES of them.
+    """
+    found = usable(place)
+    if found is None:
+        return np.full(starts.size, np.nan)
+    values = found.rows.floats(column)
+    known = ~np.isnan(values)
+    edges = np.stack((found.starts[known], found.ends[known]), axis=1).ravel()
+    if not edges.size:
+        return np.full(starts.size, np.nan)
+    length = np.diff(edges, prepend=edges[0])
+    length[::2] = 0  # from the end of one sample to the begin of the next nothing is known
+    total = np.cumsum(length * np.repeat(values[known], 2))
+    inside, covered = (
+        np.interp(ends, edges, each) - np.interp(starts, edges, each) for each in (total, np.cumsum(length))
+    )
+    is_known = (covered >= LEAST_COVERED * (ends - starts)) & (ends - starts >= LEAST_SAMPLES * found.usual_ns)
+    return np.where(is_known, inside / np.maximum(covered, 1), np.nan)
+
+
 def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
