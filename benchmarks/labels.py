@@ -20,6 +20,8 @@ else:
     import tomli as tomllib
 
 _HERE = Path(__file__).parent
+#: Means of counters are known to three digits behind the point.
+_MEAN_DIGIT = 0.0006
 #: Recordings that are not ours to ship: a folder that need not be there.
 RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or _HERE.parent.parent / "shared" / "data")
 
@@ -110,6 +112,12 @@ def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[st
             yield f"the late rank is {late}"
     if "window_ms" in case and abs(diagnosis.time[0].window_ns / 1e6 - case["window_ms"]) > 0.1:
         yield f"the window is {diagnosis.time[0].window_ns / 1e6:.1f} ms"
+    means = {row.metric: row.recording_mean for row in diagnosis.gpu_metrics}
+    yield from (
+        f"the mean of {metric} is {means.get(metric)} %"
+        for metric, mean in case.get("counters", {}).items()
+        if abs((means.get(metric) or 0) - mean) > _MEAN_DIGIT
+    )
     if "saves_ms" in case:
         low, high = case["saves_ms"]
         saved = diagnosis.findings[0].saving_ns_per_step.likely / 1e6 if diagnosis.findings else 0.0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import plant
 from builders import draw, draw_steps
+from counters_builder import sampled
 from idle_cause_cases import ALLOCATES
 from machine_builders import on_cores
 from msgspec.structs import replace
@@ -33,6 +34,8 @@ _TWINS = (
     "kernels-near-their-limits", "passes-that-the-memory-does-not-limit", "cool-gpus", "links-and-network-in-order",
     "memory-that-is-enough",
 )  # fmt: skip
+#: What the GPU's counters show while kernels with these words in their names run.
+_COUNTED = {"gemm": {"tensor_active_share": 0.6}, "flash": {"tensor_active_share": 0.5}}
 _ON_CPU = draw(host=["o" * 39 + " "], repeat=6, unit_us=1000)
 
 
@@ -97,6 +100,7 @@ _HEALTHY: Mapping[str, Callable[[], Timeline]] = {
     "one GPU": lambda: _planted({}, 1),
     "four GPUs": lambda: _planted({}, 4),
     **{twin: lambda twin=twin: _planted({}, 1, twin) for twin in _TWINS},  # type: ignore[misc]
+    "one GPU with its counters": lambda: sampled(_planted({}, 1), _COUNTED),
     "cores for all": lambda: on_cores(_ON_CPU),
     "steps and nothing between": lambda: _whole(whole_run(noise=0.05)),
     "products of known shapes": _known_shapes,

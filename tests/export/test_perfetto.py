@@ -8,6 +8,7 @@ import numpy as np
 import perfetto_file
 import pytest
 from builders import draw, timeline
+from counters_builder import sampled
 from folders import RECORDINGS
 from msgspec.structs import replace
 from recorded import of_recordings, recording
@@ -274,6 +275,16 @@ def test_driver_samples_with_timestamps_are_shown():
     (track,) = file.counters
     assert file.path(track) == ("machine", "GPU 0 (H100)", "power_w")
     assert file.tracks[track].unit == "W"
+
+
+def test_the_gpus_own_counters_are_tracks_of_their_rank():
+    recorded = sampled(draw(kernels="GGG  ", repeat=6, launched_us_before=5), {"gemm": {"tensor_active_share": 0.6}})
+    file, frame = exported(recorded), recorded["gpu_counters"]
+    name = "GPU 0 tensor cores active"
+    assert file.counter(name) == list(zip(frame.start_ns, frame.floats("tensor_active_share"), strict=True))
+    track = next(each for each in file.counters if file.path(each)[-1] == name)
+    assert (file.path(track)[0].split(" ·")[0], file.tracks[track].unit) == ("rank 0", "share")
+    assert not any("NVLink" in file.path(each)[-1] for each in file.counters)
 
 
 # --- findings ---

@@ -39,6 +39,7 @@ def test_the_document_has_the_documented_fields():
         "efficiency",
         "roofline",
         "run_time",
+        "gpu_metrics",
         "memory",
         "modules",
         "modules_left_out",

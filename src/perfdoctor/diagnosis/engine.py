@@ -24,6 +24,7 @@ from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
 from perfdoctor.metrics.accounting.timed_steps import timed_steps
+from perfdoctor.metrics.counters.means import gpu_metrics
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
@@ -136,6 +137,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         items_per_step=items_per_step(run),
         contended_share=contended_share(run),
         run_time=run_time(run),
+        gpu_metrics=gpu_metrics(run),
         timed=timed_steps(run),
         project=timeline.project,
         **numbers,

@@ -11,6 +11,8 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
+from perfdoctor.metrics.counters.means import LEAST_COVERED, foreign_sm_share
+from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
@@ -30,6 +32,8 @@ _LONGEST_COMMAND = 60
 _MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
 #: A part this many times as long as without a recorder is nothing but recording.
 _HARDLY_LEFT = 10.0
+#: Multiprocessors at work without us: on a GPU that nobody else used they were 0.0 % (an A100).
+_FOREIGN = 0.05
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -64,6 +68,29 @@ def _of_processes(processes: Sequence[RecordedProcess]) -> Iterator[str]:
     more = f"; and {len(others) - _MOST_PROCESSES} more" if len(others) > _MOST_PROCESSES else ""
     listed = "; ".join(f"{each.number}: {_process(each)}" for each in others[:_MOST_PROCESSES])
     yield f"Diagnose another one with --process N. {listed}{more}."
+
+
+def _of_counters(run: Run) -> Iterator[str]:
+    """Say why the GPU's counters tell nothing, tell it of a part, or were moved."""
+    for place in run.places:
+        found, whose = recorded_samples(place), f"The counters of GPU {place.device}"
+        count = len(found.rows)
+        if found.doubt == "few":
+            yield f"{whose} were sampled {count:,} time{'s' * (count != 1)}: nothing follows from so few."
+        elif found.doubt:
+            yield f"{whose} do not follow the kernels of rank {place.rank}: they are of another GPU, and were not used."
+        elif count and place.share(place.window.overlap_ns(found.starts, found.ends).sum()) < LEAST_COVERED:
+            yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
+        if (share := foreign_sm_share(place)) >= _FOREIGN:
+            yield (
+                f"While nothing of the program ran on GPU {place.device}, {100 * share:.0f} % of its multiprocessors "
+                "were at work: another program used it, or work that was not recorded."
+            )
+        if found.shift_ns and not found.doubt:
+            yield (
+                f"{whose} were {abs(found.shift_ns) / 1_000:,.0f} µs {'behind' if found.shift_ns < 0 else 'ahead of'} "
+                "its kernels, by when the GPU became active: their times were corrected."
+            )
 
 
 def _process(process: RecordedProcess) -> str:
@@ -125,6 +152,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
     yield from _of_phases(run)
     yield from _of_stretch(run)
     yield from _of_stacks(run)
+    yield from _of_counters(run)
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
         yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."

@@ -32,6 +32,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.vocabulary.gpu_counters import COUNTERS
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.signals import SIGNALS, host_events
 
@@ -95,6 +96,7 @@ class _Recording:
         self._memory()
         for (rank, process, thread), parts in sorted(host.items()):
             self._thread(rank, process, thread, parts)
+        self._counters()
         self._machine()
 
     # --- where ---
@@ -208,6 +210,18 @@ class _Recording:
     def _bytes(self, rank: int, process: int, name: str, at_ns: Ints, values: Ints) -> None:
         if at_ns.size:
             self.trace.count(name, self._process(rank, process), at_ns, values, "bytes", place=_COUNTERS)
+
+    def _counters(self) -> None:
+        """The GPUs' own counters; those that are 0 all the time are left out."""
+        samples = self.timeline["gpu_counters"]
+        for (rank, device), own in groups([samples["rank"], samples["device"]]):
+            rows, parent = samples.take(own), self._of_rank(rank)
+            for column, counted in COUNTERS.items():
+                values = rows.floats(column)
+                known = np.isfinite(values)
+                if values[known].any():
+                    name, unit = f"GPU {device} {counted.label}", "share" if counted.is_share else "Hz"
+                    self.trace.count(name, parent, rows.start_ns[known], values[known], unit, place=_COUNTERS)
 
     def _machine(self) -> None:
         """The driver's samples with timestamps; they belong to no rank."""

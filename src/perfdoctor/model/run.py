@@ -32,6 +32,8 @@ _WORTH_CHILDREN = 50_000
 #: hold no more than so many, so a very long run has none.
 _CHILD_BYTES_A_ROW, _CHILDREN_BYTES = 45, 256 << 20
 
+_SAMPLES = ("gpu_counters", "other_gpu_counters")
+
 _STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
@@ -175,8 +177,8 @@ class Run(Job[Place], frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows all signals have together."""
-        return sum(map(len, self.timeline.frames.values()))
+        """How many rows all signals have together, without the samples of counters: next to nothing is kept of one."""
+        return sum(len(rows) for signal, rows in self.timeline.frames.items() if signal not in _SAMPLES)
 
     def several(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """What each function about the run returns, in their order; by several processes where that is sooner.

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
+from perfdoctor.records.gpu_metrics import GpuMetric
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.run_time import RunTime
@@ -62,6 +63,7 @@ class Diagnosis(Struct, frozen=True):
     training thread waited for cores that other programs had (0-1). `timed`: the last steps that one rank's process
     timed in the same execution; None where it timed none, or these are other steps. `project`: where the program
     belongs; None if unknown. `run_time`: the partition of the whole run; None where it was not noted.
+    `gpu_metrics`: the means of the GPUs' own counters; empty where they were not recorded.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -93,6 +95,7 @@ class Diagnosis(Struct, frozen=True):
     items_per_step: float | None = None
     contended_share: float = 0.0
     run_time: RunTime | None = None
+    gpu_metrics: tuple[GpuMetric, ...] = ()
     timed: TimedSteps | None = None
     project: Project | None = None
 

@@ -13,6 +13,7 @@ from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
+from perfdoctor.records.gpu_metrics import GpuMetric
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.run_time import RunTime
@@ -106,6 +107,7 @@ class Document(Struct, frozen=True, kw_only=True):
     cost: Cost | None
     contenders: tuple[str, ...] = ()
     run_time: RunTime | None = None
+    gpu_metrics: tuple[GpuMetric, ...] = ()
     notes: tuple[str, ...]
 
 

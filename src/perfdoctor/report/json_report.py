@@ -74,6 +74,7 @@ def _document(diagnosis: Diagnosis) -> Document:
         cost=diagnosis.cost,
         contenders=tuple(advice.rule for advice in diagnosis.contenders),
         run_time=diagnosis.run_time,
+        gpu_metrics=diagnosis.gpu_metrics,
         notes=diagnosis.notes,
     )
 

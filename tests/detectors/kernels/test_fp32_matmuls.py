@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import SGEMM, draw, draw_steps, findings, of_step, only_finding, summary
+from counters_builder import sampled
 from ncu_builders import NAN, steps, with_ncu
 
 MS = 1_000_000
@@ -169,6 +170,26 @@ def test_tensor_cores_that_were_seen_at_work_prove_tf32():
     assert ("tensor cores at work in them, by Nsight Compute", 0.4) in [
         (each.label, getattr(each, "value", 0)) for each in finding.evidence
     ]
+
+
+def counted(tensor_active_share: float):
+    """Steps of 20 ms, half of them a product that reads 32 bits by its name, with the GPU's counters beside them."""
+    return sampled(draw_steps(kernels="S" * 10 + "e" * 10), {"sgemm": {"tensor_active_share": tensor_active_share}})
+
+
+def test_the_gpus_counters_prove_tf32_too():
+    finding = only_finding("fp32-matmuls", counted(0.4))
+    assert (finding.situation, finding.values["tf32_percent"]) == ("tf32", 100)
+    (measure,) = [each for each in finding.evidence if "by the GPU's counters" in each.label]
+    assert measure.value == pytest.approx(0.4, abs=0.005)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_counters_that_saw_next_to_nothing_say_so_and_prove_no_tf32(share):
+    finding = only_finding("fp32-matmuls", counted(share))
+    assert finding.situation == "fp32"
+    (measure,) = [each for each in finding.evidence if "by the GPU's counters" in each.label]
+    assert measure.value == pytest.approx(share, abs=0.005)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.012, 0.049, NAN])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import ELEMENTWISE, GEMM, findings, only_finding, summary, timeline
+from builders import ELEMENTWISE, GEMM, draw_steps, findings, only_finding, summary, timeline
+from counters_builder import sampled
 from ncu_builders import alone, steps, with_ncu
 
 from perfdoctor.diagnosis.engine import diagnose, missing
@@ -195,3 +196,24 @@ def test_without_a_timeline_it_stays_silent_where_the_memory_is_not_the_limit(pr
 def test_without_a_known_peak_its_bandwidth_is_left_out():
     finding = only_finding("memory-bound-kernels", alone([{**UPDATE, "peak_dram_bytes_per_second": float("nan")}]))
     assert "92 % of its peak: only fewer bytes" in summary(finding)
+
+
+# --- by the GPU's counters ---
+
+
+def counted(read: float, written: float):
+    """Steps of 20 ms, half of them element-wise kernels of unknown shapes that read and write at these shares."""
+    drawn = draw_steps(kernels="e" * 10 + "G" * 10, gpu="NVIDIA A100-SXM4-80GB")
+    return sampled(drawn, {"elementwise": {"dram_read_share": read, "dram_write_share": written}})
+
+
+def test_it_fires_where_the_gpus_counters_measured_the_memory_at_its_limit():
+    finding = only_finding("memory-bound-kernels", counted(0.5, 0.3))
+    assert finding.values["near_ms"] == pytest.approx(10, rel=1e-3)
+    assert finding.values["peak_percent"] == pytest.approx(80, abs=0.5)
+    (measure,) = [each for each in finding.evidence if "peak of the memory" in each.label]
+    assert measure.value == pytest.approx(0.8, abs=0.005)
+
+
+def test_it_stays_silent_where_the_counters_measured_less():
+    assert findings("memory-bound-kernels", counted(0.4, 0.28)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary, timeline
+from counters_builder import sampled
 from ncu_builders import with_ncu
 
 from perfdoctor.metrics.kernels.matmul_sizes import padded, sizes
@@ -213,6 +214,22 @@ def test_tensor_cores_that_were_seen_at_work_count_more_than_a_name():
     assert findings("misaligned-matmuls", with_ncu(odd, [{**profile, "tensor_share": 0.3}])) == []
     finding = only_finding("misaligned-matmuls", with_ncu(odd, [{**profile, "tensor_share": 0.0}]))
     assert [each.value for each in finding.evidence if "tensor cores" in each.label] == [0.0]
+
+
+UNKNOWN_PATH = "nvjet_hsh_64x8_64x16_4x1_v_bz_TNN"
+
+
+def test_products_of_16_bits_are_off_tensor_cores_where_the_gpus_counters_saw_nothing_on_them():
+    odd = recorded(("aten::mm", ODD, 20), kernel=UNKNOWN_PATH, capability=(8, 0))
+    (finding,) = findings("misaligned-matmuls", sampled(odd, {"nvjet": {"tensor_active_share": 0.0}}))
+    assert finding.values["size"] == 4095
+    assert findings("misaligned-matmuls", sampled(odd, {"nvjet": {"tensor_active_share": 0.3}})) == []
+    assert findings("misaligned-matmuls", odd) == []
+
+
+def test_the_gpus_counters_count_more_than_a_name():
+    odd = recorded(("aten::mm", ODD, 20), kernel=HALF_WITHOUT, capability=(7, 0))
+    assert findings("misaligned-matmuls", sampled(odd, {"sgemm": {"tensor_active_share": 0.3}})) == []
 
 
 def test_pairs_of_numbers_lose_less_than_single_ones():

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, frame, timeline
+from counters_builder import sampled
 from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -400,6 +401,17 @@ def test_samples_of_the_gpu_where_they_are_on_the_clock():
     assert clock.values.tolist() == [1.40e9, 1.41e9, 1.42e9]
     assert clock.unit == "hertz"
     assert "power" not in {each.title for each in found.tracks}
+
+
+def test_the_gpus_own_counters_are_tracks_that_hold_until_the_next_sample():
+    recorded = sampled(draw(kernels="GGG  " * 8, launched_us_before=1), {"gemm": {"tensor_active_share": 0.6}})
+    recorded_at, values = recorded["gpu_counters"].start_ns, recorded["gpu_counters"].floats("tensor_active_share")
+    found = {each.title: each for each in tracks(shown(recorded), "counter")}
+    assert {"SM active", "tensor cores active", "DRAM read and written"} == set(found)
+    track = found["tensor cores active"]
+    begin = int(recorded["kernels"].start_ns[0])
+    for at, value in zip(track.start_ns.tolist(), track.values.tolist(), strict=True):
+        assert value == values[np.searchsorted(recorded_at, begin + at, "right") - 1]
 
 
 # ---- long runs ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import NO_SAVING
+from perfdoctor.metrics.counters.kinds import counted_evidence, of_names
 from perfdoctor.metrics.finding_rows import largest
 from perfdoctor.metrics.kernels.kernel_limits import limited_by
 from perfdoctor.metrics.kernels.limits import claim, evidence
@@ -26,12 +27,14 @@ from perfdoctor.vocabulary.names.base_names import base_name
 
 @once_per_place
 def _rates(place: Place, least_excess_share: float) -> tuple[Rates, Mask]:
-    """The rates that Nsight Compute measured, or else shapes and times show; and one bool a kernel: was it measured?
+    """The rates that Nsight Compute measured, else the GPU's counters did, else shapes and times show; and one bool a
+    kernel: was it measured?
 
     Bytes that are fetched in vain need not be moved: kernels that fetch many count as far from the peak.
     """
     by_shape, found = rates(place), measured(place)
     share, moved = found.number("dram_share"), found.number("dram_bytes")
+    share = np.where(np.isnan(share), of_names(place, place.kernels.name, "dram_share"), share)
     known = ~np.isnan(share) & (by_shape.peak_bytes_per_second > 0)
     share = np.where(found.number("excess_sector_share") >= least_excess_share, 0.0, share)
     moved = np.where(np.isnan(moved), share * by_shape.peak_bytes_per_second * place.kernels.duration_ns / 1e9, moved)
@@ -78,6 +81,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("kernels at the limit of the memory", found.ns, "ns"),
             Measure("bytes that they move a step, at the least", moved / worst.units, "bytes"),
             Measure("kernels whose bytes are known", known_ns, "ns"),
+            *counted_evidence(worst, rows),
             longest,
         ),
     )

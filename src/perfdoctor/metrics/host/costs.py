@@ -8,13 +8,15 @@ counts, on all devices of the process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step
+from perfdoctor.metrics.counters.kinds import of_names
+from perfdoctor.metrics.counters.rates import RATES
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
 from perfdoctor.model.host_rows import Nested, nested, nested_rows
@@ -28,6 +30,8 @@ from perfdoctor.vocabulary.names.base_names import without_numbers
 
 #: These may run for the whole recording: of them counts what lies in the window.
 _LONG = ("functions", "ranges")
+#: How many numbers `_measured` gives before those of the counters.
+_NUMBERS = 6
 
 
 class HostCosts(Struct, frozen=True):
@@ -36,7 +40,8 @@ class HostCosts(Struct, frozen=True):
     `keys`: the texts that its rows have in common. `host_ns`: of rows that lie in one of the same group only the outer
     counts. `own_host_ns`: without the rows inside. `device_ns`: kernels, collectives and copies asked for inside it;
     `own_device_ns`: inside it and no row below. NaN where no device was recorded. `idle_ns`: how long the device stood
-    still after its blocking calls.
+    still after its blocking calls. `counted`: by each of RATES, what the GPU's counters measured of the names of its
+    own kernels, each by its time; NaN where unknown.
     """
 
     keys: tuple[tuple[str, ...], ...]
@@ -47,6 +52,7 @@ class HostCosts(Struct, frozen=True):
     device_ns: Floats
     own_device_ns: Floats
     idle_ns: Floats
+    counted: Mapping[str, Floats]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -59,6 +65,7 @@ class _Rank(Struct, frozen=True):
     window: Intervals
     launched: tuple[Launches, ...]
     device_ns: Ints
+    counted: Mapping[str, Floats]
 
     @property
     def units(self) -> int:
@@ -124,14 +131,25 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
     count = np.sum([each[0] for each in measured], axis=0)
     per_step = [
         np.mean([each[column] / rank.units for each, rank in zip(measured, ranks, strict=True)], axis=0)
-        for column in range(6)
+        for column in range(len(measured[0]))
     ]
+    of_counters = {
+        name: grouping.ratio(per_step[_NUMBERS + 2 * place], per_step[_NUMBERS + 2 * place + 1])
+        for place, name in enumerate(RATES)
+    }
     used = np.flatnonzero((count > 0) | (np.nan_to_num(per_step[3]) > 0))
+    calls, host_ns, own_host_ns, device_ns, own_device_ns, idle_ns = (each[used] for each in per_step[:_NUMBERS])
     values = [parts[0][1].rows.text(key).values for key in keys]
     return HostCosts(
         tuple(tuple(texts[int(code[at])] for texts, code in zip(values, named, strict=True)) for at in used.tolist()),
         count[used].astype(np.int64),
-        *(column[used] for column in per_step),
+        calls,
+        host_ns,
+        own_host_ns,
+        device_ns,
+        own_device_ns,
+        idle_ns,
+        {name: shares[used] for name, shares in of_counters.items()},
     )
 
 
@@ -141,13 +159,22 @@ def _ranks(run: Run) -> Iterator[_Rank]:
         on_device = [place for place in places if place.device is not None]
         inside = [place.window.overlap_ns(place.work.start_ns, place.work.end_ns) for place in on_device]
         launched = tuple(launches(place) for place in on_device)
-        yield _Rank(places, host_window(places[0]), launched, np.concatenate([np.empty(0, np.int64), *inside]))
+        counted = {name: np.concatenate([np.empty(0), *(_of_work(each, name) for each in on_device)]) for name in RATES}
+        yield _Rank(places, host_window(places[0]), launched, np.concatenate([np.empty(0, np.int64), *inside]), counted)
 
 
-def _measured(
-    rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
-    """Count, host_ns, own_host_ns, device_ns, own_device_ns and idle_ns of all steps, by group."""
+def _of_work(place: Place, column: str) -> Floats:
+    """One of RATES for each work of the device, by its kernel's name; NaN for copies and where it is unknown."""
+    found = np.full(len(place.work), np.nan)
+    for signal in ("kernels", "collectives"):
+        found[place.work.rows[signal]] = of_names(place, place.recorded(signal).name, column)
+    return found
+
+
+def _measured(rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str) -> tuple[Floats, ...]:
+    """Count, host_ns, own_host_ns, device_ns, own_device_ns and idle_ns of all steps, by group; and two for each of
+    RATES: the sum of rate × ns of its own kernels whose rate is known, and of their ns.
+    """
     frame = rows.rows
     duration, begun = frame.duration_ns, rank.window.overlap_ns(frame.start_ns, frame.start_ns + 1) > 0
     here = begun
@@ -158,6 +185,7 @@ def _measured(
     outer = ~rows.again(np.where(here, group, alone))
     missing = np.full(groups, np.nan)
     device, own_device, idle = missing, missing, missing
+    counted = [np.zeros(groups)] * 2 * len(RATES)
     if any(place.device is not None for place in rank.places):
         row = np.concatenate([_around(each, rows, signal) for each in rank.launched])
         known = row != UNKNOWN
@@ -165,6 +193,7 @@ def _measured(
         own_device = grouping.sums(group, own, groups)
         outermost = ~rows.again(group)
         device = grouping.sums(group[outermost], _with_inner(rows, own)[outermost], groups)
+        counted = list(_counted(rank, np.where(known, np.append(group, 0)[row], UNKNOWN), groups))
         idle = _idle(rank, rows, group, groups) if signal == "functions" else missing
     count = grouping.sums(group, begun, groups)
     return (
@@ -174,7 +203,16 @@ def _measured(
         device,
         own_device,
         idle,
+        *counted,
     )
+
+
+def _counted(rank: _Rank, group: Ints, groups: int) -> Iterator[Floats]:
+    """For each of RATES the sum of rate × ns and that of ns, by `group` of each work, UNKNOWN for none."""
+    for rates in rank.counted.values():
+        known = (group != UNKNOWN) & ~np.isnan(rates)
+        yield grouping.sums(group[known], rates[known] * rank.device_ns[known], groups)
+        yield grouping.sums(group[known], rank.device_ns[known], groups)
 
 
 def _around(launched: Launches, rows: Nested, signal: str) -> Ints:

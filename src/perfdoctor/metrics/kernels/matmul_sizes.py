@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.metrics.kernels.profiles import off_tensor_cores, on_tensor_cores
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
@@ -65,8 +65,9 @@ def misaligned_matmuls(place: Place) -> Misaligned:
     kernels = place.kernels
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
     rows, without = matmul & kernels.name.where(_is_misaligned), np.zeros(len(kernels), dtype=bool)
-    off = matmul & kernels.name.where(_leaves_tensor_cores_out) & (place.info.compute_capability >= _TENSOR_CORES_SINCE)
-    off = off & ~on_tensor_cores(place)  # what was measured counts more than a name
+    # What was measured counts more than a name.
+    off = (kernels.name.where(_leaves_tensor_cores_out) & ~on_tensor_cores(place)) | off_tensor_cores(place)
+    off = off & matmul & kernels.name.where(_could_use) & (place.info.compute_capability >= _TENSOR_CORES_SINCE)
     padding, found = np.ones(len(kernels)), []
     if (rows | off).any():
         ops = place.timeline.ops
@@ -99,12 +100,13 @@ def _is_misaligned(name: str) -> bool:
 
 
 def _leaves_tensor_cores_out(name: str) -> bool:
-    return (
-        kernel_names.input_type(name) == "half"
-        and kernel_names.math_path(name) == "no_tensor_core"
-        and not kernel_names.is_vector_product(name)
-        and not kernel_names.is_depthwise(name)
-    )
+    return kernel_names.math_path(name) == "no_tensor_core"
+
+
+def _could_use(name: str) -> bool:
+    """Is it a product of 16 bits that gains from tensor cores?"""
+    is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
+    return kernel_names.input_type(name) == "half" and not is_other
 
 
 @lru_cache(maxsize=65536)

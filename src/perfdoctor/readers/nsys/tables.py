@@ -49,6 +49,10 @@ _VERSIONED = regex(r"^(?P<table>.+)_V(?P<version>\d+)$")
 HOLDS_EVENTS = regex(
     r"CUPTI_ACTIVITY_KIND_|TARGET_INFO_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
+#: The GPU's counters. Most values of most counters are 0, and reading a row costs more than skipping it. The rows of
+#: the first counter have the times of all samples.
+GPU_METRICS, GPU_METRICS_COLUMNS = "GPU_METRICS", ("timestamp", "typeId", "metricId", "value")
+_ONLY = {GPU_METRICS: '("value" <> 0 OR "metricId" = (SELECT min("metricId") FROM TARGET_INFO_GPU_METRICS))'}
 NVTX, NVTX_COLUMNS = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
 _PUSH_POP, _START_END = 59, 60
 
@@ -172,7 +176,7 @@ class Database(Struct, dict=True):
     def read_ahead(self, wanted: Mapping[str, Sequence[str]], texts: Mapping[str, str]) -> None:
         """Read large tables now, by several processes: the `wanted` columns, and for `ranges` the columns of `texts`.
 
-        What cannot be read this way is read when it is asked for.
+        Of GPU_METRICS only what `_ONLY` says. What cannot be read this way is read when it is asked for.
         """
         tables = {table: present for table in wanted if (present := self._present(table, wanted[table]))}
         sizes = {table: self._size(table) for table in tables}
@@ -199,14 +203,19 @@ class Database(Struct, dict=True):
         if names := [part.names for part in read if part.names is not None]:
             self.names_ahead[table] = names[0] if len(names) == 1 else Text.join(names)
 
-    def integers(self, table: str, wanted: Sequence[str]) -> Columns:
-        """The wanted columns, NONE where there is no number. Raises one of UNREADABLE where the table is damaged."""
+    def integers(self, table: str, wanted: Sequence[str], where: str = "") -> Columns:
+        """The wanted columns, NONE where there is no number. Raises one of UNREADABLE where the table is damaged.
+
+        `where`: a condition in SQL; such rows are read now, and not ahead.
+        """
         present = self._present(table, wanted)
         if not present:
             return _no_rows(wanted)
-        if (ahead := self.columns_ahead.pop(table, {})).keys() >= set(present):
+        if not where and (ahead := self.columns_ahead.pop(table, {})).keys() >= set(present):
             return _all_of(wanted, ahead)
-        cursor, parts = self.connection.execute(_query(self.tables[table], present)), []
+        condition = where or _ONLY.get(table, "")
+        sql = _query(self.tables[table], present) + (f" WHERE {condition}" if condition else "")
+        cursor, parts = self.connection.execute(sql), []
         while rows := cursor.fetchmany(_ROWS_A_FETCH):
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(present))
             parts.append(flat.reshape(-1, len(present)).T)
@@ -238,7 +247,8 @@ class Database(Struct, dict=True):
         sql = _query(self.tables[table], columns, text)
         rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if forked.extra_processes() else max(1, size.rows)
         for first in range(size.first, size.first + size.rows, rows):
-            where = f" WHERE rowid BETWEEN {first} AND {first + rows - 1}"
+            only = f" AND {_ONLY[table]}" if table in _ONLY else ""
+            where = f" WHERE rowid BETWEEN {first} AND {first + rows - 1}{only}"
             yield _Part(table, self.path, sql + where, min(rows, size.rows), text is not None)
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:

@@ -37,9 +37,12 @@ from perfdoctor.readers.nsys.frames import (
     stream_waits,
     with_process,
 )
+from perfdoctor.readers.nsys.gpu_metrics import gpu_counters
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
 from perfdoctor.readers.nsys.python_stacks import python_stacks
 from perfdoctor.readers.nsys.tables import (
+    GPU_METRICS,
+    GPU_METRICS_COLUMNS,
     NONE,
     NVTX,
     NVTX_COLUMNS,
@@ -70,7 +73,11 @@ _WANTED = {
     **dict.fromkeys((_OS_CALLS, _OVERHEAD, _CUPTI_OVERHEAD), _OF_HOST),
     MEMORY: MEMORY_COLUMNS,
     SYNC: SYNC_COLUMNS,
+    GPU_METRICS: GPU_METRICS_COLUMNS,
 }  # fmt: skip
+
+#: Signals that were recorded if they have a row.
+_BY_ROWS = ("ops", "device_memory", "stream_waits", "stack_samples", "gpu_counters", "other_gpu_counters")
 
 _WARNING, _ERROR = 2, 3
 _COLLECTION_TROUBLE = regex(
@@ -147,6 +154,7 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
     frames["device_memory"] = device_memory(tables, ranks)
     frames["stack_samples"] = python_stacks(tables, ranks)
     frames["stream_waits"] = stream_waits(tables, ranks, frames["calls"])
+    frames |= gpu_counters(tables, places_of(frames))
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
@@ -207,7 +215,7 @@ def _recorded(tables: ExportTables, frames: Mapping[str, Frame]) -> set[str]:
         tables.notes.append(f"No GPU activity was recorded in {database.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
     recorded |= {"ranges"} if _was_nvtx_traced(database) and NVTX not in lost else set()
-    recorded |= {signal for signal in ("ops", "device_memory", "stream_waits", "stack_samples") if len(frames[signal])}
+    recorded |= {signal for signal in _BY_ROWS if len(frames[signal])}
     recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
     return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from perfdoctor.metrics import grouping
+from perfdoctor.metrics.counters.kinds import measured_of_all
 from perfdoctor.metrics.kernels.costs import KernelCosts, kernel_costs
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
@@ -43,6 +46,7 @@ def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
         numbers("blocks", "count", costs.blocks, "Of the grid with most of its time."),
         numbers("threads a block", "count", costs.threads_per_block),
         numbers("shared memory a block", "bytes", costs.shared_memory_bytes, "With most of its time."),
+        *counter_columns(run, "name", costs.names),
         text("launched by", costs.ops, "The innermost op, or HLO instruction, with most of its launches."),
         text("user function", costs.lines, "The innermost function of your code around that op."),
         text("slowest", [_place(each, devices=several) for each in costs.slowest], "Where executions take longest."),
@@ -70,8 +74,9 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
     )
     order = np.argsort(-ns, kind="stable")
     on_tensor_cores = "Of the time of kernels whose name proves their math path."
+    listed = names[order].tolist()
     return [
-        text("family", names[order].tolist()),
+        text("family", listed),
         numbers(f"time{step}", "ns", ns[order], adds_up=True),
         numbers(of_the_step(run), "share", (ns / max(run.step_ns, 1))[order], adds_up=True),
         numbers("of all kernels", "share", grouping.ratio(ns, np.full(size, ns.sum()))[order], adds_up=True),
@@ -79,4 +84,22 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
         numbers("mean", "ns", grouping.ratio(ns, runs)[order]),
         numbers("different kernels", "count", np.bincount(group, minlength=size)[order], adds_up=True),
         numbers("on tensor cores", "share", grouping.ratio(tensor, proven)[order], on_tensor_cores),
+        *counter_columns(run, "family", listed),
+    ]
+
+
+def counter_columns(run: Run, by: Literal["name", "family"], kinds: Sequence[str]) -> list[TableColumn]:
+    """What the GPU's counters measured while these kernels ran; columns without a number are not shown."""
+    measured = measured_of_all(run.places, by, kinds)
+    samples = numbers("counter samples", "count", measured["samples"], "In which any of them ran.")
+    return [*measured_columns(measured), samples]
+
+
+def measured_columns(measured: Mapping[str, Floats]) -> list[TableColumn]:
+    """What the GPU's counters measured while kernels ran, by each of RATES."""
+    said = "By the GPU's counters, told apart from what else ran; empty where that is not sure to 5 points."
+    return [
+        numbers("SM active", "share", measured["sm_active_share"], said),
+        numbers("tensor cores active", "share", measured["tensor_active_share"], said),
+        numbers("DRAM throughput", "share", measured["dram_share"], f"Read and written, of its peak. {said}"),
     ]

@@ -15,6 +15,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Icicle, Table, TableColumn
 from perfdoctor.views import icicles
+from perfdoctor.views.pages.kernels import measured_columns
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 
 #: A large model has a few hundred ops with different shapes.
@@ -121,6 +122,7 @@ def _columns(run: Run, costs: HostCosts, keys: tuple[str, ...]) -> list[TableCol
             f"GPU idle after it{step}", "ns", idle[order],
             "After its blocking calls had emptied the queue.", adds_up=True,
         ),
+        *measured_columns({name: shares[order] for name, shares in costs.counted.items()}),
         numbers("mean", "ns", mean[order], "Host time of one call, within the window."),
         numbers("total calls", "count", costs.count[order], "In all ranks and steps analysed.", adds_up=True),
         *(text(types.name, [short_types(str(value)) for value in types.values]) for types in texts[2:]),

@@ -12,12 +12,15 @@ from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.outliers import StepRows, step_rows
 from perfdoctor.metrics.accounting.start import before_first_step, innermost, start_kinds, what
+from perfdoctor.metrics.counters.means import means_of_spans
+from perfdoctor.metrics.grouping import ratio
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.tables import ALIKE, in_short, in_words, numbers, place_names, table, taken, text
+from perfdoctor.vocabulary.gpu_counters import COUNTERS
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -28,6 +31,8 @@ MOST_BARS = 120
 #: A bar's width as a share of the distance between bars.
 _BAR_SHARE = 0.8
 _MOST_ROWS = 5000
+#: The counters of the GPU that the table of steps shows.
+_COUNTED = ("sm_active_share", "tensor_active_share", "dram_read_share", "dram_write_share")
 
 
 class _StepTimes(Struct, frozen=True):
@@ -233,6 +238,11 @@ def _table(steps: _StepTimes) -> Table:
     columns += [
         TableColumn(in_short(part), "ns", of_used(ns.round()), in_words(part)) for part, ns in steps.parts_ns.items()
     ]
+    columns += [
+        TableColumn(COUNTERS[column].label, "share", of_used(shares), "By the GPU's counters, in all of the step.")
+        for column in _COUNTED
+        if not np.isnan(shares := _counted(steps, column)).all()
+    ]
     if several:
         longest = steps.durations_ns.argmax(axis=0)
         names = [*unknown[0], *(steps.names[row] for row in longest.tolist()), *unknown[1]]
@@ -248,6 +258,16 @@ def _table(steps: _StepTimes) -> Table:
     whole = f"Means of {len(steps.rows)} ranks. " if several else ""
     explained = f"{whole}The parts of a step sum to it.{_without_the_last(steps)}"
     return Table("steps", "steps", "Every step", taken(columns, shown), size, explained)
+
+
+def _counted(steps: _StepTimes, column: str) -> Floats:
+    """The mean of a counter in each step, of all places that know it."""
+    each = []
+    for place, rows in zip(steps.places, steps.rows, strict=True):
+        starts = rows.start_ns + place.window.starts[0]
+        each.append(means_of_spans(place, column, starts, starts + rows.duration_ns))
+    known = ~np.isnan(each)
+    return ratio(np.nansum(each, axis=0), known.sum(axis=0))
 
 
 def _without_the_last(steps: _StepTimes) -> str:

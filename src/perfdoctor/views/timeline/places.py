@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.metrics.counters.samples import usable
 from perfdoctor.metrics.machine.gpu_samples import AT_WORK, of_places
 from perfdoctor.metrics.program import noun_of
 from perfdoctor.model.columns import Ints, Text, constant
@@ -24,6 +25,16 @@ _SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
     ("utilization_share", "utilization", "share", 1.0),
     ("memory_used_bytes", "memory used", "bytes", 1.0),
 )
+#: The tracks of the GPU's own counters: the title, and the columns that it is the sum of.
+_COUNTED: Mapping[str, tuple[str, ...]] = {
+    "SM active": ("sm_active_share",),
+    "tensor cores active": ("tensor_active_share",),
+    "DRAM read and written": ("dram_read_share", "dram_write_share"),
+    "PCIe received": ("pcie_rx_share",),
+    "PCIe sent": ("pcie_tx_share",),
+    "NVLink received": ("nvlink_rx_requests_user_share", "nvlink_rx_responses_user_share"),
+    "NVLink sent": ("nvlink_tx_requests_user_share", "nvlink_tx_responses_user_share"),
+}
 
 
 def step_lane(place: Place, window: DrawnWindow) -> Lane | None:
@@ -97,16 +108,29 @@ def _held(frame: Frame, rows: Ints, window: DrawnWindow) -> Iterator[Lane]:
 
 
 def sampled_lanes(run: Run, window: DrawnWindow) -> Mapping[tuple[int, int], list[Lane]]:
-    """Clocks, power and other samples of each place's GPU, if their rank and their time are known."""
-    found: dict[tuple[int, int], list[Lane]] = {}
+    """What the GPU's own counters measured, then clocks, power and other samples of each place's GPU, if their rank and
+    their time are known.
+    """
+    found = {place.rank_and_device: list(_counted(place, window)) for place in run.places if place.device is not None}
     for place, gpu in of_places(run, AT_WORK).items() if len(run.timeline["device_samples"]) else ():
         samples = gpu.samples.take(gpu.samples["is_on_clock"])
-        found[place] = [
+        found[place] += [
             lane
             for column, what, unit, factor in _SAMPLED
             for lane in _counter(what, samples.start_ns, samples.floats(column) * factor, unit, window)
         ]
     return found
+
+
+def _counted(place: Place, window: DrawnWindow) -> Iterator[Lane]:
+    """A track of each of _COUNTED that is not 0 all the time."""
+    samples = usable(place)
+    if samples is None:
+        return
+    for title, columns in _COUNTED.items():
+        values = np.sum([samples.rows.floats(column) for column in columns], axis=0)
+        if np.nan_to_num(values).any():
+            yield from _counter(title, samples.starts, values, "share", window)
 
 
 def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: DrawnWindow) -> Iterator[Lane]:
