@@ -282,10 +282,9 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
     ran = perfdoctor(folder, *training(tmp_path))
-    assert ran.code == 1
     assert "not empty" in ran.errors
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
-    assert ran.output == ""
+    assert (ran.code, ran.output.splitlines()[0]) == (0, "step 0"), "the program runs all the same"
 
 
 LOADED = """

@@ -395,6 +395,8 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.
             analyze.publish(examination, [folder.path], asked, reports.outside, page)
         except KeyboardInterrupt:
             typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
+        except PerfdoctorError as error:  # it says where to
+            typer.echo(message(error.what, error.do), err=True)
     except KeyboardInterrupt:
         typer.echo(f"perfdoctor: not diagnosed. Later: perfdoctor analyze {folder.path}", err=True)
     except BrokenPipeError:

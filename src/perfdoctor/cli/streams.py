@@ -6,10 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from typing import Any, TextIO, cast
 
 _INPUT, _OUTPUT, _ERROR = 0, 1, 2
 
@@ -37,7 +34,12 @@ def _nothing(mode: str) -> TextIO:
 
 
 def lose_unwritable_messages() -> None:
-    """Let standard error take all that is written, and lose what cannot be: an error of a message ends no work."""
+    """Let standard error take all that is written, and lose what cannot be: an error of a message ends no work.
+
+    A stream that somebody put in its place inside this process is theirs.
+    """
+    if sys.__stderr__ is None or sys.stderr is not sys.__stderr__:
+        return
     messages = io.BufferedWriter(_Forgiving(_ERROR, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(messages, sys.stderr.encoding, line_buffering=True)
 
@@ -45,7 +47,7 @@ def lose_unwritable_messages() -> None:
 class _Forgiving(io.FileIO):
     """A file whose writes do not fail."""
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         length = memoryview(data).nbytes
         try:
             return super().write(data) or length  # None: a terminal that would have to be waited for

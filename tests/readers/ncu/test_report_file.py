@@ -90,7 +90,7 @@ def test_rules_that_only_compute_give_nothing_and_those_of_a_part_are_not_global
 @pytest.mark.parametrize("name", ["</script>[/]", "", "k" * 100_000, "a\0b", "\x1b[31m"])
 def test_hostile_names_stay_names(tmp_path, name):
     data = report(block(NAMES, [launch(VALUES, name=name)]))
-    assert list(read(tmp_path, data)["kernel_profiles"].name) == [name or "add"]
+    assert list(read(tmp_path, data)["kernel_profiles"].name) == [name[:8_192] or "add"]
 
 
 @pytest.mark.parametrize(
