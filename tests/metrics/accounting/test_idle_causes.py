@@ -10,6 +10,7 @@ from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.idle_causes import PROOFS
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
+from perfdoctor.model.timeline import merge
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
@@ -399,6 +400,15 @@ def test_work_whose_call_is_missing_has_an_unknown_cause():
 
 def test_a_loaders_wait_shows_even_where_no_call_was_recorded():
     assert causes(kernels="####        ####", host=["    iiiiiiii", "o"]) == {"input_wait": 8}
+
+
+def test_where_calls_alone_were_recorded_those_of_this_ranks_threads_show_its_launching():
+    """Of another rank, one call is open all the time."""
+    alone = {"recorded": ["kernels", "calls"], "unit_us": 4}
+    behind, inside = (draw(kernels="  ## ## ##", host=host, **alone) for host in ("l  l  l", "l   l  l"))
+    other = draw(kernels="##########", host="l" + "s" * 10, rank=1, **alone)
+    assert idle_units(prepare(merge([behind, other])).places[0], 4) == {"queue_latency": 2}
+    assert idle_units(prepare(merge([inside, other])).places[0], 4) == {"launch_bound": 2}
 
 
 def test_work_queued_before_the_recording_began_waits_in_the_queue():

@@ -40,6 +40,7 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     return HostActivity(
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
         profiler=overheads.take(profiler).intervals,
+        in_calls=calls.intervals,
         launching=launching,
         once=first_use.first_uses(timeline, rank)
         | first_use.initialisation(calls)

@@ -236,7 +236,7 @@ def idle_causes(
     evidence = _evidence(stretches, host, blocking, late, stood_in_launch, model_on_its_way)
     at_once = stretches.when(prompt & ~blocking_copy)
     # Of what the host did, calls alone may be recorded: while one is open, the host is launching.
-    launching = at_once if host.in_view else at_once & calls.intervals
+    launching = at_once if host.in_view else at_once & host.in_calls
     causes["launch_bound"] |= launching
     causes["queue_latency"] |= at_once - launching
     for cause, pieces in shared_out(host_late, evidence).items():
