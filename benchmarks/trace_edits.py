@@ -402,7 +402,7 @@ def retyped(trace: Trace, kernels: str, types: Mapping[str, str]) -> None:
 
 
 def in_old_format(trace: Trace) -> None:
-    """As Kineto wrote in its first years: whole microseconds since 1970, categories with capitals, threads as texts."""
+    """Write it as Kineto did in its first years: whole microseconds since 1970, categories with capitals, threads as texts."""
     old = {today: then for then, today in TODAY.items()}
     ranges = {"user_annotation": "Operator", "cuda_driver": "Runtime"}
     trace.is_old = True
@@ -448,7 +448,7 @@ _XPU_KERNELS = (
 
 
 def on_xpu(trace: Trace) -> None:
-    """As if it had run on a GPU of Intel."""
+    """Change it to what a GPU of Intel leaves."""
     rename(trace, kernel=_XPU_KERNELS)
     trace.rows = [each for row in trace.rows for each in _xpu_row(row)]
     name = "Intel(R) Data Center GPU Max 1550"
@@ -458,7 +458,7 @@ def on_xpu(trace: Trace) -> None:
 
 
 def on_private_device(trace: Trace) -> None:
-    """As the plugin of an accelerator out of the tree writes it (libkineto/src/plugin/aiupti)."""
+    """Write it as the plugin of an accelerator out of the tree does (libkineto/src/plugin/aiupti)."""
     for row in trace.rows:
         if row.get("cat") in _CALLS:
             row["cat"] = "privateuse1_runtime"
@@ -472,7 +472,7 @@ def on_private_device(trace: Trace) -> None:
 
 
 def on_mps(trace: Trace) -> None:
-    """As on Apple's GPU, of which torch.profiler records nothing but the ops of the host."""
+    """Change it to what Apple's GPU leaves: torch.profiler records nothing but the ops of the host."""
     without(trace, (*_DEVICE, *_CALLS))
     trace.header.pop("deviceProperties", None)
     rename(trace, cpu_op=[

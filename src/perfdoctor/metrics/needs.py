@@ -156,7 +156,7 @@ def _has_steady_shapes(place: Place) -> bool | None:
 
 
 def _shapes_of_steps(place: Place, bounds: Ints) -> list[bytes]:
-    """Of each step the shapes that its products and convolutions read; [] where shapes were not recorded."""
+    """Return the shapes that products and convolutions of each step read; [] where shapes were not recorded."""
     if place.device is None:
         products = place.timeline.ops.of(rank=place.rank).named(torch_names.MATMUL)
         at = products.start_ns
@@ -170,7 +170,7 @@ def _shapes_of_steps(place: Place, bounds: Ints) -> list[bytes]:
 
 
 def _grids_of_steps(place: Place, bounds: Ints) -> list[bytes]:
-    """Of each step its kernels by name and number of blocks; [] where no kernels were recorded."""
+    """Return the kernels of each step, by name and number of blocks; [] where no kernels were recorded."""
     kernels = place.kernels
     if not len(kernels):
         return []

@@ -35,8 +35,8 @@ class HostActivity(Struct, frozen=True):
     `visible` is any other range, op or function that is not a whole step or more; `in_system` any call of the operating
     system, None where none was recorded of these threads; `in_calls` any CUDA call;
     `launching` the stretches in which work was launched without a longer pause; `blocking` the rows of `timeline.calls`
-    whose names say that they wait for the device. `in_view` says whether anything but calls was recorded of the host, `ops_recorded` whether the
-    framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
+    whose names say that they wait for the device. `in_view` says whether anything but calls was recorded of the host,
+    `ops_recorded` whether the framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
     """
 
     explicit: Mapping[str, Intervals]

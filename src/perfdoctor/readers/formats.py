@@ -93,10 +93,10 @@ _SIDE = side_files.joined
 
 FORMATS: tuple[Format, ...] = (
     Format(
-        "rank", "perfdoctor summarize", _plain(packed.read_rank), packed.is_rank, files=".rank",
+        "rank", "summaries of ranks", _plain(packed.read_rank), packed.is_rank, files=".rank",
         endings=(packed.RANK_ENDING,), is_recording=True,
     ),
-    Format("machine", "perfdoctor summarize", _plain(packed.read_machine), packed.is_machine, join=_SIDE),
+    Format("machine", "summaries of ranks", _plain(packed.read_machine), packed.is_machine, join=_SIDE),
     # stacks that were sampled describe what another file records
     Format(
         "stacks", "py-spy", _plain(stack_files.read), stack_files.looks_like, join=stack_clock.joined,

@@ -37,7 +37,9 @@ def readable(
 
 def unopened(file: Path, error: OSError) -> PerfdoctorError:
     """The error of a file that cannot be opened."""
-    return PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.")
+    is_gone = isinstance(error, FileNotFoundError)
+    do = "It is a link to a file that does not exist, or was removed." if is_gone else "Check its permissions."
+    return PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do=do)
 
 
 def left_out(why: Sequence[str], files: int) -> list[str]:

@@ -61,7 +61,7 @@ def test_any_planted_rate_is_inside_its_error(rates, idle, offset):
 
 
 def test_kernels_that_only_run_together_are_unknown_and_not_zero():
-    """A fiftieth of a sample each, one right behind the other: nothing tells them apart."""
+    """A fiftieth of a sample each, one right behind the other: nothing separates them."""
     timeline = sampled(picture("GSe" + " " * 57, unit_us=100 / 60, repeat=300), _PLANTED)
     _, found = by_name(timeline)
     assert np.isnan(found.of("tensor_active_share")).all()

@@ -74,7 +74,7 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
 
 
 def _of_one_code(found: list[Culprit]) -> list[Culprit]:
-    """The same with ranges that differ in numbers alone taken together; a function keeps the line that it begins on."""
+    """Return them with ranges that differ in numbers alone taken together; a function keeps the line it begins on."""
     by_name: dict[str, list[Culprit]] = {}
     for each in found:
         by_name.setdefault(each.name if is_function(each.name) else without_numbers(each.name), []).append(each)

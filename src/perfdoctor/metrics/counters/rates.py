@@ -7,7 +7,7 @@ with different shares of each: the least squares of
 
 with idle time and copies as kinds of their own. A kind that nearly fills its samples gets their mean. The standard
 error allows for any spread of the residuals (White, Econometrica 48(4), 1980): kinds that only ever run together cannot
-be told apart, their errors are large, and their rates unknown.
+be separated, their errors are large, and their rates unknown.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RATES = ("sm_active_share", "sm_issue_share", "tensor_active_share", "dram_share
 #: A rate is unknown where twice its standard error, which 95 % of errors are below, exceeds this. Kernels of 5 µs among
 #: others come out up to 4 points off on an A100, though their standard errors are 1: rates change within a kernel, too.
 _ERRORS, _MOST_ERROR = 2, 0.05
-#: Kinds with the most time are told apart; all others are one. And as many samples decide: 10 s at the usual rate.
+#: Kinds with the most time are separated; all others are one. And as many samples decide: 10 s at the usual rate.
 _MOST_KINDS, _MOST_SAMPLES = 48, 100_000
 #: So many samples are a dense matrix at a time, of 4 MB.
 _CHUNK = 10_000
-#: Directions of the scaled normal equations that are nothing but rounding, and how near to 1 a kind is told apart.
+#: Directions of the scaled normal equations that are nothing but rounding, and how near to 1 a separated kind is.
 _SINGULAR, _TOLD = 1e-9, 1e-3
 
 
@@ -146,14 +146,14 @@ def _shares(
 
 
 def _solved(shares: _Shares, values: Floats) -> tuple[Floats, Floats]:
-    """The rates, a row a kind and a column a counter, and their standard errors; infinite where nothing tells."""
+    """The rates, a row a kind and a column a counter, and their standard errors; infinite where no sample shows it."""
     normal, right = np.zeros((shares.kinds, shares.kinds)), np.zeros((shares.kinds, values.shape[1]))
     for rows, part in shares.chunks():
         normal += part.T @ part
         right += part.T @ values[rows]
     scale = np.sqrt(np.maximum(np.diag(normal), np.finfo(float).tiny))
     inverse = np.linalg.pinv(normal / np.outer(scale, scale), rcond=_SINGULAR, hermitian=True) / np.outer(scale, scale)
-    # What cannot be told apart: `inverse @ normal` is not 1 in its place.
+    # What cannot be separated: `inverse @ normal` is not 1 in its place.
     is_told = np.abs(np.diag(inverse @ normal) - 1) < _TOLD
     rates = inverse @ right
     spread = np.zeros((values.shape[1], shares.kinds, shares.kinds))

@@ -122,7 +122,7 @@ def _ascending(tables: ExportTables, times: Ints, device: int) -> Ints:
 
 
 def _filled(values: Floats, metrics: Sequence[int], starts: Ints, rows: Columns) -> Floats:
-    """These `values`, a row a metric and a column a sample, with what the rows of the table say of them."""
+    """Return these `values`, a row a metric and a column a sample, with what the rows of the table say of them."""
     order = np.argsort(metrics)
     place = np.searchsorted(np.asarray(metrics)[order], rows["metricId"])
     known = (place < len(metrics)) & np.isin(rows["metricId"], metrics) & (rows["timestamp"] != NONE)

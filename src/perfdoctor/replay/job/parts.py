@@ -50,7 +50,7 @@ class Parts(Struct, frozen=True, eq=False):
 def parts(graph: JobGraph, ideal_ns: Floats, owner: Ints) -> Parts:
     """The parts of all owners. `ideal_ns`: of each node; `owner`: of each node, UNKNOWN where it is nobody's.
 
-    Of very many only those are replayed that work longest beyond the ideal: without it the step hangs on none.
+    Of very many only those are replayed that work longest beyond the ideal: without it the step depends on none.
     """
     rows = np.flatnonzero(owner != UNKNOWN)
     owners, of_rows = np.unique(owner[rows], return_inverse=True)

@@ -97,7 +97,7 @@ def counter_columns(run: Run, by: Literal["name", "family"], kinds: Sequence[str
 
 def measured_columns(measured: Mapping[str, Floats]) -> list[TableColumn]:
     """What the GPU's counters measured while kernels ran, by each of RATES."""
-    said = "By the GPU's counters, told apart from what else ran; empty where that is not sure to 5 points."
+    said = "By the GPU's counters, without what ran beside it; empty where that is not sure to 5 points."
     return [
         numbers("SM active", "share", measured["sm_active_share"], said),
         numbers("tensor cores active", "share", measured["tensor_active_share"], said),

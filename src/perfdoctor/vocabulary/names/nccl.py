@@ -70,7 +70,7 @@ IN_LAYERS = regex(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
 
 #: What a group is for, by its name or description: torchtitan's meshes (`mesh_dp_shard_cp`), Megatron's
 #: (`DATA_PARALLEL_GROUP_WITH_CP`), DeepSpeed's and the servers' (`tp:0`). The first that fits counts; what follows a
-#: blank tells apart patterns of one kind.
+#: blank separates patterns of one kind.
 PARALLELISM = {
     kind: regex(pattern, re.IGNORECASE)
     for kind, pattern in {
