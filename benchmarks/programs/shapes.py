@@ -1,8 +1,8 @@
 """Short trainings that use the processor's cores in five ways: `shapes.py SHAPE STEPS [--fix]`.
 
 main: one thread computes. threads: each op is computed by as many threads as there are cores. workers: two processes
-make batches. sleeping: each item waits 2 ms, as for a disk. item: each item is computed in Python. `--fix`: two workers
-make the batches, which is what is advised first where items take the time.
+make batches. sleeping: each item waits 2 ms, as for a disk. item: each item is computed in Python. `--fix`: as many
+workers make the batches as are advised on two cores.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 SHAPE, STEPS, IS_FIXED = sys.argv[1], int(sys.argv[2]), "--fix" in sys.argv
 BATCH = 8
+WORKERS = {"workers": 2}
+ADVISED = {"sleeping": 4, "item": 2}  # who sleeps needs no core
 
 
 class Items(Dataset):
@@ -37,7 +39,7 @@ def main() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(256, width), torch.nn.ReLU(), torch.nn.Linear(width, width))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     ends = []
-    for batch in DataLoader(Items(), batch_size=BATCH, num_workers=2 if SHAPE == "workers" or IS_FIXED else 0):
+    for batch in DataLoader(Items(), batch_size=BATCH, num_workers=(ADVISED if IS_FIXED else WORKERS).get(SHAPE, 0)):
         loss = model(batch.repeat(copies, 1)).square().mean()
         optimizer.zero_grad()
         loss.backward()
