@@ -40,6 +40,7 @@ def test_the_document_has_the_documented_fields():
         "roofline",
         "run_time",
         "gpu_metrics",
+        "collectives",
         "memory",
         "modules",
         "modules_left_out",

@@ -24,6 +24,7 @@ from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
 from perfdoctor.metrics.accounting.timed_steps import timed_steps
+from perfdoctor.metrics.communication.by_use import collective_uses
 from perfdoctor.metrics.counters.means import gpu_metrics
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
@@ -138,6 +139,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
         contended_share=contended_share(run),
         run_time=run_time(run),
         gpu_metrics=gpu_metrics(run),
+        collectives=collective_uses(run),
         timed=timed_steps(run),
         project=timeline.project,
         **numbers,

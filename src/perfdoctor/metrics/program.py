@@ -37,7 +37,7 @@ _TOOLS_OF_ANY = frozenset({"nsys", "ncu"})
 #: Sources of PyTorch itself.
 _TORCH_TOOLS = frozenset({"kineto", "memory"})
 #: Messages below are small: as in the rule exposed-communication, their number costs, and not their bytes.
-_SMALL_BYTES = 131_072
+SMALL_BYTES = 131_072
 _NAMED_ON_HOST = ("ops", "ranges", "functions")
 
 
@@ -210,7 +210,7 @@ def _exchanges(run: Run) -> bool:
     of_all = of_these = 0
     for place in run.places:
         rows = place.collectives
-        rows = rows.take((rows["bytes"] == UNKNOWN) | (rows["bytes"] >= _SMALL_BYTES))
+        rows = rows.take((rows["bytes"] == UNKNOWN) | (rows["bytes"] >= SMALL_BYTES))
         exposed_ns = place.exposed_communication.overlap_ns(rows.start_ns, rows.end_ns)
         of_all += int(exposed_ns.sum())
         of_these += int(exposed_ns[rows.text("kind").equals("all_to_all", "send_recv")].sum())
@@ -230,7 +230,7 @@ def _may_sum_gradients(run: Run) -> bool:
         sums = rows.take(rows.text("kind").equals("all_reduce", "reduce_scatter"))
         counted = ~sums.text("data_type").matches(nccl_names.WHOLE_NUMBERS)
         if kind != "training":
-            counted &= (sums["bytes"] == UNKNOWN) | (sums["bytes"] >= _SMALL_BYTES)
+            counted &= (sums["bytes"] == UNKNOWN) | (sums["bytes"] >= SMALL_BYTES)
         if counted.any():
             return True
     return False

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from perfdoctor.model.timeline import RecordedProcess
+from perfdoctor.records.collectives import CollectiveUse
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.gpu_metrics import GpuMetric
@@ -64,6 +65,7 @@ class Diagnosis(Struct, frozen=True):
     timed in the same execution; None where it timed none, or these are other steps. `project`: where the program
     belongs; None if unknown. `run_time`: the partition of the whole run; None where it was not noted.
     `gpu_metrics`: the means of the GPUs' own counters; empty where they were not recorded.
+    `collectives`: what communication cost, by what it is for; of the ranks read in full.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -96,6 +98,7 @@ class Diagnosis(Struct, frozen=True):
     contended_share: float = 0.0
     run_time: RunTime | None = None
     gpu_metrics: tuple[GpuMetric, ...] = ()
+    collectives: tuple[CollectiveUse, ...] = ()
     timed: TimedSteps | None = None
     project: Project | None = None
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from perfdoctor.model.timeline import RecordedProcess
+from perfdoctor.records.collectives import CollectiveUse
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Outcome
@@ -108,6 +109,7 @@ class Document(Struct, frozen=True, kw_only=True):
     contenders: tuple[str, ...] = ()
     run_time: RunTime | None = None
     gpu_metrics: tuple[GpuMetric, ...] = ()
+    collectives: tuple[CollectiveUse, ...] = ()
     notes: tuple[str, ...]
 
 

@@ -75,6 +75,7 @@ def _document(diagnosis: Diagnosis) -> Document:
         contenders=tuple(advice.rule for advice in diagnosis.contenders),
         run_time=diagnosis.run_time,
         gpu_metrics=diagnosis.gpu_metrics,
+        collectives=diagnosis.collectives,
         notes=diagnosis.notes,
     )
 

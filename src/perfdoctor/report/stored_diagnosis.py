@@ -65,7 +65,7 @@ def _diagnosis(of: Document) -> Diagnosis:
         gpu_not_recorded=run.gpu_not_recorded, memory=of.memory, processes=run.processes,
         real_time=real and replace(real, stretch_by_part=run.steps.stretch_by_part or {}), job=of.job, cost=of.cost,
         modules=of.modules, items_per_step=run.items_per_step, contended_share=run.contended_share,
-        run_time=of.run_time, gpu_metrics=of.gpu_metrics,
+        run_time=of.run_time, gpu_metrics=of.gpu_metrics, collectives=of.collectives,
         timed=run.steps.timed, project=run.project,
     )  # fmt: skip
 

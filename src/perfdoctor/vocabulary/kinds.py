@@ -32,6 +32,18 @@ HOST_MEMORY = ("pageable", "pinned", "managed", "unknown", "none")
 COLLECTIVE_KINDS = (
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast", "reduce", "barrier", "other",
 )  # fmt: skip
+#: Their plural in sentences.
+COLLECTIVE_LABELS: Mapping[str, str] = {
+    "all_reduce": "all-reduces", "all_gather": "all-gathers", "reduce_scatter": "reduce-scatters",
+    "all_to_all": "all-to-alls", "send_recv": "sends and receives", "broadcast": "broadcasts", "reduce": "reduces",
+    "barrier": "barriers", "other": "other collectives",
+}  # fmt: skip
+#: What a group of ranks is for, as the end of a sentence about its collectives: `all-gathers of sharded parameters`.
+PARALLELISM: Mapping[str, str] = {
+    "data": "data parallelism", "sharded": "sharded parameters", "hybrid": "replicas of sharded parameters",
+    "tensor": "tensor parallelism", "sequence": "sequence parallelism", "pipeline": "a pipeline", "expert": "experts",
+    "embeddings": "embeddings", "exchange": "an exchange between ranks",
+}  # fmt: skip
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 

@@ -105,13 +105,19 @@ def test_waiting_for_a_late_rank_is_taken_off():
     assert finding.values["exposed_ms"] == pytest.approx(10.0)
 
 
-def test_its_table_lists_collectives_by_kind():
+def test_its_table_says_what_collectives_are_for_and_what_of_them_is_exposed():
     picture = draw_steps(
-        kernels="##########          ",
+        kernels="##########      ##  ",
         nccl="          ======aa-- ",
     )
-    table = only_finding("exposed-communication", picture).evidence[2]
-    assert table.rows == (("all_reduce", 2.0, 8 * MS), ("all_gather", 1.0, 2 * MS))
+    finding = only_finding("exposed-communication", picture)
+    table = finding.evidence[2]
+    assert table.columns == ("what", "count", "time", "exposed")  # neither sizes nor other ranks are known
+    assert table.rows == (
+        ("all-reduces of data parallelism", 2.0, 8 * MS, 8 * MS),
+        ("all-gathers", 1.0, 2 * MS, 0),
+    )
+    assert finding.values["mostly"] == "all-reduces of data parallelism"
 
 
 def test_only_what_compute_waited_for_is_promised():

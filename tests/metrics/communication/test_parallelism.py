@@ -67,3 +67,42 @@ def test_the_page_shows_what_a_group_is_for_and_that_few_bytes_in_much_time_are_
     shown = {column.name: column.values[0] for column in table.columns}
     assert shown["parallelism"] == "tensor"
     assert shown["waiting"] == pytest.approx(300_000, rel=0.01)  # one step over the slowest network takes 100 µs
+
+
+def test_sums_of_one_size_with_a_product_between_each_are_of_layers_where_ops_were_recorded():
+    def kinds_of(drawn, sizes):
+        rows = described(drawn, group="7 [0, 1]", kind="all_reduce", bytes=sizes, group_size=2)
+        return [use.kind for use in group_uses(prepare(rows)).values()]
+
+    def drawn(name, kernels="G " * 4):
+        host = {"host": [" ", "n" * 9], "legend": {"n": ("ops", name)}, "launched_us_before": 5}
+        return draw(kernels=" " + kernels, nccl="  =" + " =" * 3, **host)
+
+    assert kinds_of(drawn("aten::mm"), 1 << 20) == ["tensor"]
+    assert kinds_of(drawn("aten::mm"), [1 << 20, 2 << 20, 3 << 20, 4 << 20]) == ["data"]  # as gradients are
+    assert kinds_of(drawn("torch::autograd::AccumulateGrad"), 1 << 20) == ["data"]
+    assert kinds_of(drawn("Optimizer.step#Muon.step"), 1 << 20) == ["data"]
+    assert kinds_of(drawn("aten::mm", "e " * 4), 1 << 20) == ["data"]
+    assert kinds_of(draw(kernels="G " * 4, nccl=" =" * 4), 1 << 20) == ["data"]  # hooks would not be seen
+
+
+def test_few_whole_numbers_are_part_of_the_exchange_that_they_announce():
+    host = {"host": ["l", "n"], "legend": {"n": ("ranges", "MoELayer.forward")}}
+    drawn = draw(kernels="# " * 2, nccl=" =" * 2, **host)
+    kinds = ["all_gather", "all_to_all"]
+    rows = described(drawn, group=["0 [0, 1]", "1 [0, 1]"], kind=kinds, data_type=["Long", "BFloat16"], bytes=64)
+    assert [use.kind for use in group_uses(prepare(rows)).values()] == ["expert", "expert"]
+
+
+def test_scattered_and_gathered_embeddings_are_no_sharded_parameters():
+    host = {"host": ["l", "n"], "legend": {"n": ("ops", "fbgemm::permute_pooled_embs")}}
+    found = uses(["", "", ""], ["all_to_all", "reduce_scatter", "all_gather"], **host)
+    assert {use.kind for use in found.values()} == {"embeddings"}
+    assert {use.kind for use in uses(["", ""], ["reduce_scatter", "all_gather"]).values()} == {"sharded"}
+
+
+def test_messages_of_ring_attention_divide_a_sequence():
+    host = {"host": ["l", "n"], "legend": {"n": ("functions", "ring_flash_attn.py(10): ring_flash_attn_forward")}}
+    drawn = draw(kernels="# ", nccl=" =", **host)
+    rows = described(drawn, group="0 [0, 1]", kind="send_recv", group_size=2)
+    assert [use.kind for use in group_uses(prepare(rows)).values()] == ["sequence"]

@@ -10,6 +10,7 @@ from msgspec import Struct
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.saved_shares import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.communication.by_use import exposed_each_ns, mostly, table_of_uses
 from perfdoctor.metrics.communication.collectives import (
     bandwidth_table,
     bandwidths,
@@ -33,7 +34,7 @@ from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
-from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
 
 #: Frameworks that can leave out the sums of a batch, for which there is a fix.
@@ -70,7 +71,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = _exposed(run, small, at)
     if found.share < at["min_share_of_step"]:
         return
-    worst, missing = run.worst(_exposed_ns), ranks_missing(run)
+    missing = ranks_missing(run)
     total = run.job.mean(lambda place: place.communication.total_ns)
     is_clear = found.saving.likely >= MOST_OF_IT * found.saving.high and not missing
     measured = bandwidths(run, at["large_message_bytes"])
@@ -82,6 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(found.share),
+            "mostly": mostly(run, exposed_each_ns),
             "ranks": len(run.ranks),
             "job_ranks": ranks_of_job(run),
             "hidden_percent": percent(1 - run.job.mean(_exposed_ns) / total) if total else 0.0,
@@ -98,7 +100,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
-            _kinds(worst),
+            *table_of_uses(run),
             *([bandwidth_table(measured)] if measured else []),
         ),
         situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "small" if small else "",
@@ -197,12 +199,3 @@ def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
     idle = idle_cores(run) / cores_allowed(run)
     return hidden_ns * at["hidden_share_without_gpu"] if np.isnan(idle) else min(hidden_ns, idle * run.step_ns)
 
-
-def _kinds(place: Place) -> Rows:
-    """The place's collectives by kind, those that take longest first."""
-    kind = place.collectives.text("kind")
-    ns = place.window.overlap_ns(place.collectives.start_ns, place.collectives.end_ns)
-    rows = [(name, count / place.units, int(total / place.units)) for name, count, total in kind.sums(ns)]
-    rows.sort(key=lambda row: -row[2])
-    label = f"Collectives of rank {place.rank}, a step"
-    return Rows(label, ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from perfdoctor.detectors.saved_shares import at_most, half_certain
 from perfdoctor.metrics.accounting.behind_idle import host_rows, innermost_with_most
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication import lateness
+from perfdoctor.metrics.communication.by_use import mostly, table_of_uses
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.communication.waiting import Waiting, waiting
@@ -22,6 +24,7 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven_flop
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.replay.job.waiting import replayed_waiting
 from perfdoctor.vocabulary.parts import IDLE_PARTS
@@ -104,6 +107,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "chance_percent": percent(seen.late_again.chance),
             "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
             "cores": cores_allowed(run),
+            "mostly": mostly(run, partial(_waited_each_ns, matched)),
             "waiting_ms": ms(seen.waiting_ns),
             "until_next_ms": ms(seen.until_next_ns),
             "sooner_ms": ms(seen.sooner_ns),
@@ -121,6 +125,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
             _by_rank(matched, seen, units),
             _instead(late, instead, units),
+            *table_of_uses(run),
             *_by_node(matched, seen, units),
             *([_same_calls(late.rank, host)] if situation == "slower-host" and host else []),
         ),
@@ -229,6 +234,15 @@ def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping
 
 
 # --- evidence ---
+
+
+def _waited_each_ns(matched: Skew, place: Place) -> Floats:
+    """How long the place waited in each of its `collectives` for the last rank."""
+    waited = np.zeros(len(place.recorded_collectives))
+    if matched.has(place.rank) and len(place.collectives):
+        own = matched.came.place == matched.number(place.rank)
+        waited[matched.came.row[own]] = matched.waits_ns[own]
+    return waited[place.in_window("collectives")]
 
 
 def _same_calls(rank: int, host: HostComparison) -> Rows:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import Shares, half_certain
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
+from perfdoctor.metrics.communication.by_use import use_of
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring, slow_groups
 from perfdoctor.metrics.communication.messages import MESSAGE
@@ -117,6 +118,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "reached_gb_per_second": against.likely / 1e9,
             "most_gb_per_second": against.most / 1e9,
             "link": against.link,
+            "use": use_of(run, worst.group, worst.kind),
             **({"members": spans(worst.members), "groups": against.groups} if against.groups else {}),
             **({"shared": worst.shared} if against.groups and worst.shared else {}),
             "exposed_ms": ms(exposed_ns),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
+from perfdoctor.metrics.communication.by_use import exposed_each_ns, mostly
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import us
@@ -63,6 +64,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high" if are_sized else "medium",
         values={
             "messages_per_step": count,
+            "mostly": mostly(run, lambda place: exposed_each_ns(place) * _small(place, at)),
             "different": different,
             "usual_us": us(float(np.median(frame.duration_ns))),
             **found.time_values("exposed"),

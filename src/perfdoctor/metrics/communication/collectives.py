@@ -173,6 +173,7 @@ class Bandwidth(Struct, frozen=True):
 
     `exposed_ns` is how long they are exposed on an average rank, per step, `transfer_ns` how long they take once all
     ranks have come. `one_node`: are the devices of the ranks known to be in one machine? `shared`: what they share.
+    `group`: its name on the first of them, "" for none.
     """
 
     kind: str
@@ -185,6 +186,7 @@ class Bandwidth(Struct, frozen=True):
     members: tuple[int, ...]
     shared: str
     transfer_ns: int
+    group: str
 
 
 @once_per_job
@@ -265,6 +267,7 @@ def _bandwidth(kind: str, places: Sequence[JobPlace], rows: Matrix, sizes: Ints,
         members=tuple(place.rank for place in places),
         shared=where(places),
         transfer_ns=round(float(transfer_ns.sum()) / places[0].units),
+        group=places[0].recorded_collectives.text("group")[int(rows[0, 0])],
     )
 
 

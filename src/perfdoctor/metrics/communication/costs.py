@@ -19,6 +19,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.grouping import GroupSpread
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -78,6 +79,7 @@ class _CollectiveRows(Struct, frozen=True):
         return matched
 
 
+@once_per_run
 def collective_costs(run: Run) -> CollectiveCosts | None:
     """The costs of all collectives that ran in a window, by group; None where none did."""
     rows = _rows(run)

@@ -43,6 +43,8 @@ from perfdoctor.vocabulary.names import torch as torch_names
 SHARDED = frozenset({"fsdp", "deepspeed"})
 #: And of programs whose layers wait for sums of all ranks.
 SUMS_IN_LAYERS = frozenset({"tensor-parallel", "inference"})
+#: And what divides layers, or the sequence that goes through them.
+_OF_LAYERS = ("tensor", "sequence")
 #: What DistributedDataParallel puts into one message by default: bucket_cap_mb=25 (torch.nn.parallel).
 DEFAULT_BUCKET_BYTES = 25 << 20
 #: One message can be cut in two at least, and so can what a layer waits for.
@@ -79,6 +81,9 @@ def purposes(run: Run, place: Place) -> Purposes:
         of_hook = launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
         sharded = bool(known & SHARDED)
         in_layers = (sums & ~of_hook) | ((gathers | kind.equals("reduce_scatter")) & (not sharded))
+    # Groups that are named after what they divide: what a layer or a sequence sends, the next kernel needs.
+    named = place.collectives.text("group").where(lambda group: nccl_names.parallelism(group) in _OF_LAYERS)
+    in_layers |= named & (sums | gathers | kind.equals("reduce_scatter"))
     gradients = (sums | kind.equals("reduce_scatter")) & ~in_layers
     return Purposes(gradients, gathers & ~in_layers, in_layers)
 

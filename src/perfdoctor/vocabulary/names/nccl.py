@@ -84,6 +84,8 @@ PARALLELISM = {
         "data": r"(?<![a-z])dd?p(?![a-z])",
     }.items()
 }
+#: Attention over a sequence whose parts go round the ranks that hold it.
+RING_ATTENTION = regex(r"ring_?(flash_?)?attn|ring_?attention|zigzag|attn_forward_func_with_kv_p2p", re.IGNORECASE)
 #: Whose all-to-alls these are, by names of ops, ranges, functions and kernels: TorchRec's embeddings, a layer of
 #: experts, a sequence that is divided by heads (DeepSpeed-Ulysses).
 EXCHANGED = {
@@ -135,6 +137,13 @@ HARMLESS = regex(
 )
 #: The adapter of a connection by InfiniBand or RoCE, by its number: `NET/IB/0`.
 ADAPTER = regex(r"NET/IB\w*/(\d+)")
+
+
+@lru_cache(maxsize=65536)
+def parallelism(group: str) -> str:
+    """What a group is for by its name or description: a key of `kinds.PARALLELISM`; "" where neither says it."""
+    named = next((kind for kind, pattern in PARALLELISM.items() if pattern.search(group)), "")
+    return named.partition(" ")[0]
 
 
 @lru_cache(maxsize=65536)
