@@ -25,7 +25,16 @@ TIMES = st.one_of(
 ODD = st.sampled_from([None, True, 7.0, 7.5, "stream 7", "24", "", [1], {"a": 1}, 2**63, -(2**70), 10**30])
 NUMBERS = st.one_of(st.integers(0, 40), st.integers(0, 2**40))
 NAMES = st.one_of(
-    st.sampled_from(["aten::mm", "aten::convolution", "ncclKernel_AllReduce_RING", "[memory]", "Stream Wait Event"]),
+    st.sampled_from(
+        [
+            "aten::mm",
+            "aten::convolution",
+            "ncclKernel_AllReduce_RING",
+            "[memory]",
+            "Stream Wait Event",
+            "record_param_comms",
+        ]
+    ),
     st.text(max_size=8),
     st.sampled_from(['}, {"name": 1', '"}]}', "\\", "},\n  {", '{"ph":"X"}', "\u2028\ud7ff🙂", "a\x00b"]),
 )
@@ -36,6 +45,7 @@ ARGS = {
     "Input Dims": st.lists(st.lists(NUMBERS, max_size=2), max_size=2), "Input type": st.lists(NAMES, max_size=2),
     "Concrete Inputs": st.lists(NAMES, max_size=2), "Collective name": NAMES, "In msg nelems": NUMBERS,
     "Group size": st.integers(1, 8), "Process Group Ranks": st.just("[0, 1]"), "dtype": st.just("Float"),
+    "Dst Rank": st.integers(0, 7), "Src Rank": st.integers(0, 7),
     "parts": st.just([{"name": "a"}, {"name": "b", "ph": "X"}]),
 }  # fmt: skip
 

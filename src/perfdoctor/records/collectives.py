@@ -10,9 +10,9 @@ class CollectiveUse(Struct, frozen=True):
 
     `parallelism`: what the groups are for (`kinds.PARALLELISM`), "" where that is unknown; `by_name`: their name says
     so. `ranks`: in each group. `groups`: how many there are; `group`: the name of the only one, else "". `bytes`: the
-    sum of the messages. `waiting_ns`: until the last rank came, or what no transfer of so few bytes takes; `transfer_ns`:
-    the rest. `bus_bytes_per_second`: all messages over all transfers, as in nccl-tests; `link_bytes_per_second`: what
-    bounds it, by `link_source`. None where not known.
+    sum of the messages. `waiting_ns`: until the last rank came, or what no transfer of so few bytes takes;
+    `transfer_ns`: the rest. `bus_bytes_per_second`: all messages over all transfers, as in nccl-tests;
+    `link_bytes_per_second`: what bounds it, by `link_source`. None where not known.
     """
 
     parallelism: str

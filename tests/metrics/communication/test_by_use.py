@@ -15,7 +15,9 @@ UNIT_NS = 100_000
 
 
 def rank(number: int, nccl: str, groups: list[str], kinds: list[str], sizes: list[int]) -> Timeline:
-    drawn = draw(kernels="#" + " " * 30, nccl=" " + nccl, rank=number, device=number, unit_us=100, gpu="NVIDIA H100 80GB HBM3")
+    drawn = draw(
+        kernels="#" + " " * 30, nccl=" " + nccl, rank=number, device=number, unit_us=100, gpu="NVIDIA H100 80GB HBM3"
+    )
     return described(drawn, group=groups, kind=kinds, bytes=sizes, group_size=2)
 
 

@@ -198,4 +198,3 @@ def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
     # Threads that send need a core. Where cores are idle, all work spread over them takes so much less time.
     idle = idle_cores(run) / cores_allowed(run)
     return hidden_ns * at["hidden_share_without_gpu"] if np.isnan(idle) else min(hidden_ns, idle * run.step_ns)
-

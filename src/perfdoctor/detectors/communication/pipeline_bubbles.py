@@ -14,6 +14,7 @@ from perfdoctor.detectors.saved_shares import half_certain, shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
 from perfdoctor.metrics.communication.messages import pipelines
+from perfdoctor.metrics.communication.pipeline import schedule
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import flop_per_step
 from perfdoctor.model.place import Place
@@ -36,7 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     columns = ("rank", "compute", "exposed sends and receives")
     waits_ns = [(place, exposed_rows_ns(place, proven_messages(place))) for place in run.places[:_MOST_ROWS]]
     stages = tuple((each.rank, each.per_step(each.compute.total_ns), each.per_step(ns)) for each, ns in waits_ns)
-    uneven = _uneven(run, at)
+    uneven, order = _uneven(run, at), schedule(run)
     exposed_ns = run.job.mean(lambda place: place.exposed_communication.total_ns)
     is_most = len(run.job.places) > 1 and found.ns >= MOST_OF_IT * exposed_ns
     finding = found.finding(
@@ -50,6 +51,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "messages_per_step": found.per_step,
             **found.time_values("exposed"),
+            "schedule": order.name or "in an order that so few do not show" if order else "",
+            "stages": order.stages if order else 0,
+            "batches": order.micro_batches if order else 0,
+            "bubble_percent": percent(order.bubble_share) if order else 0.0,
             **(
                 {
                     "heavy_rank": uneven.heavy.rank,

@@ -242,7 +242,8 @@ def _waited_each_ns(matched: Skew, place: Place) -> Floats:
     if matched.has(place.rank) and len(place.collectives):
         own = matched.came.place == matched.number(place.rank)
         waited[matched.came.row[own]] = matched.waits_ns[own]
-    return waited[place.in_window("collectives")]
+    inside: Floats = waited[place.in_window("collectives")]
+    return inside
 
 
 def _same_calls(rank: int, host: HostComparison) -> Rows:

@@ -54,6 +54,7 @@ class HostPlace(Place, frozen=True):
             **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
             "kind": rows.name.mapped(nccl_names.collective_kind), "bytes": unknown, "group": no_text,
             "group_size": unknown, "data_type": no_text, "blocks": unknown, "sent_bytes": unknown,
+            "peers": no_text,
         })  # fmt: skip
 
     @once_per_place

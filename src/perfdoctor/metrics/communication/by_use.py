@@ -138,7 +138,7 @@ def table_of_uses(run: Run) -> tuple[Rows, ...]:
         "bus bandwidth": ("bytes_per_second", [_or_nan(row.bus_bytes_per_second) for row in rows]),
         "link": ("bytes_per_second", [_or_nan(row.link_bytes_per_second) for row in rows]),
     }
-    known = {name: column for name, column in columns.items() if not all(each != each for each in column[1])}
+    known = {name: column for name, column in columns.items() if set(map(str, column[1])) != {"nan"}}
     label = "Communication by what it is for, a step, mean of the ranks"
     cells = tuple(zip(*(values for _, values in known.values()), strict=True))
     return (Rows(label, tuple(known), tuple(unit for unit, _ in known.values()), cells),)

@@ -69,7 +69,8 @@ def proven_messages(place: Place) -> Mask:
     """One bool a row of `place.collectives`: is it surely a send or receive, and not an all-to-all with such a name?"""
     frame = place.collectives
     called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
-    called |= frame.name.matches(nccl_names.HOST_MESSAGE)
+    called |= launches_of(place, "collectives").while_open(nccl_names.COALESCED, "ranges")
+    called |= frame.name.matches(nccl_names.HOST_MESSAGE) | ~frame.text("peers").equals("")
     rows: Mask = frame.text("kind").equals("send_recv") & ((frame["group_size"] != UNKNOWN) | called)
     return rows
 

@@ -65,18 +65,29 @@ def arrivals(places: Sequence[JobPlace], *, everywhere: bool, with_messages: boo
         found[key] = {
             end: _Own.of(places[end], rows) for end, rows in sorted(zip(ends, sides, strict=True), key=itemgetter(0))
         }
+    met: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     nothing = np.empty(0, np.int64)
     numbers, of_place, rows, kinds = [nothing], [nothing], [nothing], list[str]()
     for (kind, group, size), own_of in found.items():
         if 0 < size < len(own_of) or len(own_of) < (len(places) if not group else 2):
             continue  # several groups under one name; a group without a name has to be that of all ranks
         matched = _matched(list(own_of.values()), everywhere=everywhere, windows_agree=kind != MESSAGE)
+        if kind == MESSAGE:
+            matched = _not_both_ways(matched, met.setdefault(tuple(own_of), set()))
         count = matched.shape[1]
         numbers.append(np.repeat(np.arange(len(kinds), len(kinds) + count), len(own_of)))
         of_place.append(np.tile(np.array(list(own_of), np.int64), count))
         rows.append(matched.T.ravel())
         kinds.extend([kind] * count)
     return Arrivals(np.concatenate(numbers), np.concatenate(of_place), np.concatenate(rows), tuple(kinds))
+
+
+def _not_both_ways(matched: Matrix, met: set[tuple[int, ...]]) -> Matrix:
+    """The messages without those whose two kernels have `met` already: one kernel may send and receive at once."""
+    pairs = [tuple(each) for each in matched.T.tolist()]
+    new: Matrix = matched[:, [pair not in met for pair in pairs]]
+    met.update(pairs)
+    return new
 
 
 def column(places: Sequence[JobPlace], of: Arrivals, name: str) -> Ints:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.communication.hideable import purposes
+from perfdoctor.metrics.communication.messages import is_ring, joined
 from perfdoctor.metrics.program import SMALL_BYTES, facts
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.launches import launches_of
@@ -80,14 +81,13 @@ def _carried(run: Run, place: Place) -> Iterator[tuple[GroupKey, str, float]]:
         yield key_of(group[row], its_kind), carried[which[row]][0] if which[row] < len(carried) else its_kind, ns
 
 
-def _use(
-    run: Run, key: GroupKey, sent: Mapping[str, float], shards: set[GroupKey], exchanged: str
-) -> GroupUse:
+def _use(run: Run, key: GroupKey, sent: Mapping[str, float], shards: set[GroupKey], exchanged: str) -> GroupUse:
     if named := nccl_names.parallelism(key[0]):
         return GroupUse(named, by_name=True)
     known, most = facts(run), max(sent, key=lambda carries: (carries != "numbers", sent[carries]))
     if most == "messages":
-        return GroupUse("sequence" if _has(run.timeline, nccl_names.RING_ATTENTION) else "pipeline")
+        is_of_sequence = _sends_round(run) or _has(run.timeline, nccl_names.RING_ATTENTION)
+        return GroupUse("sequence" if is_of_sequence else "pipeline")
     if most in ("all_to_all", "numbers"):
         return GroupUse(exchanged)
     if most == "in layers":
@@ -128,6 +128,13 @@ def _alike(group: Text, sizes: Ints, rows: Mask) -> Iterator[Ints]:
     cells, of_cell = np.unique(np.stack((group.codes[chosen], sizes[chosen])), axis=1, return_inverse=True)
     for number in range(cells.shape[1]):
         yield chosen[of_cell.ravel() == number]
+
+
+@once_per_run
+def _sends_round(run: Run) -> bool:
+    """Do all messages whose ends are known go round rings, one way?"""
+    rings = [is_ring(pairs) for _, pairs in joined(run.job.places)]
+    return bool(rings) and all(rings)
 
 
 def _exchanged(timeline: Timeline) -> str:

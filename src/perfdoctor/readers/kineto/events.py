@@ -19,7 +19,7 @@ from perfdoctor.model.columns import UNKNOWN
 from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto import columns
 from perfdoctor.readers.kineto.columns import GroupPart, GrowingColumns, InexactError, integer, integers, written
-from perfdoctor.vocabulary.names.nccl import COLLECTIVE
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE, RECEIVED_FROM, SENT_TO
 
 if TYPE_CHECKING:
     from perfdoctor.model.columns import Ints
@@ -59,12 +59,16 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     group_description: Any = _named("Process Group Description")
     group_size: Any = _named("Group size")
     members: Any = _named("Process Group Ranks")
+    sent_to: Any = _named("Dst Rank")
+    received_from: Any = _named("Src Rank")
     allocated: Any = _named("Total Allocated")
     reserved: Any = _named("Total Reserved")
     device_type: Any = _named("Device Type")
     device_id: Any = _named("Device Id")
 
 
+#: The op that PyTorch writes around each of its collectives (c10d, ParamCommsUtils.hpp).
+_COMMUNICATES = "record_param_comms"
 #: What PyTorch writes where nobody described a group (torch/distributed/distributed_c10d.py).
 _NO_DESCRIPTIONS = ("default_pg", "undefined")
 _ARGS = {each.name: each for each in msgspec.structs.fields(Args)}
@@ -88,10 +92,11 @@ def _typed_args(*names: str) -> type[msgspec.Struct]:
 
 
 _OF_DEVICE = ("correlation", "device", "stream")
-_KERNEL_ARGS = _typed_args(
-    *_OF_DEVICE, "grid", "block", "shared_memory", "dtype", "collective", "elements_in", "elements_out", "group",
-    "group_description", "group_size", "members",
+_OF_MESSAGE = (
+    "dtype", "elements_in", "elements_out", "group", "group_description", "group_size", "members", "sent_to",
+    "received_from",
 )  # fmt: skip
+_KERNEL_ARGS = _typed_args(*_OF_DEVICE, "grid", "block", "shared_memory", "collective", *_OF_MESSAGE)
 _NO_ARGS = Args()
 #: What torch.profiler calls the rows of the synchronizations in which a stream waits; others are calls as well.
 _STREAM_WAIT = "Stream Wait Event"
@@ -192,14 +197,36 @@ def _collective_rows(events: Events, args: Events, convert: Convert) -> Numbers:
 
 
 def _collective_texts(events: Events, args: Events) -> Texts:
-    # Different groups may share a name ("mesh_tp"), so their members belong to the name.
-    named = (_group_name(str(arg.group or ""), str(arg.group_description or "")) for arg in args)
     return {
         **_launch_size(events, args),
         "collective": (str(arg.collective or "") for arg in args),
         "data_type": (str(arg.dtype or "") for arg in args),
-        "group": (f"{name} {_ranks(arg)}".strip() for name, arg in zip(named, args, strict=True)),
+        "group": map(_group, args),
+        "peers": map(_peer, args),
     }
+
+
+def _group(args: Any) -> str:
+    """Different groups may share a name ("mesh_tp"), so their members belong to the name."""
+    name = _group_name(str(args.group or ""), str(args.group_description or ""))
+    return f"{name} {_ranks(args)}".strip()
+
+
+def _peer(args: Any) -> str:
+    """The rank that a message goes to, `>1`, or comes from, `<0`; "" of anything else."""
+    for sign, rank in (SENT_TO, args.sent_to), (RECEIVED_FROM, args.received_from):
+        if rank is not None and str(rank).isdecimal():
+            return f"{sign}{rank}"
+    return ""
+
+
+def _message(args: Any) -> str:
+    """A send or receive as its op describes it: peer, elements, type, size and name of its group; "" of other ops."""
+    peer = _peer(args)
+    if not peer:
+        return ""
+    elements = max(integer(args.elements_in), integer(args.elements_out))
+    return "\t".join((peer, str(elements), str(args.dtype or ""), str(integer(args.group_size)), _group(args)))
 
 
 @lru_cache(maxsize=4096)
@@ -234,6 +261,9 @@ def _op_texts(events: Events, args: Events) -> Texts:
         "input_shapes": map(bytes, [arg.shapes for arg in args]),
         "input_types": map(bytes, [arg.types for arg in args]),
         "input_values": [bytes(arg.values) if _SETTINGS[event.name] else b"" for event, arg in pairs],
+        "message": [
+            _message(arg) if event.name == _COMMUNICATES else "" for event, arg in zip(events, args, strict=True)
+        ],
     }
 
 
@@ -258,7 +288,7 @@ _KINDS: Mapping[str, _Kind] = {
     "calls": _Kind(_host_rows, {"correlation": "correlation"}, None, _typed_args("correlation")),
     "ops": _Kind(
         _op_rows, {name: name for name in ("identity", "sequence", "forward_thread")}, _op_texts,
-        _typed_args("identity", "shapes", "types", "values", "sequence", "forward_thread"),
+        _typed_args("identity", "shapes", "types", "values", "sequence", "forward_thread", *_OF_MESSAGE),
     ),
     "functions": _Kind(_host_rows),
     "overheads": _Kind(_host_rows),

@@ -84,7 +84,7 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
             {name: given[name] if name in given else table[name] for name in SIGNALS[signal].columns}
         )
 
-    library = None
+    library, sent = None, None
     names = tables["collectives"].texts["collective"] if "collectives" in tables else None
     for signal, columns in _OF_DEVICE.items():
         if table := tables.pop(signal, None):
@@ -99,6 +99,8 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
         put("ranges", table.take(is_range & ~on_device & ~is_mark))
         library = table.take(table.texts["name"].matches(LIBRARY_RANGE) & ~on_device) if names is not None else None
+        if names is not None:
+            sent = table.take(~table.texts["message"].equals(""))
         table.keep(~is_range & ~is_mark)
         put("ops", table)
     if table := tables.pop("functions", None):
@@ -112,6 +114,12 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
     if names is not None:
         kinds = kinds_as_launched(frames, is_named=~names.equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
+        if sent and sent.length and "calls" in frames:
+            described = Frame({name: sent[name] for name in _OF_RANGE})
+            known = messages.with_messages(
+                frames["collectives"], frames["calls"], described, sent.texts["message"], _BYTES_PER_ELEMENT
+            )
+            frames["collectives"] = known
         if library and library.length and "calls" in frames:
             around = Frame({**{name: library[name] for name in _OF_RANGE}, **library.texts}).sorted()
             known = messages.completed(frames["collectives"], frames["calls"], around, _BYTES_PER_ELEMENT)

@@ -139,7 +139,7 @@ def _collectives(kernels: Frame) -> Frame:
     return Frame({
         **{column: kernels.columns[column] for column in common}, "kind": names.mapped(collective_kind),
         "bytes": unknown, "sent_bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
-        "data_type": names.mapped(data_type),
+        "peers": Text.constant("", len(kernels)), "data_type": names.mapped(data_type),
     })  # fmt: skip
 
 

@@ -28,9 +28,9 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 class Line(Struct, frozen=True, eq=False):
     """One rank's line: its pieces in order, each with the ns of own work and of waits for unknown others.
 
-    `comes_to`: the meeting to which the rank comes at a piece's end; `asks`: does it ask for it only then? `behind`:
-    the meeting whose end begins the piece. UNKNOWN stands for none. `queued`: pairs of meetings, in order on one
-    stream. `edges`: the pieces that end with a step.
+    `comes_to`: the meeting to which the rank comes at a piece's end; `asks`: does it ask for it only then? UNKNOWN
+    stands for none. `behind`: pairs of a piece and a meeting whose end begins it. `queued`: pairs of meetings, in order
+    on one stream. `edges`: the pieces that end with a step.
     """
 
     own_ns: Floats
@@ -55,9 +55,15 @@ def between(line: Line, chosen: Mask) -> Mask:
 
 
 class _Arrivals(Struct, frozen=True, eq=False):
-    """A rank's arrivals at meetings, in order on each stream. `behind`: those with one before them on their stream."""
+    """A rank's arrivals at meetings, by stream and in order: one kernel may send and receive several messages.
+
+    `kernel`: the number of each arrival's kernel. `first`: where the arrivals of each kernel begin, and the end.
+    `behind`: the kernels with one before them on their stream.
+    """
 
     meeting: Ints
+    kernel: Ints
+    first: Ints
     start_ns: Ints
     end_ns: Ints
     behind: Ints
@@ -65,20 +71,33 @@ class _Arrivals(Struct, frozen=True, eq=False):
     @property
     def asks(self) -> Mask:
         """What begins as soon as the one before it is over had been asked for before: nobody knows when."""
-        late = self.start_ns[self.behind] - self.end_ns[self.behind - 1] > LONGEST_LATENCY_NS
-        asks = np.ones(self.meeting.size, dtype=bool)
-        asks[self.behind] = late
-        return asks
+        start_ns, end_ns = self.start_ns[self.first[:-1]], self.end_ns[self.first[:-1]]
+        asks = np.ones(start_ns.size, dtype=bool)
+        asks[self.behind] = start_ns[self.behind] - end_ns[self.behind - 1] > LONGEST_LATENCY_NS
+        late: Mask = asks[self.kernel]
+        return late
 
     @property
     def queued(self) -> Ints:
-        return np.stack((self.meeting[self.behind - 1], self.meeting[self.behind]), axis=1)
+        own = np.flatnonzero(np.isin(self.kernel, self.behind))
+        which, before = self._arrivals_of(self.kernel[own] - 1)
+        return np.stack((self.meeting[before], self.meeting[own[which]]), axis=1)
 
     def over_last(self, moments: Ints) -> Ints:
-        """The meeting that was over last at each moment, UNKNOWN where none was."""
-        order = np.argsort(self.end_ns, kind="stable")
-        found = np.searchsorted(self.end_ns[order], moments, side="right")
-        return np.append(UNKNOWN, self.meeting[order])[found]
+        """Pairs of a number of `moments` and a meeting that was over last then; none where none was."""
+        end_ns = self.end_ns[self.first[:-1]]
+        order = np.argsort(end_ns, kind="stable")
+        found = np.searchsorted(end_ns[order], moments, side="right") - 1
+        known = np.flatnonzero(found >= 0)
+        which, arrival = self._arrivals_of(order[found[known]])
+        return np.stack((known[which], self.meeting[arrival]), axis=1)
+
+    def _arrivals_of(self, kernels: Ints) -> tuple[Ints, Ints]:
+        """The arrivals of these kernels, each with its place in `kernels`."""
+        count = self.first[kernels + 1] - self.first[kernels]
+        which = np.repeat(np.arange(kernels.size), count)
+        within = np.arange(which.size) - np.repeat(np.cumsum(count) - count, count)
+        return which, self.first[kernels][which] + within
 
 
 def line_of(place: JobPlace, matched: Skew, number: int) -> Line:
@@ -90,14 +109,16 @@ def line_of(place: JobPlace, matched: Skew, number: int) -> Line:
     at = np.concatenate((np.clip(came.start_ns, edges[0], edges[-1]), known.ends, edges[1:]))
     order = np.argsort(at, kind="stable")
     begin, end = np.append(edges[0], at[order][:-1]), at[order]
-    goes_on = np.full(at.size, UNKNOWN)
-    goes_on[came.meeting.size : came.meeting.size + len(known)] = came.over_last(known.ends)
+    piece = np.empty(at.size, np.int64)
+    piece[order] = np.arange(at.size)
+    waited, over = came.over_last(known.ends).T
+    goes_on = piece[came.meeting.size + waited] + 1  # the piece behind that which ends with the wait
     return Line(
         own_ns=(place.window - waits).overlap_ns(begin, end).astype(np.float64),
         unknown_ns=(waits - known).overlap_ns(begin, end).astype(np.float64),
         comes_to=np.append(came.meeting, nothing)[order],
         asks=np.append(came.asks, nothing != UNKNOWN)[order],
-        behind=np.append(UNKNOWN, goes_on[order][:-1]),
+        behind=np.stack((goes_on, over), axis=1)[goes_on < at.size],
         queued=came.queued,
         edges=np.flatnonzero(order >= at.size - (edges.size - 1)),
     )
@@ -105,11 +126,19 @@ def line_of(place: JobPlace, matched: Skew, number: int) -> Line:
 
 def _came(place: JobPlace, matched: Skew, number: int) -> _Arrivals:
     own = np.flatnonzero(matched.came.place == number)
-    stream = place.recorded_collectives["stream"][matched.came.row[own]]
-    order = np.lexsort((matched.began_ns[own], stream))
-    own, start_ns = own[order], matched.began_ns[own[order]]
-    behind = 1 + np.flatnonzero(np.diff(stream[order]) == 0)
-    return _Arrivals(matched.came.collective[own], start_ns, start_ns + matched.took_ns[own], behind)
+    row, start_ns = matched.came.row[own], matched.began_ns[own]
+    stream = place.recorded_collectives["stream"][row]
+    order = np.lexsort((row, start_ns, stream))
+    own, row, start_ns, stream = own[order], row[order], start_ns[order], stream[order]
+    first = np.flatnonzero(np.diff(row, prepend=UNKNOWN))
+    return _Arrivals(
+        meeting=matched.came.collective[own],
+        kernel=np.repeat(np.arange(first.size), np.diff(np.append(first, row.size))),
+        first=np.append(first, row.size),
+        start_ns=start_ns,
+        end_ns=start_ns + matched.took_ns[own],
+        behind=1 + np.flatnonzero(np.diff(stream[first]) == 0),
+    )
 
 
 def own_by_step_ns(place: JobPlace) -> Ints:

@@ -73,12 +73,12 @@ def _joined(places: Sequence[JobPlace], matched: Skew, lines: Sequence[Line]) ->
     over = begins + count_met
     edges = [np.stack((over, begins), axis=1)]
     for line, node in zip(lines, own, strict=True):
-        behind = line.behind != UNKNOWN
+        piece, meeting = line.behind.T
         edges += [
             np.stack((node + 1, node), axis=1),
             np.stack((node[1:], node[:-1] + 1), axis=1),
             np.stack((begins[line.comes_to[line.asks]], node[line.asks] + 1), axis=1),
-            np.stack((node[behind], over[line.behind[behind]]), axis=1),
+            np.stack((node[piece], over[meeting]), axis=1),
             np.stack((begins[line.queued[:, 1]], over[line.queued[:, 0]]), axis=1),
         ]
     after, before = np.concatenate(edges).T

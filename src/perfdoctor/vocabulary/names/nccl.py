@@ -110,6 +110,8 @@ LIBRARY_RANGE = regex(r"^(nccl|rccl|xccl|hccl):(?!coalesced)", re.IGNORECASE)
 POINT_TO_POINT = regex(r"^(nccl|rccl|xccl|hccl):(send|recv)", re.IGNORECASE)
 #: The same with the numbers of both ends in their group: `nccl:send 0->1`, `nccl:recv 1<-0`.
 BETWEEN = regex(r"^(?:nccl|rccl|xccl|hccl):(?:send|recv) (\d{1,9})(->|<-)(\d{1,9})\b", re.IGNORECASE)
+#: What ends a group of them: one kernel sends and receives all its messages.
+COALESCED = regex(r"^(nccl|rccl|xccl|hccl):coalesced", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
 HOST_TRANSPORT = regex(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 GLOO = regex(r"^gloo:")
@@ -125,6 +127,9 @@ ON_HOST = regex(
 STARTS_COLLECTIVE = regex(
     r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE
 )
+
+#: In the column `peers` of a send or receive: in front of the rank that it goes to, and of the one that it comes from.
+SENT_TO, RECEIVED_FROM = ">", "<"
 
 # --- NCCL's log ---
 
@@ -144,6 +149,15 @@ def parallelism(group: str) -> str:
     """What a group is for by its name or description: a key of `kinds.PARALLELISM`; "" where neither says it."""
     named = next((kind for kind, pattern in PARALLELISM.items() if pattern.search(group)), "")
     return named.partition(" ")[0]
+
+
+@lru_cache(maxsize=65536)
+def peers_of(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that a row with these `peers` sends to and receives from: `>1 <1 <3`."""
+    ranks = {
+        sign: tuple(int(each[1:]) for each in text.split() if each[0] == sign) for sign in (SENT_TO, RECEIVED_FROM)
+    }
+    return ranks[SENT_TO], ranks[RECEIVED_FROM]
 
 
 @lru_cache(maxsize=65536)
