@@ -36,8 +36,11 @@ from perfdoctor.vocabulary.needs import NO_VERSION, TORCH, version_of
 GPU = "gpu "
 #: Two steps that differ may be any two: three show whether each has shapes of its own.
 _FEWEST_STEPS = 3
-#: The replay of a graph, with the call of compiled code around it, costs the host some ten launches of 5 µs.
-_FEWEST_OF_A_GRAPH = 10
+#: The replay of a graph, with the call of compiled code around it, costs the host some ten launches of 5 µs: of twenty,
+#: half are saved.
+_FEWEST_OF_A_GRAPH = 20
+#: A step is captured as a whole if so many of its kernels lie in one piece: what stands before and behind stays eager.
+_IN_ONE_PIECE = 0.9
 #: Of the GPU's memory: PyTorch's own allocator calls the driver in vain before it is all reserved.
 _FULL_SHARE = 0.9
 #: What a processor has. Whether it computes in bfloat16 no recording says; code for it torch.compile writes in C++.
@@ -126,14 +129,36 @@ def _is_launched_at_once(place: Place) -> bool | None:
 
     None where neither calls nor ops show what the host waits for.
     """
+    piece = _pieces(place)
+    if piece is None:
+        return None
+    together = np.bincount(piece)[piece]
+    return bool(np.unique(piece).size == 1 or (together >= _FEWEST_OF_A_GRAPH).mean() > MOST_OF_IT)
+
+
+def _one_piece(run: Run) -> bool | None:
+    return every(_has_one_piece(place) for place in run.places)
+
+
+def _has_one_piece(place: Place) -> bool | None:
+    """Are nearly all kernels of a step launched between two waits for a value? None where the waits are not known."""
+    piece = _pieces(place)
+    if piece is None:
+        return None
+    largest = np.sort(np.bincount(piece))[-place.units :]
+    return bool(largest.sum() >= _IN_ONE_PIECE * piece.size)
+
+
+@once_per_place
+def _pieces(place: Place) -> Ints | None:
+    """A number for each kernel whose launch is known: one for those between two waits of the host for a value."""
     launched = launches_of(place, "kernels")
     if place.device is None or not launched.known.any():
         return None
     waits = place.timeline.calls.start_ns[blocking_rows(place.host, place.work)]
     reads = place.timeline.ops.of(rank=place.rank).named(torch_names.READS_VALUE).start_ns
-    between = np.searchsorted(np.sort(np.concatenate((waits, reads))), launched.at_ns[launched.known])
-    together = np.bincount(between)[between]
-    return bool(np.unique(between).size == 1 or (together >= _FEWEST_OF_A_GRAPH).mean() > MOST_OF_IT)
+    found: Ints = np.searchsorted(np.sort(np.concatenate((waits, reads))), launched.at_ns[launched.known])
+    return found
 
 
 def _steady_shapes(run: Run) -> bool | None:
@@ -200,6 +225,7 @@ def _files(run: Run) -> bool | None:
 _OF_STEPS: Mapping[str, Callable[[Run], bool | None]] = {
     "fused": lambda run: _has_torch(run, (2, 0) if "gpu" in facts(run) else (2, 4)),
     "no-data-syncs": _no_data_syncs,
+    "one-piece": _one_piece,
     "steady-shapes": _steady_shapes,
     "files": _files,
     "wide-products": _wide_products,

@@ -193,13 +193,23 @@ def facts(run: Run) -> frozenset[str]:
         "gloo": _has(timeline, nccl_names.GLOO, "ranges"),
         "sends-16-bit": _sends_16_bit(run),
         "exchanges": _exchanges(run),
+        "embeddings": "all_to_all" in kinds and exchanged(timeline) == "embeddings",
+        "experts": "all_to_all" in kinds and exchanged(timeline) == "expert",
         "gradients": _may_sum_gradients(run),
         "gpu": any(place.device is not None for place in run.places),
         "inference": work.kind == "inference",
+        "forward": bool(len(timeline.ops)) and work.kind != "training",
         "vllm": work.server == "vLLM",
         "sglang": work.server == "SGLang",
     }
     return frozenset(fact for fact, is_true in found.items() if is_true)
+
+
+@once_per_timeline
+def exchanged(timeline: Timeline) -> str:
+    """Whose all-to-alls are they, by the names around them: a key of `nccl.EXCHANGED`, or an "exchange" of no more."""
+    named = (kind for kind, names in nccl_names.EXCHANGED.items() if _has(timeline, names, *_NAMED_ON_HOST, "kernels"))
+    return next(named, "exchange")
 
 
 def _exchanges(run: Run) -> bool:

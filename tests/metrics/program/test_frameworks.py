@@ -13,7 +13,7 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def known(**picture):
-    return facts(prepare(draw(repeat=3, **picture))) - {"gpu", "torch"}
+    return facts(prepare(draw(repeat=3, **picture))) - {"gpu", "torch", "forward"}
 
 
 def named(name: str, signal: str = "ops"):
@@ -92,10 +92,13 @@ def test_advice_fits_the_program():
 
 def test_who_has_a_gpu_and_who_serves_is_known():
     assert facts(prepare(draw(kernels="#", host=["l"]))) == {"gpu", "torch"}
-    assert facts(prepare(draw(host=["oooo"], repeat=3))) == {"torch"}
+    assert facts(prepare(draw(host=["oooo"], repeat=3))) == {"torch", "forward"}
     legend = {"v": ("ops", "vllm::unified_attention"), "s": ("ranges", "step[DECODE bs=32]")}
     served = {name: facts(prepare(draw(kernels="#", host=["l" + name], legend=legend))) for name in "vs"}
-    assert served == {"v": {"gpu", "inference", "torch", "vllm"}, "s": {"gpu", "inference", "sglang", "torch"}}
+    assert served == {
+        "v": {"forward", "gpu", "inference", "torch", "vllm"},
+        "s": {"gpu", "inference", "sglang", "torch"},
+    }
 
 
 @pytest.mark.parametrize(("exchanged_ns", "exchanges"), [(600, True), (400, False)])

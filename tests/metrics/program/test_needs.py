@@ -107,9 +107,14 @@ def test_compiled_code_shows_torch_2_at_least():
     assert (of(compiled, "torch 2.0"), of(compiled, "torch 2.1")) == (True, None)
 
 
-@pytest.mark.parametrize(("every", "fits"), [(1, False), (8, False), (12, True), (24, True)])
+@pytest.mark.parametrize(("every", "fits"), [(1, False), (8, False), (12, False), (24, True)])
 def test_kernels_between_two_reads_of_a_value_fit_into_a_graph_if_they_are_many(every, fits):
     assert of(made.reading(every), "no-data-syncs") is fits
+
+
+@pytest.mark.parametrize(("every", "fits"), [(8, False), (12, False), (24, True)])
+def test_a_step_is_one_piece_if_no_value_is_read_in_its_middle(every, fits):
+    assert of(made.reading(every), "one-piece") is fits
 
 
 def test_without_launches_nobody_knows_what_the_host_waits_for():

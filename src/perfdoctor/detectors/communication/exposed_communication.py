@@ -18,6 +18,7 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
+from perfdoctor.metrics.communication.experts import permutation
 from perfdoctor.metrics.communication.hideable import Taken, beyond_backward_ns, hideable, saved_ns, taken
 from perfdoctor.metrics.communication.merged_collectives import (
     asking_ns,
@@ -101,6 +102,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
             *table_of_uses(run),
+            *permutation(run),
             *([bandwidth_table(measured)] if measured else []),
         ),
         situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "small" if small else "",

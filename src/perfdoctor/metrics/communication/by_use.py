@@ -116,6 +116,12 @@ def use_of(run: Run, group: str, kind: str) -> str:
     return PARALLELISM.get(_use_of(run, group, kind).kind, "")
 
 
+def use_of_kind(run: Run, kind: str) -> str:
+    """The same of all collectives of a kind, where they are for one thing."""
+    uses = {row.parallelism for row in collective_uses(run) if row.kind == kind}
+    return PARALLELISM.get(uses.pop(), "") if len(uses) == 1 else ""
+
+
 def called(use: str, kind: str) -> str:
     """`all-gathers of sharded parameters`."""
     label = COLLECTIVE_LABELS.get(kind, kind)

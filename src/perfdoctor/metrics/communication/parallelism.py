@@ -18,7 +18,7 @@ from msgspec import Struct
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.communication.hideable import purposes
 from perfdoctor.metrics.communication.messages import is_ring, joined
-from perfdoctor.metrics.program import SMALL_BYTES, facts
+from perfdoctor.metrics.program import SMALL_BYTES, exchanged, facts
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -52,9 +52,9 @@ def group_uses(run: Run) -> Mapping[GroupKey, GroupUse]:
         for key, carries, ns in _carried(run, place):
             own = sent.setdefault(key, {})
             own[carries] = own.get(carries, 0) + ns
-    exchanged = _exchanged(run.timeline) if any("all_to_all" in own for own in sent.values()) else ""
+    its = exchanged(run.timeline) if any("all_to_all" in own for own in sent.values()) else ""
     shards = {key for key, own in sent.items() if "reduce_scatter" in own}
-    return {key: _use(run, key, own, shards, exchanged) for key, own in sent.items()}
+    return {key: _use(run, key, own, shards, its) for key, own in sent.items()}
 
 
 def key_of(group: str, kind: str) -> GroupKey:
@@ -81,7 +81,7 @@ def _carried(run: Run, place: Place) -> Iterator[tuple[GroupKey, str, float]]:
         yield key_of(group[row], its_kind), carried[which[row]][0] if which[row] < len(carried) else its_kind, ns
 
 
-def _use(run: Run, key: GroupKey, sent: Mapping[str, float], shards: set[GroupKey], exchanged: str) -> GroupUse:
+def _use(run: Run, key: GroupKey, sent: Mapping[str, float], shards: set[GroupKey], exchange: str) -> GroupUse:
     if named := nccl_names.parallelism(key[0]):
         return GroupUse(named, by_name=True)
     known, most = facts(run), max(sent, key=lambda carries: (carries != "numbers", sent[carries]))
@@ -89,12 +89,12 @@ def _use(run: Run, key: GroupKey, sent: Mapping[str, float], shards: set[GroupKe
         is_of_sequence = _sends_round(run) or _has(run.timeline, nccl_names.RING_ATTENTION)
         return GroupUse("sequence" if is_of_sequence else "pipeline")
     if most in ("all_to_all", "numbers"):
-        return GroupUse(exchanged)
+        return GroupUse(exchange)
     if most == "in layers":
         return GroupUse("tensor")
     scatters = key in shards or ("all_gather" in sent and (bool(known & _GATHERS) or ("", "reduce_scatter") in shards))
     if scatters:
-        return GroupUse("embeddings" if exchanged == "embeddings" and not known & _GATHERS else "sharded")
+        return GroupUse("embeddings" if exchange == "embeddings" and not known & _GATHERS else "sharded")
     if "gradients" in sent and "gradients" in known:
         return GroupUse("hybrid" if shards - {key} and key[0] else "data")
     return GroupUse("")
@@ -135,11 +135,6 @@ def _sends_round(run: Run) -> bool:
     """Do all messages whose ends are known go round rings, one way?"""
     rings = [is_ring(pairs) for _, pairs in joined(run.job.places)]
     return bool(rings) and all(rings)
-
-
-def _exchanged(timeline: Timeline) -> str:
-    """Whose all-to-alls are they, by the names around them: embeddings', experts' or a sequence's? Else an exchange."""
-    return next((kind for kind, pattern in nccl_names.EXCHANGED.items() if _has(timeline, pattern)), "exchange")
 
 
 def _has(timeline: Timeline, pattern: re.Pattern[str]) -> bool:

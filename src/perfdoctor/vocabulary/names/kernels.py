@@ -66,6 +66,12 @@ _NO_TENSOR_CORE = (
 #: Each channel is convolved by itself (groups as many as channels): nothing to multiply as a matrix.
 _DEPTHWISE = r"depthwise|dwconv|_grouped_direct_kernel"
 
+#: Kernels that sort and move the tokens of a layer of experts: Transformer Engine's, vLLM's, SGLang's.
+PERMUTES_TOKENS = regex(
+    r"(?<![a-z])(un)?permute_(kernel|with_mask)|sort_chunks_by|moe_?(align|sum|(un)?permute)|token_(un)?permut|scattermoe"
+    r"|topk_?gating|expandInputRows|finalizeMoeRouting",
+    re.IGNORECASE,
+)
 #: Channels to the back or to the front, by cuDNN, MIOpen and their helpers. A transpose that the program asked for is a
 #: copy by another name, and a convolution that converts as it goes has `nhwc2nchw` in its own.
 _LAYOUT_CHANGE = r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\d+x\d+|transpose_(NCHW2CNHW|CNHW2NCHW)"

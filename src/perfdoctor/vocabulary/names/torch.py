@@ -70,6 +70,14 @@ LOOK_UP_GRADIENT = regex(
     r"evaluate_function: (Index|IndexPut|Embedding|Gather|Take)\w*Backward"
     r"|^aten::(_?index_put\w*|embedding_dense_backward)$"
 )
+#: Products of groups of rows, each with a matrix of its own: the tokens of a layer's experts.
+GROUPED_PRODUCT = regex(r"^aten::_(scaled_)?grouped_mm(_v2)?$")
+#: What sorts rows by a number, gathers them and puts them back: tokens by expert, where there are experts.
+PERMUTES_ROWS = regex(
+    r"^aten::(_?index|index_select|_?index_put\w*|index_add_?|gather|scatter\w*|(arg)?sort|topk|histc|bincount|take_along_dim)$"
+    r"|(?<![a-z])(un)?permute_tokens|moe_(un)?permute",
+    re.IGNORECASE,
+)
 #: Functions of the forward pass that no gradient formula uses. `aten::linear` and `aten::matmul` are not among them:
 #: functions with a backward of their own call those there.
 FORWARD_ONLY = regex(
