@@ -21,6 +21,7 @@ from perfdoctor.metrics.host.even_pause import Pause, pause_of
 from perfdoctor.metrics.host.same_work import HostComparison, compared
 from perfdoctor.metrics.kernels.same_kernels import is_slower_at_the_same
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.work.longer_where import longer_kernels, longer_within
 from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven_flop
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
@@ -66,6 +67,8 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
     )
     pause = _pause(whole, main, instead, at) if whole and is_main else None
     within = _within(whole, main, pause, at) if whole and main in _OF_CODE else ""
+    if whole and is_main and main == "compute":
+        within = longer_within(whole, known, at["clear_culprit_share"])
     core_ns = _longer_without_core_ns(run, seen)
     if not seen.is_clear:
         situation = _nobody(run, seen, at)
@@ -127,6 +130,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             _instead(late, instead, units),
             *table_of_uses(run),
             *_by_node(matched, seen, units),
+            *(longer_kernels(whole, known) if whole and main == "compute" else ()),
             *([_same_calls(late.rank, host)] if situation == "slower-host" and host else []),
         ),
         situation="node" if node else situation,
