@@ -59,7 +59,11 @@ def answered(
     can = {name: each for name, each in by_rule.items() if can_be_replayed(each, replay)}
     causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
     fixes: dict[str, SimulatedFix] = {}
+    has_sizes = any(question.rule in SIZES for question in questions)
     for question in questions:
+        if question.rule in can and has_sizes and can[question.rule].finding.by_all_ranks:
+            why = "its saving is that of a replay of all ranks, which no other size of the run can join"
+            raise UsageError(f"--what-if {question.rule}: {why}", do="Ask for the size and for the fix by themselves.")
         if question.rule in can:
             fix = _fix(question, can[question.rule], replay)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
@@ -97,7 +101,7 @@ def _of_finding(question: Question, found: Sequence[Found], run: Run, replay: Ru
         if not _is_own_range(question):
             return None
         _fix(question, known, replay)  # refuses a precision that this GPU has not
-        error = replay.error
+        error = None if known.finding.by_all_ranks else replay.error
     elif question.share is not None or not saving.high:
         return None
     elif question.choice in CASES:

@@ -159,7 +159,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
     added_ns = added_host_ns(finding, run)
     spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
     fix = None
-    if replay is not None and finding.saving_ns_per_step.likely and replay.can_replay(rule.action, finding):
+    if replay is not None and finding.saving_ns_per_step.likely and replay.gives_saving(rule.action, finding):
         fix = replay.fix(rule.id, rule.action, finding)
     about_ns = affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
     if rule.origin:  # measured savings are those of our rules: beyond it goes no further than its author says

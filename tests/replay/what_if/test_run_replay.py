@@ -13,6 +13,7 @@ import pytest
 from builders import only_finding
 from folders import RECORDINGS
 from labels import cases
+from msgspec.structs import replace
 from recorded import parameter, recording
 from tables import one_of_each
 
@@ -150,3 +151,34 @@ def test_reading_in_some_of_the_steps_saves_that_share_of_not_reading(rule):
     assert likely / most == pytest.approx(fix.shares[1], abs=1e-6)
     assert least / most == pytest.approx(fix.shares[0], abs=1e-6)
     assert most / replay.base_ns == pytest.approx(faulty.cost[rule], rel=0.2)
+
+
+def found_by_all_ranks(rule: str, low: int, likely: int, high: int) -> Finding:
+    saving = Saving(low, likely, high)
+    return Finding(rule=rule, saving_ns_per_step=saving, confidence="high", values={}, evidence=(), by_all_ranks=True)
+
+
+def test_what_a_replay_of_all_ranks_saves_is_its_share_of_what_other_fixes_leave():
+    run, _, _ = planted("launch-bound", 0.3, 2)
+    replay = replay_of(run)
+    assert replay is not None
+    other = replay.fix("launch-bound", "host_pace", only_finding("launch-bound", run))
+    tenth = run.step_ns // 10
+    stage = replay.fix("pipeline-bubbles", "collectives", found_by_all_ranks("pipeline-bubbles", 0, tenth, 2 * tenth))
+    left_ns = replay.step_ns([other])
+    assert left_ns < 0.9 * run.step_ns
+    assert replay.step_ns([stage]) == pytest.approx(0.9 * run.step_ns, abs=2)
+    assert replay.step_ns([other, stage]) == replay.step_ns([stage, other]) == pytest.approx(0.9 * left_ns, abs=2)
+    assert replay.step_ns([other, stage], 2) == pytest.approx(0.8 * replay.step_ns([other], 2), abs=2)
+    # A cause and its symptom count the same time: the larger one of both.
+    symptom = replace(stage, cause=other.cause)
+    assert replay.step_ns([other, symptom]) == left_ns
+
+
+def test_its_saving_is_no_matter_of_the_replay_of_single_ranks():
+    run, _, _ = planted("launch-bound", 0.3, 2)
+    replay = replay_of(run)
+    assert replay is not None
+    finding = found_by_all_ranks("pipeline-bubbles", 0, run.step_ns // 10, run.step_ns // 10)
+    assert replay.can_replay("collectives", finding)
+    assert not replay.gives_saving("collectives", finding)

@@ -31,7 +31,9 @@ class SimulatedFix(Struct, frozen=True):
 
     `most_ns`: the most that it may save in each case, in ns a step. What is not counted as its own is not predicted: a
     faster host also sends gradients sooner, and hides them better. `cause`: the rule whose fix also fixes this finding,
-    as both count the same time. `is_whole`: it is made in a share of the steps (`WHOLLY`).
+    as both count the same time. `is_whole`: it is made in a share of the steps (`WHOLLY`). `of_step`: a replay of all
+    ranks by themselves gave what it saves; beside other fixes that is the same share of what they leave of the step,
+    since they shorten the work of late and of waiting ranks alike.
     """
 
     rule: str
@@ -40,6 +42,7 @@ class SimulatedFix(Struct, frozen=True):
     shares: tuple[float, float, float]
     most_ns: tuple[int, int, int]
     is_whole: bool = False
+    of_step: bool = False
 
     def going(self, share: float, most_ns: int) -> SimulatedFix:
         """This fix, limited to one share and one saving in all cases. `most_ns`: the most it may save, in ns a step."""
@@ -85,17 +88,21 @@ class RunReplay(Struct, frozen=True):
         """Can this action of a finding be simulated on this run?"""
         return not self.why_not(action, finding)
 
+    def gives_saving(self, action: str, finding: Finding) -> bool:
+        """Is it this replay that says what the action saves, and not the one of all ranks together?"""
+        return not finding.by_all_ranks and self.can_replay(action, finding)
+
     def why_not(self, action: str, finding: Finding) -> str:
         """Why this action of a finding cannot be simulated on this run, as half a sentence; "" where it can.
 
         Collectives need their other ranks, for which their end waited. Lateness needs a late rank, collectives that
         carry it to the others, and as many steps as show a pace. On a run without a GPU, actions on device work need a
-        finding that names the time of the training thread.
+        finding that names the time of the training thread. What a replay of all ranks gave is known already.
         """
+        if finding.by_all_ranks:
+            return ""
         if not action:
             return "its rule does not say which work gets shorter"
-        if finding.by_all_ranks:
-            return "its saving is that of a replay of all ranks by themselves, which no other fix can join"
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
             return "" if finding.thread_time else "it does not say which time of the training thread gets shorter"
         if action == "lateness":
@@ -121,6 +128,11 @@ class RunReplay(Struct, frozen=True):
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         """The fix of a finding, as the replay applies it."""
         key = (rule, action, finding)
+        if key not in self._fixes and finding.by_all_ranks:
+            saving = finding.saving_ns_per_step
+            self._fixes[key] = SimulatedFix(
+                rule, rule, _unchanged, (0.0, 0.0, 0.0), (saving.low, saving.likely, saving.high), of_step=True
+            )
         if key not in self._fixes:
             parts = shares(finding.saving_ns_per_step, affected_ns(action, finding, self.run))
             most, edit = most_ns(action, finding, self.run, self.graphs), edit_of(action, finding, self.run)
@@ -155,11 +167,16 @@ class RunReplay(Struct, frozen=True):
 
     def step_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> int:
         """The recorded step with these fixes together: never longer than it was, nor shorter than they may make it."""
-        won = round(self.base_ns - self.simulated_ns(fixes, case))
         most_ns: dict[str, int] = {}
+        of_step: dict[str, int] = {}
         for fix in fixes:
-            most_ns[fix.cause] = max(most_ns.get(fix.cause, 0), fix.most_ns[case])
-        return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
+            of = of_step if fix.of_step else most_ns
+            of[fix.cause] = max(of.get(fix.cause, 0), fix.most_ns[case])
+        won = round(self.base_ns - self.simulated_ns([fix for fix in fixes if not fix.of_step], case))
+        left_ns = float(self.run.step_ns - min(max(won, 0), sum(most_ns.values())))
+        for cause, ns in of_step.items():  # a cause and its symptom count the same time
+            left_ns *= 1 - max(ns - most_ns.get(cause, 0), 0) / self.run.step_ns
+        return round(left_ns)
 
     def saving(self, fix: SimulatedFix) -> Saving:
         """The saving of one fix in ns a step: at least 0, and at most what it may save."""
@@ -170,6 +187,10 @@ class RunReplay(Struct, frozen=True):
     def longer_ns(self, fix: SimulatedFix, case: int) -> int:
         """By how much the simulated step is longer with this fix than without, in ns a step; 0 if it is not."""
         return max(round(self.simulated_ns([fix], case) - self.base_ns), 0)
+
+
+def _unchanged(graph: Graph, _share: float) -> Graph:
+    return graph
 
 
 #: A replay that misses the unchanged step by more does not model it.
