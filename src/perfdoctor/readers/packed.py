@@ -7,7 +7,7 @@ Each begins with a line that names its content and the version of it; all behind
 
 from __future__ import annotations
 
-import zlib
+import lzma
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,11 @@ from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import SIGNALS
 
 #: Changes with the content of a summary or of a Timeline.
-_FORMAT = 1
+_FORMAT = 2
 _RANK, _MACHINE = (f"perfdoctor {what} {_FORMAT}\n".encode() for what in ("rank", "machine"))
 _ANY = (b"perfdoctor rank ", b"perfdoctor machine ")
+#: A Timeline is packed once, sent, and read once: a fifth smaller than zlib's.
+_SMALLEST = 9 | lzma.PRESET_EXTREME
 RANK_ENDING, MACHINE_ENDING = ".rank", ".machine"
 
 
@@ -139,18 +141,18 @@ def _packed(timeline: Timeline) -> bytes:
     fields: dict[str, Any] = {name: getattr(timeline, name) for name in _PackedTimeline.__struct_fields__}
     fields["frames"] = {signal: PackedFrame.of(frame) for signal, frame in timeline.frames.items() if len(frame)}
     fields["thread_names"] = tuple((*thread, name) for thread, name in timeline.thread_names.items())
-    return zlib.compress(msgspec.msgpack.encode(_PackedTimeline(**fields), enc_hook=_as_bytes), 9)
+    return lzma.compress(msgspec.msgpack.encode(_PackedTimeline(**fields), enc_hook=_as_bytes), preset=_SMALLEST)
 
 
 def _unpacked(path: Path, content: bytes) -> Timeline:
     try:
-        packed = msgspec.msgpack.decode(zlib.decompress(content), type=_PackedTimeline, dec_hook=_as_array)
+        packed = msgspec.msgpack.decode(lzma.decompress(content), type=_PackedTimeline, dec_hook=_as_array)
         frames = {signal: each.frame() for signal, each in packed.frames.items() if signal in SIGNALS}
         whole = Timeline.build(frames, packed.recorded, sources=packed.sources, devices=packed.devices)
         others = {name: getattr(packed, name) for name in packed.__struct_fields__ if name != "frames"}
         others["thread_names"] = {(process, thread): name for process, thread, name in packed.thread_names}
         return msgspec.structs.replace(whole, **others)
-    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
+    except (lzma.LZMAError, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
         raise _damaged(path) from error
 
 

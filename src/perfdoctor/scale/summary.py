@@ -177,8 +177,8 @@ def packed_summary(timeline: Timeline, selection: Selection) -> bytes:
     return packed
 
 
-def pack(summary: FileSummary) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode(summary), 1)
+def pack(summary: FileSummary, level: int = 1) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(summary), level)
 
 
 def unpack(packed: bytes) -> FileSummary:
@@ -190,8 +190,8 @@ def unpack_head(packed: bytes) -> FileHead:
 
 
 def without_recording(packed: bytes) -> bytes:
-    """The same summary where there is no recording behind it."""
-    return pack(replace(unpack(packed), is_alone=True))
+    """The same summary where there is no recording behind it, as small as it gets."""
+    return pack(replace(unpack(packed), is_alone=True), level=9)
 
 
 def checked(packed: bytes, name: str) -> bytes:
