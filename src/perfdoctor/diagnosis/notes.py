@@ -11,7 +11,7 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
-from perfdoctor.metrics.counters.means import LEAST_COVERED, foreign_sm_share
+from perfdoctor.metrics.counters.means import LEAST_COVERED
 from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -32,8 +32,6 @@ _LONGEST_COMMAND = 60
 _MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
 #: A part this many times as long as without a recorder is nothing but recording.
 _HARDLY_LEFT = 10.0
-#: Multiprocessors at work without us: on a GPU that nobody else used they were 0.0 % (an A100).
-_FOREIGN = 0.05
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -81,11 +79,6 @@ def _of_counters(run: Run) -> Iterator[str]:
             yield f"{whose} do not follow the kernels of rank {place.rank}: they are of another GPU, and were not used."
         elif count and place.share(place.window.overlap_ns(found.starts, found.ends).sum()) < LEAST_COVERED:
             yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
-        if (share := foreign_sm_share(place)) >= _FOREIGN:
-            yield (
-                f"While nothing of the program ran on GPU {place.device}, {100 * share:.0f} % of its multiprocessors "
-                "were at work: another program used it, or work that was not recorded."
-            )
         if found.shift_ns and not found.doubt:
             yield (
                 f"{whose} were {abs(found.shift_ns) / 1_000:,.0f} µs {'behind' if found.shift_ns < 0 else 'ahead of'} "
