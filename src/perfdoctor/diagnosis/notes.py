@@ -11,6 +11,7 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
+from perfdoctor.metrics.counters.links import unexplained_share
 from perfdoctor.metrics.counters.means import LEAST_COVERED
 from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
@@ -32,6 +33,10 @@ _LONGEST_COMMAND = 60
 _MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
 #: A part this many times as long as without a recorder is nothing but recording.
 _HARDLY_LEFT = 10.0
+#: The links that the GPU's counters see, and a share of their peak that copies of a few bytes do not explain: where
+#: nobody else used the GPU it was 1 % (an A100).
+_LINKS = {"pcie_rx": "its link to the host received", "pcie_tx": "its link to the host sent"}
+_UNEXPLAINED = 0.1
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -79,6 +84,13 @@ def _of_counters(run: Run) -> Iterator[str]:
             yield f"{whose} do not follow the kernels of rank {place.rank}: they are of another GPU, and were not used."
         elif count and place.share(place.window.overlap_ns(found.starts, found.ends).sum()) < LEAST_COVERED:
             yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
+        for link, what in _LINKS.items():
+            if (share := unexplained_share(place, link)) >= _UNEXPLAINED:
+                yield (
+                    f"While no copy and no collective ran on GPU {place.device}, {what} {100 * share:.0f} % of what it "
+                    "can: kernels that read or write the host's memory, a network card that reaches the GPU's memory "
+                    "by itself, or another program."
+                )
         if found.shift_ns and not found.doubt:
             yield (
                 f"{whose} were {abs(found.shift_ns) / 1_000:,.0f} µs {'behind' if found.shift_ns < 0 else 'ahead of'} "

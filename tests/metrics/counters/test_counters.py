@@ -117,13 +117,13 @@ def test_a_clock_that_is_off_is_measured_and_said(behind):
     assert rates.of("tensor_active_share")[row[_GEMM]] == pytest.approx(0.6, abs=0.1)
 
 
-def test_a_neighbour_on_the_gpu_is_said_where_nothing_of_ours_runs():
-    pausing = picture(_STEP + " " * 40)
-    timeline = sampled(pausing, _PLANTED, idle={"sm_active_share": 0.3, "gr_active_share": 0.3})
-    (note,) = [note for note in examine(prepare(timeline), []).diagnosis.notes if "another program" in note]
-    assert " 30 % of its multiprocessors" in note
-    quiet = sampled(pausing, _PLANTED, idle={"sm_active_share": 0.04})
-    assert not any("another program" in note for note in examine(prepare(quiet), []).diagnosis.notes)
+def test_traffic_that_no_copy_explains_is_said():
+    timeline = sampled(picture(), _PLANTED | {_GEMM: {"pcie_rx_share": 0.6}})
+    said = [note for note in examine(prepare(timeline), []).diagnosis.notes if "no copy and no collective" in note]
+    assert len(said) == 1
+    assert "its link to the host received" in said[0]
+    quiet = sampled(picture(), _PLANTED | {_GEMM: {"pcie_rx_share": 0.02}})
+    assert not any("no copy and no collective" in note for note in examine(prepare(quiet), []).diagnosis.notes)
 
 
 def test_counters_that_do_not_follow_the_kernels_are_another_gpus():
