@@ -17,7 +17,7 @@ def step(active: float, *, few: int = 10, of: int = 40, dram: float = 0.05, **mo
 
 
 def test_it_fires_on_sixteen_blocks_for_132_sms():
-    finding = only_finding("idle-sms", step(0.12), filled_share_likely=0.5)
+    finding = only_finding("idle-sms", step(0.12), filled_share=0.5)
     assert finding.situation == "few-blocks"
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import Work, of_kernels
-from perfdoctor.detectors.saved_shares import saving_in_cases
 from perfdoctor.metrics.counters.kinds import counted_evidence, of_names
 from perfdoctor.metrics.finding_rows import saved_alone_ns
 from perfdoctor.metrics.units import percent
@@ -15,6 +14,7 @@ from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.base_names import base_name
 
 
@@ -36,10 +36,10 @@ def _gained(place: Place, at: Mapping[str, float]) -> Floats:
     return np.clip(1 - np.fmax(_active(place), moving), 0, 1)
 
 
-def _saved_ns(place: Place, rows: Mask, at: Mapping[str, float], case: str) -> float:
-    """Ns of the window that are saved if SMs without work get a part of it."""
-    gained = float((place.kernel_ns * _gained(place, at))[rows].sum())
-    return saved_alone_ns(place, rows, gained * at[f"filled_share_{case}"])
+def _gained_ns(place: Place, at: Mapping[str, float]) -> float:
+    """Ns of the window that are saved if all SMs have work until the end of each kernel."""
+    rows = _idle(place, at)
+    return saved_alone_ns(place, rows, float((place.kernel_ns * _gained(place, at))[rows].sum()))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -51,10 +51,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     weight = worst.kernel_ns[rows].astype(float)
     blocks, sms = _usual_blocks(found), worst.info.sm_count
     known = blocks > 0 and sms > 0
+    gained_ns = run.mean(lambda place: _gained_ns(place, at))
     longest = worst.kernels.name.take(rows).sums(worst.kernel_ns[rows])
     yield found.finding(
         rule="idle-sms",
-        saving=saving_in_cases(run, lambda place, case: _saved_ns(place, found.rows(place), at, case)),
+        saving=Saving(0, int(gained_ns * at["filled_share"]), gained_ns),
         confidence="medium" if known else "low",
         values={
             **found.kernel_values(),
