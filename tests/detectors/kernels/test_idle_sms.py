@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from builders import draw_steps, findings, only_finding, summary
 from counters_builder import sampled
+
+from perfdoctor.model.timeline import Text
 
 MS = 1_000_000
 
@@ -57,3 +60,17 @@ def test_whole_graphs_are_no_kernels():
 
 def test_without_counters_it_is_skipped_and_not_clear():
     assert findings("idle-sms", draw_steps(kernels="e" * 10 + "G" * 10, sm_count=132, blocks=16)) == []
+
+
+def test_kernels_of_one_name_are_told_apart_by_their_grids():
+    """Those with 16 blocks leave the GPU empty, those with 4,096 fill it: their mean would be neither."""
+    drawn = draw_steps(
+        kernels="e" * 5 + "G" * 5 + "x" * 20 + "G" * 5, kernel_names={"x": "scan"}, sm_count=132, blocks=4096
+    )
+    counted = sampled(drawn, {"elementwise": {"sm_active_share": 0.12}, "scan": {"sm_active_share": 1.0}})
+    kernels, few = counted.kernels, counted.kernels.name.where(lambda name: "elementwise" in name)
+    names = Text.of(["one_kernel" if each == "scan" or "elementwise" in each else each for each in kernels.name])
+    grids = np.where(few, 16, 4096)
+    finding = only_finding("idle-sms", counted.with_frame("kernels", kernels.with_columns(name=names, blocks=grids)))
+    assert finding.values["kernels_ms"] == pytest.approx(5)
+    assert finding.values["blocks"] == 16

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.of_work import Work, of_kernels
-from perfdoctor.metrics.counters.kinds import counted_evidence, of_names
+from perfdoctor.metrics.counters.kinds import counted_evidence, of_grids
 from perfdoctor.metrics.finding_rows import saved_alone_ns
 from perfdoctor.metrics.units import percent
 from perfdoctor.model.columns import Floats, Mask
@@ -19,8 +19,8 @@ from perfdoctor.vocabulary.names.base_names import base_name
 
 
 def _active(place: Place) -> Floats:
-    """The share of the SMs that are at work in each of `place.kernels`, by its name; NaN where it is not known."""
-    return of_names(place, place.kernels.name, "sm_active_share")
+    """The share of the SMs that are at work in each of `place.kernels`; NaN where it is not known."""
+    return of_grids(place)["sm_active_share"]
 
 
 def _idle(place: Place, at: Mapping[str, float]) -> Mask:
@@ -32,7 +32,7 @@ def _idle(place: Place, at: Mapping[str, float]) -> Mask:
 
 def _gained(place: Place, at: Mapping[str, float]) -> Floats:
     """The share of each kernel's time in which SMs could do what they leave: no shorter than its memory traffic takes."""
-    moving = np.nan_to_num(of_names(place, place.kernels.name, "dram_share")) / at["reached_memory_share"]
+    moving = np.nan_to_num(of_grids(place)["dram_share"]) / at["reached_memory_share"]
     return np.clip(1 - np.fmax(_active(place), moving), 0, 1)
 
 
@@ -43,7 +43,7 @@ def _gained_ns(place: Place, at: Mapping[str, float]) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find them by what the counters saw of kernels of their name; the grid says why."""
+    """Find them by what the counters saw of kernels of their name and grid; the grid says why."""
     found = of_kernels(run, lambda place: _idle(place, at), at["min_share_of_step"])
     if found is None:
         return
