@@ -31,7 +31,7 @@ def _idle(place: Place, at: Mapping[str, float]) -> Mask:
 
 
 def _gained(place: Place, at: Mapping[str, float]) -> Floats:
-    """The share of each kernel's time in which SMs could do what they leave: no shorter than its memory traffic takes."""
+    """The share of each kernel's time that is not needed with all SMs at work; what it moves takes as long anyway."""
     moving = np.nan_to_num(of_grids(place)["dram_share"]) / at["reached_memory_share"]
     return np.clip(1 - np.fmax(_active(place), moving), 0, 1)
 

@@ -1,4 +1,4 @@
-"""How busy were the GPU's links while something crossed them, and while nothing of the program did, by its own counters?"""
+"""How busy were the GPU's links, by its own counters, while something crossed them, and while nothing of ours did?"""
 
 from __future__ import annotations
 

@@ -163,8 +163,8 @@ def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
 
 
 def _share_of_sms(place: Place) -> Floats:
-    """The share of the SMs that each of `wide_rows` keeps at work: measured by the counters, else the share of its waves
-    of blocks that it fills; 1 where grid or GPU are not known.
+    """The share of the SMs that each of `wide_rows` keeps at work: as counters measured, else the share of its waves of
+    blocks that it fills; 1 where grid or GPU are not known.
     """
     rows = wide_rows(place)
     sms, blocks = _sm_count(place), place.kernels["blocks"][rows]
