@@ -25,6 +25,7 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
 from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.counters.means import gpu_metrics
+from perfdoctor.metrics.counters.samples import tell_anything
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
@@ -168,6 +169,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     the sections of Nsight Compute's report.
     """
     have = set(run.timeline.recorded)
+    if not any(map(tell_anything, run.places)):
+        have.discard("gpu_counters")  # nothing was seen with too few samples, or those of another GPU or time
     if run.places:
         have.add("places")
     if any(len(place.collectives) for place in run.places):  # on a run without a GPU, those of the host

@@ -47,6 +47,15 @@ def test_rates_of_kernels_shorter_than_a_sample_are_found_again():
     assert found.idle[0] == pytest.approx(0, abs=0.01)
 
 
+def test_a_counter_that_hardly_ever_has_a_value_takes_nothing_from_the_others():
+    timeline = sampled(picture(), _PLANTED)
+    frame = timeline["gpu_counters"]
+    few = np.where(np.arange(len(frame)) % 100 == 7, 0.3, np.nan)
+    row, found = by_name(timeline.with_frame("gpu_counters", frame.with_columns(sm_issue_share=few)))
+    assert found.of("tensor_active_share")[row[_GEMM]] == pytest.approx(0.6, abs=0.01)
+    assert np.isnan(found.of("sm_issue_share")).all()
+
+
 @settings(max_examples=10, deadline=None)
 @given(rates=st.tuples(*[st.floats(0, 1)] * 3), idle=st.floats(0, 0.5), offset=st.integers(0, PERIOD_NS))
 def test_any_planted_rate_is_inside_its_error(rates, idle, offset):

@@ -97,6 +97,15 @@ def usable(place: Place) -> CounterSamples | None:
     return found if len(found.rows) >= LEAST_SAMPLES and not found.doubt else None
 
 
+@once_per_place
+def tell_anything(place: Place) -> bool:
+    """Do enough samples of the window have a value that is known?"""
+    found = usable(place)
+    if found is None or not found.recorded:
+        return False
+    return int((place.window.overlap_ns(found.starts, found.ends) > 0).sum()) >= LEAST_SAMPLES
+
+
 def _around(found: CounterSamples, busy: Intervals) -> slice:
     """The samples from the first kernel on."""
     first = int(np.searchsorted(found.starts, busy.starts[0])) - _MOST_SHIFT

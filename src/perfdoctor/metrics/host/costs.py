@@ -211,7 +211,7 @@ def _measured(rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str) 
 
 
 def _counted(rank: _Rank, rows: Nested, group: Ints, row: Ints, groups: int, with_inner: bool) -> Iterator[Floats]:
-    """For each of RATES the sum of rate × ns and that of ns, by the group of each work's `row`, or of all rows around."""
+    """For each of RATES the sum of rate × ns and that of ns, by the group of each work's `row`, or of all around."""
     outermost = ~rows.again(group) if with_inner else np.ones(group.size, dtype=bool)
     for rates in rank.counted.values():
         known = (row != UNKNOWN) & ~np.isnan(rates)

@@ -117,7 +117,9 @@ def _ascending(tables: ExportTables, times: Ints, device: int) -> Ints:
     if (times[1:] > times[:-1]).all():
         return times
     if back := int((times[1:] < times[:-1]).sum()):
-        tables.notes.append(f"The samples of GPU {device}'s counters go back in time {back:,} times: they were sorted.")
+        tables.notes.append(
+            f"The samples of GPU {device}'s counters go back in time {back:,} time{'s' * (back != 1)}, and were sorted."
+        )
     return np.unique(times)
 
 
