@@ -26,7 +26,7 @@ def _active(place: Place) -> Floats:
 def _idle(place: Place, at: Mapping[str, float]) -> Mask:
     """One bool a kernel: do most SMs have nothing to do in it? Of whole graphs nothing is known of the kernels."""
     kernels = place.kernels
-    few: Mask = _active(place) <= at["max_active_share"]  # of short ones small-kernels says it
+    few: Mask = _active(place) <= at["few_sms_share"]  # of short ones small-kernels says it
     return few & (kernels.duration_ns >= at["short_kernel_ns"]) & (kernels["is_graph"] == 0)
 
 
