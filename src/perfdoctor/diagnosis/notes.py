@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import PurePath
 
 from perfdoctor.diagnosis.kernel_notes import of_single_kernels
@@ -16,12 +17,14 @@ from perfdoctor.metrics.counters.means import LEAST_COVERED
 from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.metrics.kernels.contradictions import contradictions
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import minor_repetition
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
+from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.sentences import NO_KERNEL, milliseconds
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
@@ -93,6 +96,12 @@ def _of_counters(run: Run) -> Iterator[str]:
                     "can: kernels that read or write the host's memory, a network card that reaches the GPU's memory "
                     "by itself, or another program."
                 )
+        for each in islice(contradictions(place), 1):
+            yield (
+                f"In `{base_name(each.kernel)}` Nsight Compute saw {each.what} at {100 * each.by_ncu:.0f} % of the peak, "
+                f"the GPU's counters at {100 * each.by_counters:.0f} %: it measures a launch alone, with empty caches and "
+                "a clock of its own, or measured others. What the counters saw is the program as it ran."
+            )
         if found.shift_ns and not found.doubt:
             yield (
                 f"{whose} were {abs(found.shift_ns) / 1_000:,.0f} µs {'behind' if found.shift_ns < 0 else 'ahead of'} "
