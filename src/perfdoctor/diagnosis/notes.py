@@ -98,9 +98,9 @@ def _of_counters(run: Run) -> Iterator[str]:
                 )
         for each in islice(contradictions(place), 1):
             yield (
-                f"In `{base_name(each.kernel)}` Nsight Compute saw {each.what} at {100 * each.by_ncu:.0f} % of the peak, "
-                f"the GPU's counters at {100 * each.by_counters:.0f} %: it measures a launch alone, with empty caches and "
-                "a clock of its own, or measured others. What the counters saw is the program as it ran."
+                f"In `{base_name(each.kernel)}` Nsight Compute saw {each.what} at {100 * each.by_ncu:.0f} % of the "
+                f"peak, the GPU's counters at {100 * each.by_counters:.0f} %: it measures a launch alone, with empty "
+                "caches and a clock of its own, or measured others. What the counters saw is the program as it ran."
             )
         if found.shift_ns and not found.doubt:
             yield (
