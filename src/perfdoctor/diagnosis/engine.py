@@ -169,8 +169,10 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     the sections of Nsight Compute's report.
     """
     have = set(run.timeline.recorded)
-    if not any(map(tell_anything, run.places)):
-        have.discard("gpu_counters")  # nothing was seen with too few samples, or those of another GPU or time
+    # Too few samples, or those of another GPU or time, show nothing; those of DCGM count.
+    have.discard("gpu_counters")
+    if any(map(tell_anything, run.places)):
+        have.add("gpu_counters")
     if run.places:
         have.add("places")
     if any(len(place.collectives) for place in run.places):  # on a run without a GPU, those of the host

@@ -85,6 +85,8 @@ def _of_counters(run: Run) -> Iterator[str]:
             yield f"{whose} were sampled {count:,} time{'s' * (count != 1)}: nothing follows from so few."
         elif count and not found.recorded:
             yield f"{whose} have no value in {count:,} samples that can be: nothing follows from them."
+        elif found.doubt == "clock":
+            yield f"{whose} were sampled without times that fit the recording: only their mean of all samples is known."
         elif found.doubt:
             yield f"{whose} do not follow the kernels of rank {place.rank}: they are of another GPU, and were not used."
         elif count and place.share(place.window.overlap_ns(found.starts, found.ends).sum()) < LEAST_COVERED:

@@ -123,6 +123,7 @@ def _inside(found: CounterSamples, window: Intervals) -> Ints:
 def _values(rows: Frame) -> Floats:
     """A row a sample, a column for each of RATES."""
     dram = rows.floats("dram_read_share") + rows.floats("dram_write_share")
+    dram = np.where(np.isnan(dram), rows.floats("dram_active_share"), dram)
     return np.stack([dram if name == "dram_share" else rows.floats(name) for name in RATES], axis=1)
 
 

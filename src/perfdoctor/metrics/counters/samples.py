@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.counters.coarse import dcgm_rows
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -36,7 +37,7 @@ _LEAST_AGREEMENT, _CHANGES = 0.3, 0.1
 class CounterSamples(Struct, frozen=True, dict=True):
     """The samples of one place's GPU, in order of their times; `shift_ns` was added to them.
 
-    `doubt`: why they are not taken for those of this GPU; "" where they are.
+    `doubt`: why they cannot be used: few, clock (on none of the recording), other (another GPU's); "" for none.
     """
 
     rows: Frame
@@ -78,6 +79,11 @@ class CounterSamples(Struct, frozen=True, dict=True):
 def recorded_samples(place: Place) -> CounterSamples:
     """The samples of this place's GPU in the whole recording; with a doubt, or none, where they cannot be used."""
     rows = place.recorded("gpu_counters") if place.device is not None else place.timeline["gpu_counters"].take([])
+    is_coarse = not len(rows) and place.device is not None and len(place.timeline["device_samples"]) > 0
+    if is_coarse:
+        rows, is_on_clock = dcgm_rows(place)
+        if len(rows) and not is_on_clock:
+            return CounterSamples(rows, doubt="clock")
     found = CounterSamples(rows)
     if len(rows) < LEAST_SAMPLES:
         return CounterSamples(rows, doubt="few" if len(rows) else "")
@@ -85,8 +91,8 @@ def recorded_samples(place: Place) -> CounterSamples:
     activity = rows.floats("gr_active_share")
     if not busy or np.isnan(activity).all():
         return found
-    tried = _around(found, busy)
-    shift = _shift_ns(CounterSamples(rows.take(tried)), busy)
+    # Of samples as long as steps no shift could be told.
+    shift = 0 if is_coarse else _shift_ns(CounterSamples(rows.take(_around(found, busy))), busy)
     found = CounterSamples(rows.shifted(shift), shift)
     return found if _follow(found, busy, activity) else CounterSamples(rows, shift, doubt="other")
 
