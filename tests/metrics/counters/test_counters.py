@@ -135,6 +135,15 @@ def test_traffic_that_no_copy_explains_is_said():
     assert not any("no copy and no collective" in note for note in examine(prepare(quiet), []).diagnosis.notes)
 
 
+def test_what_ran_before_and_behind_the_recorded_kernels_makes_no_other_gpu():
+    """The GPU worked all the time, and was sampled all the time; of a half only the kernels were recorded."""
+    whole = sampled(picture(), _PLANTED)
+    kernels = whole.kernels
+    half = whole.with_frame("kernels", kernels.take(kernels.start_ns > kernels.start_ns[len(kernels) // 2]))
+    assert usable(only_place(half)) is not None
+    assert recorded_samples(only_place(half)).shift_ns == 0
+
+
 def test_counters_that_do_not_follow_the_kernels_are_another_gpus():
     mine = picture()
     other = sampled(picture("     ee    SS   eeeeeee        SSSSSSSS     SSSSSSSSSSS  eeee  "), _PLANTED)
