@@ -35,7 +35,7 @@ LEAST = 0.95
 _LISTED = 40
 _LACKS = {
     "nsys": "Exports of Nsight Systems seldom contain the bytes of collectives, and never Python functions:",
-    "kineto": "Traces of torch.profiler do not contain migrations of managed memory:",
+    "kineto": "Traces of torch.profiler contain neither migrations of managed memory nor the GPU's counters:",
 }
 
 
@@ -70,7 +70,8 @@ def page(
     yield from _twice(results)
     yield "## Starts, single steps, decode loops, streams that wait\n"
     yield (
-        "Recordings that are no steady training (`fixtures/scenes/`), each in both formats, with its fault and without it, "
+        "Recordings that are no steady training (`fixtures/scenes/`), or of which only the GPU's own counters show the fault "
+        "(`fixtures/scenes/counted.py`, in the spellings of three versions of Nsight Systems); else in both formats, with its fault and without it, "
         "and once with nothing of the host but its calls. One of the rules that are right has to find it, and to come "
         f"first from {2 * faults.FALSE_FROM:.0%} of the recording on. *False* is what else predicts {faults.FALSE_FROM:.0%} or more, what the "
         "scene excludes, and, where the fault comes once in a program, any predicted saving.\n"

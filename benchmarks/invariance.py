@@ -27,9 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
+
+import plant
 from labels import recordings
 from page_sections import with_section
 from recorded_otherwise import CHANGES, Change, permuted, read_trace
+from scenes import SCENES, counted, play
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
@@ -46,6 +51,7 @@ else:
     import tomli as tomllib
 
 _ROOT = Path(__file__).parents[1]
+_MADE = _ROOT / ".cache" / "invariance"
 PAGE, REASONS = _ROOT / "docs" / "accuracy.md", Path(__file__).with_suffix(".toml")
 BEGIN, END = "<!-- invariance -->", "<!-- end of invariance -->"
 #: Shares of the step that differ by less are the same answer, and so are savings within a tenth of each other.
@@ -166,12 +172,20 @@ def cases(*, only_fixtures: bool = False) -> list[Case]:
     paths = [path for form in ("nsys", "torch") for path in fixtures.glob(f"*/{form}")]
     paths += [*fixtures.glob("pairs/*/torch"), *fixtures.glob("h100-*/*.json.gz")]
     found = [(path.relative_to(_ROOT).as_posix(), path) for path in sorted(paths)]
+    found += [(f"planted/{name}/nsys", path) for name, path in _counted()]
     folder = None if only_fixtures else recordings()
     if folder is not None:
         inner = [folder / name for name in ("kineto", "kineto/edge", "nsys", "nsys/sc21", "nsys/ai-profiler", "wild")]
         public = sorted(path for each in inner for path in each.glob("*") if path not in inner)
         found += [(path.relative_to(folder).as_posix(), path) for path in public]
     return found
+
+
+def _counted() -> Iterator[Case]:
+    """Scenes that only the GPU's own counters show, each with its fault in 40 % of the step."""
+    for name, scene in SCENES.items():
+        if scene.play.__module__ == counted.__name__:
+            yield name, plant.write_nsys([play(name, scene.sizes(0.4)[0])], _MADE / name / "nsys")
 
 
 def judged(case: Case, wanted: Sequence[str]) -> list[Result]:

@@ -27,6 +27,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import WHOLE_RECORDING, Selection
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.vocabulary.gpu_counters import COUNTERS
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: On the device's clock; the others are on the host's.
@@ -226,6 +227,31 @@ def _with_other_tile(name: str) -> str:
     return _TILE.sub(r"\2x\1", name)
 
 
+# --- the GPU's own counters ----------------------------------------------------------------------------------------------
+
+_COUNTERS = ("gpu_counters", "other_gpu_counters")
+
+
+def _counters_later(by_ns: int, timeline: Timeline) -> Timeline | None:
+    return _changed(timeline, lambda _, rows: rows.shifted(by_ns), _COUNTERS) if len(timeline[_COUNTERS[0]]) else None
+
+
+def _half_as_often(timeline: Timeline) -> Timeline | None:
+    """Each two samples as one, which is their mean."""
+    rows = timeline["gpu_counters"]
+    if len(rows) < 2:
+        return None
+    first, second = rows.take(slice(0, len(rows) // 2 * 2, 2)), rows.take(slice(1, len(rows) // 2 * 2, 2))
+    means = {name: (first.floats(name) + second.floats(name)) / 2 for name in COUNTERS}
+    return timeline.with_frame("gpu_counters", first.with_columns(end_ns=second.end_ns, **means))
+
+
+def _two_thirds_counted(timeline: Timeline) -> Timeline | None:
+    """The samples end early."""
+    rows = timeline["gpu_counters"]
+    return timeline.with_frame("gpu_counters", rows.take(slice(len(rows) * 2 // 3))) if len(rows) else None
+
+
 # --- which steps -----------------------------------------------------------------------------------------------------------
 
 
@@ -370,6 +396,11 @@ CHANGES: Sequence[Change] = (
     Change("without samples of stacks", partial(_without, ("stack_samples",)), less=True),
     Change("without shapes", _without_shapes, less=True),
     Change("without ranges that mark no step", _without_own_ranges, less=True),
+    Change("without the GPU's counters", partial(_without, _COUNTERS), less=True),
+    Change("the GPU's counters 700 µs late", partial(_counters_later, 700_000)),
+    Change("the GPU's counters 300 µs early", partial(_counters_later, -300_000)),
+    Change("the GPU's counters half as often", _half_as_often),
+    Change("the GPU's counters of two thirds of the time", _two_thirds_counted),
     Change("first half of the steps chosen", selection=partial(_chosen, _begin, lambda n: n // 2), part=True),
     Change("second half of the steps chosen", selection=partial(_chosen, lambda n: n // 2, _end), part=True),
     Change(

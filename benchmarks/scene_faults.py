@@ -100,7 +100,10 @@ class Judged:
 def takes(only: Sequence[str] = ()) -> list[Take]:
     """All scenes, or those with these names: each kind at every share and size, and at one share without ops and ranges."""
     chosen = [name for name in SCENES if not only or name in only]
-    shares = {name: SHARES if SCENES[name].right else SHARES[:1] for name in chosen}
+    shares = {
+        name: [share for share in SHARES if not share or (SCENES[name].right and share >= SCENES[name].from_share)]
+        for name in chosen
+    }
     return [
         Take(name, share, size, seed, calls_only)
         for name in chosen
@@ -114,7 +117,7 @@ def judge(take: Take) -> list[Judged]:
     """Play, write, read and diagnose one take in both forms."""
     size, rules = take.scene.sizes(take.share)[take.size], list(load_rules().values())
     machine = play(take.name, size, take.seed, take.calls_only)
-    recorded = dict.fromkeys(FORMS, machine)
+    recorded = {form: machine for form in FORMS if form in take.scene.forms}
     if take.seed % 2:
         recorded["nsys"] = whole_graphs(machine)
     with tempfile.TemporaryDirectory() as scratch:

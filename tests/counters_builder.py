@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Frame, Text, Timeline
+from perfdoctor.model.timeline import Floats, Frame, Ints, Text, Timeline
 from perfdoctor.vocabulary.gpu_counters import COUNTERS
 
 PERIOD_NS = 100_000
@@ -19,11 +19,13 @@ _USUAL = {"gr_active_share": 1.0, "sm_active_share": 1.0, "tensor_active_share":
 def sampled(
     drawn: Timeline, rates: Mapping[str, Mapping[str, float]], *, period_ns: int = PERIOD_NS, behind_ns: int = 0,
     idle: Mapping[str, float] | None = None, first: int = 0, last: int | None = None,
+    copying: Mapping[str, float] | None = None, clocks_hz: Callable[[Ints], Floats] | None = None,
 ) -> Timeline:  # fmt: skip
     """The recording with counters of its only GPU. `rates`: by a word of kernels' names, the counters while they run.
 
     Values are rounded to whole percent, as nsys does. `behind_ns`: the samples' clock is so much behind. `idle`: what
-    counters show while nothing of ours runs. `first`, `last`: which samples are left.
+    counters show while nothing of ours runs. `first`, `last`: which samples are left. `copying`: what copies add to counters
+    while they run. `clocks_hz`: the clock of the SMs at the begin of each sample.
     """
     work = [drawn["kernels"], drawn["collectives"]]
     begin = min(int(frame.start_ns[0]) for frame in work if len(frame)) - 37 * period_ns // 10
@@ -41,6 +43,11 @@ def sampled(
                 own = next((rate for word, rate in rates.items() if word in name), {})
                 total = total + rows.intervals.overlap_ns(starts, ends) * own.get(column, _USUAL.get(column, 0.0))
         values[column] = np.rint(100 * total / period_ns) / 100
+    for column, rate in (copying or {}).items():
+        moved = drawn["copies"].intervals.overlap_ns(starts, ends) * rate / period_ns
+        values[column] = np.nan_to_num(values[column]) + moved
+    if clocks_hz is not None:
+        values["clock_gpc_hz"] = clocks_hz(starts)
     spelled = "\n".join(f"{column}: {column}" for column in values)
     rank, device = drawn.places[0]
     return drawn.with_frame("gpu_counters", Frame({

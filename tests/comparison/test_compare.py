@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from builders import draw, draw_steps
+from counters_builder import sampled
 from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
 from perfdoctor.report import json_report
-from perfdoctor.report.comparison.words import interval, verdict
+from perfdoctor.report.comparison.words import counters, interval, verdict
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -368,3 +369,28 @@ def test_reruns_judge_the_step_whatever_the_recordings_say():
     assert (found.step.verdict, found.step.steps_compared, found.difference_ns) == ("faster", "paired", 0)
     assert verdict(found).startswith("Faster, by 2.0×: a mean step of ")
     assert "3 pairs of runs without a recorder" in next(iter(interval(found)))
+
+
+def with_counters(tensor: float, *, part: str = "gemm"):
+    rates = {part: {"tensor_active_share": tensor, "sm_active_share": 0.9}}
+    return snapshot(sampled(draw_steps(kernels="GGGGGGGGGG"), rates), f"{tensor}")
+
+
+def test_what_the_gpus_counters_showed_is_set_side_by_side():
+    found = compare([with_counters(0.1)], [with_counters(0.6)])
+    (tensor,) = [each for each in found.counters if each.metric == "tensor_active"]
+    assert (tensor.before, tensor.after) == (pytest.approx(0.1, abs=0.005), pytest.approx(0.6, abs=0.005))
+    assert "Tensor cores active while kernels ran: 10 % → 60 %" in list(counters(found))
+    assert not any(each.metric.startswith("nvlink") for each in found.counters)  # nobody recorded them
+
+
+def test_counters_of_one_side_alone_are_not_compared():
+    assert compare([with_counters(0.1)], [snapshot(draw_steps(kernels="GGGGGGGGGG"))]).counters == ()
+
+
+def test_a_stored_diagnosis_has_its_counters():
+    rules = load_rules()
+    timeline = sampled(draw_steps(kernels="GGGGGGGGGG"), {"gemm": {"tensor_active_share": 0.4}})
+    written = json.loads(json_report.render(examine(prepare(timeline), list(rules.values())).diagnosis))
+    stored = of_document("stored", written, rules)
+    assert stored.counters["tensor_active"] == pytest.approx(0.4, abs=0.005)

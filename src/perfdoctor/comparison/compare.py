@@ -11,6 +11,7 @@ from perfdoctor.comparison.matching import SAME_SHARE, by_names, changes, in_com
 from perfdoctor.comparison.promise import finding_changes, promises
 from perfdoctor.comparison.records import (
     Comparison,
+    CounterChange,
     LineChange,
     MemoryChange,
     Snapshot,
@@ -29,12 +30,15 @@ from perfdoctor.comparison.statistics import (
     step_change,
 )
 from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.vocabulary.gpu_counters import COUNTERS
 
 #: The runs of BEFORE and those of AFTER, as many, which alternated.
 Reruns = tuple[Sequence[StepSample], Sequence[StepSample]]
 #: More rows are not read; the others are one row, the rest.
 MOST_WORK = 40
 MOST_LINES = 15
+#: Whole percents are what counters give.
+LEAST_COUNTED = 0.01
 #: Fewer steps say little about their spread.
 FEW_STEPS = 8
 
@@ -90,6 +94,7 @@ def compare(
         findings=findings,
         promises=promises(before, findings, step, causes, settings, recording_ns, same_items),
         memory=tuple(_memory(before, after)),
+        counters=tuple(_counters(before, after)),
         items_before=ours,
         items_after=theirs,
         item=_item(before, after, within, reruns),
@@ -170,6 +175,16 @@ def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[M
     ]
     for rank, device in sorted(sides[0].keys() & sides[1].keys()):
         yield MemoryChange(rank, device, sides[0][rank, device], sides[1][rank, device])
+
+
+def _counters(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[CounterChange]:
+    """The counters that were recorded in every run, but for those that show next to nothing on both sides."""
+    runs = (*before, *after)
+    ours, theirs = (mean_of([each.counters for each in side]) for side in (before, after))
+    for counted in COUNTERS.values():
+        metric = counted.metric
+        if all(metric in each.counters for each in runs) and max(ours[metric], theirs[metric]) >= LEAST_COUNTED:
+            yield CounterChange(metric, counted.label, ours[metric], theirs[metric])
 
 
 def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) -> tuple[LineChange, ...]:

@@ -166,6 +166,7 @@ class Snapshot(Struct, frozen=True):
     `lines`: own functions, by file and name, with the ns a step of the work that they launch themselves (without a GPU,
     of their own time); empty where stacks were not recorded. `notes`: what reading it had to leave out. `timed`: the
     steps that were timed without a recorder, where there are enough. `project`: its id and program; "" if unknown.
+    `counters`: what the GPU's own ones showed while kernels ran, by metric, as shares of the peak (0-1).
     """
 
     name: str
@@ -189,6 +190,7 @@ class Snapshot(Struct, frozen=True):
     by_kernel: bool = True
     timed: StepSample | None = None
     project: str = ""
+    counters: Mapping[str, float] = field(default_factory=dict)
 
 
 class Setting(Struct, frozen=True):
@@ -278,6 +280,15 @@ class MemoryChange(Struct, frozen=True):
     after_bytes: int
 
 
+class CounterChange(Struct, frozen=True):
+    """One of the GPU's own counters while kernels ran, on the mean of all GPUs: shares of its peak (0-1)."""
+
+    metric: str
+    label: str
+    before: float
+    after: float
+
+
 class Comparison(Struct, frozen=True):
     """`causes` sum to `difference_ns` exactly, and so do `work` and `work_rest_ns`: both are the difference of the mean
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
@@ -304,6 +315,7 @@ class Comparison(Struct, frozen=True):
     findings: tuple[FindingChange, ...]
     promises: tuple[Promise, ...]
     memory: tuple[MemoryChange, ...]
+    counters: tuple[CounterChange, ...] = ()
     items_before: float | None = None
     items_after: float | None = None
     item: StepChange | None = None

@@ -68,7 +68,17 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         lines=_lines(run),
         timed=_timed(diagnosis.timed, without_gpu=_is_on_host(run), contended=diagnosis.contended_share),
         project=_project(diagnosis.project),
+        counters=_counters((row.metric, row.unit, row.mean_in_kernels) for row in diagnosis.gpu_metrics),
     )
+
+
+def _counters(rows: Iterable[tuple[str, str, float | None]]) -> dict[str, float]:
+    """The mean of all GPUs by metric, as a share: of rows (metric, unit, mean while kernels ran)."""
+    found: dict[str, list[float]] = {}
+    for metric, unit, mean in rows:
+        if metric and unit == "percent" and mean is not None:
+            found.setdefault(metric, []).append(mean / 100)
+    return {metric: math.fsum(means) / len(means) for metric, means in found.items()}
 
 
 def _timed(timed: TimedSteps | None, *, without_gpu: bool, contended: float) -> StepSample | None:
@@ -207,6 +217,9 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
         items_per_step=run.get("items_per_step"),
         timed=_timed(_stored_timed(steps.get("timed")), without_gpu=without_gpu, contended=contended),
         project=_project(project_from(run.get("project"))),
+        counters=_counters(
+            (row["metric"], row["unit"], row["mean_in_kernels"]) for row in document.get("gpu_metrics", ())
+        ),
     )
 
 

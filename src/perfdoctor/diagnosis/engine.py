@@ -26,6 +26,7 @@ from perfdoctor.metrics.accounting.split import job_time, split, split_of_all
 from perfdoctor.metrics.accounting.timed_steps import timed_steps
 from perfdoctor.metrics.communication.by_use import collective_uses
 from perfdoctor.metrics.counters.means import gpu_metrics
+from perfdoctor.metrics.counters.samples import tell_anything
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
@@ -170,6 +171,10 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     the sections of Nsight Compute's report.
     """
     have = set(run.timeline.recorded)
+    # Too few samples, or those of another GPU or time, show nothing; those of DCGM count.
+    have.discard("gpu_counters")
+    if any(map(tell_anything, run.places)):
+        have.add("gpu_counters")
     if run.places:
         have.add("places")
     if any(len(place.collectives) for place in run.places):  # on a run without a GPU, those of the host

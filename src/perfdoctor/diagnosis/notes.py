@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import PurePath
 
 from perfdoctor.diagnosis.kernel_notes import of_single_kernels
@@ -11,16 +12,19 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
-from perfdoctor.metrics.counters.means import LEAST_COVERED, foreign_sm_share
+from perfdoctor.metrics.counters.links import unexplained_share
+from perfdoctor.metrics.counters.means import LEAST_COVERED
 from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.metrics.kernels.contradictions import contradictions
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import minor_repetition
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
+from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.sentences import NO_KERNEL, milliseconds
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
@@ -32,8 +36,10 @@ _LONGEST_COMMAND = 60
 _MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
 #: A part this many times as long as without a recorder is nothing but recording.
 _HARDLY_LEFT = 10.0
-#: Multiprocessors at work without us: on a GPU that nobody else used they were 0.0 % (an A100).
-_FOREIGN = 0.05
+#: The links that the GPU's counters see, and a share of their peak that copies of a few bytes do not explain: where
+#: nobody else used the GPU it was 1 % (an A100).
+_LINKS = {"pcie_rx": "its link to the host received", "pcie_tx": "its link to the host sent"}
+_UNEXPLAINED = 0.1
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -77,14 +83,26 @@ def _of_counters(run: Run) -> Iterator[str]:
         count = len(found.rows)
         if found.doubt == "few":
             yield f"{whose} were sampled {count:,} time{'s' * (count != 1)}: nothing follows from so few."
+        elif count and not found.recorded:
+            yield f"{whose} have no value in {count:,} samples that can be: nothing follows from them."
+        elif found.doubt == "clock":
+            yield f"{whose} were sampled without times that fit the recording: only their mean of all samples is known."
         elif found.doubt:
             yield f"{whose} do not follow the kernels of rank {place.rank}: they are of another GPU, and were not used."
         elif count and place.share(place.window.overlap_ns(found.starts, found.ends).sum()) < LEAST_COVERED:
             yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
-        if (share := foreign_sm_share(place)) >= _FOREIGN:
+        for link, what in _LINKS.items():
+            if (share := unexplained_share(place, link)) >= _UNEXPLAINED:
+                yield (
+                    f"While no copy and no collective ran on GPU {place.device}, {what} {100 * share:.0f} % of what it "
+                    "can: kernels that read or write the host's memory, a network card that reaches the GPU's memory "
+                    "by itself, or another program."
+                )
+        for each in islice(contradictions(place), 1):
             yield (
-                f"While nothing of the program ran on GPU {place.device}, {100 * share:.0f} % of its multiprocessors "
-                "were at work: another program used it, or work that was not recorded."
+                f"In `{base_name(each.kernel)}` Nsight Compute saw {each.what} at {100 * each.by_ncu:.0f} % of the "
+                f"peak, the GPU's counters at {100 * each.by_counters:.0f} %: it measures a launch alone, with empty "
+                "caches and a clock of its own, or measured others. What the counters saw is the program as it ran."
             )
         if found.shift_ns and not found.doubt:
             yield (

@@ -25,7 +25,8 @@ class RooflineRow(Struct, frozen=True):
     `kind`: family (all of it whose FLOP or bytes are known), op (one op with one set of sizes), or memory (memory-bound
     kernels, by op). `flop` excludes what a causal mask skips. `moved_bytes` counts each input and each result once;
     kernels move at least that, so that `share_of_roof` is a lower bound. `unknown_ns`: in a family, the time of kernels
-    about which nothing is known. `limit`: which of the two roofs applies.
+    about which nothing is known. `limit`: which of the two roofs applies. `counted_bytes_per_second`: what the GPU's
+    counters saw its memory move while these kernels ran; bytes that a cache holds are not among them.
     """
 
     kind: Literal["family", "op", "memory"]
@@ -43,6 +44,13 @@ class RooflineRow(Struct, frozen=True):
     share_of_roof: float | None
     limit: Literal["compute", "memory", ""]
     unknown_ns: int | float = 0
+    counted_bytes_per_second: float | None = None
+
+    @property
+    def measured_flop_per_byte(self) -> float | None:
+        """FLOP for each byte that the memory really moved; None where either is not known."""
+        counted = self.counted_bytes_per_second
+        return self.flop_per_second / counted if self.flop_per_second and counted else None
 
 
 class Roofline(Struct, frozen=True):

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from perfdoctor.metrics.host import sampled_lines
+from perfdoctor.metrics.work.modules import module_rates
 from perfdoctor.model.run import Run
 from perfdoctor.records.views import Icicle, Node, Table, TableColumn, Unit
 from perfdoctor.records.work_done import ModuleCost
+from perfdoctor.views.pages.kernels import measured_columns
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 from perfdoctor.vocabulary.names import python_code
 
@@ -164,3 +166,5 @@ def _columns(run: Run, costs: Sequence[ModuleCost], on_gpu: bool) -> Iterator[Ta
         f"idle inside{step}", "ns", [cost.idle_ns for cost in costs],
         f"{'The GPU' if on_gpu else 'The training thread'} did nothing while the host was in it. {with_inner}",
     )  # fmt: skip
+    if rates := module_rates(run, [cost.path for cost in costs]):
+        yield from measured_columns(rates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from counters_builder import sampled
 from measured_builders import measurement, with_rates
 from msgspec.structs import replace
 
@@ -41,6 +42,8 @@ def test_it_fires_where_the_link_is_slow():
         "exposed_percent": 25.0,
         "likely_gigabytes_per_second": pytest.approx(25.2),
         "most_gigabytes_per_second": pytest.approx(50.4),
+        "full_link_percent": 0,
+        "free_link_percent": 0,
     }
     # a slot one generation older gives 25.2 GB/s (half of the time), the best one 50.4 (a quarter of it)
     assert finding.saving_ns_per_step == Saving(0, 5 * MS, 7.5 * MS)
@@ -119,3 +122,13 @@ def test_likely_is_what_the_machines_own_copies_gave():
 def test_the_users_own_value_of_the_link_counts_more():
     drawn = with_rates(step(12.6), measurement("h2d_pinned", 42e9))
     assert saved(replace(drawn, user_values=UserValues(peaks={"host_link": 63e9}))) == (5 * MS, 7.5 * MS)
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"), [(0.25, "Meanwhile the link was only 25 % busy"), (0.92, "Meanwhile the link was 92 % busy")]
+)
+def test_the_gpus_counters_say_whether_the_link_was_full(busy, said):
+    finding = only_finding("slow-host-link", sampled(step(12.6), {}, copying={"pcie_rx_share": busy}))
+    assert said in summary(finding)
+    (measure,) = [each for each in finding.evidence if "by the GPU's counters" in getattr(each, "label", "")]
+    assert measure.value == pytest.approx(busy, abs=0.01)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from builders import BASE_NS, draw, findings, only_finding, summary
 from collective_builders import under
+from counters_builder import sampled
 from machine_builders import BRAKE, HARDWARE, HEAT, POWER, SET, beside, samples
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -285,3 +287,36 @@ def test_nobody_knows_whose_samples_they_are_where_more_gpus_work_than_the_job_h
         "device-throttling", beside(stepping(2, 2, 4, 2), device_samples=clocks(1980, 1980, 990, 1980, 1980))
     )
     assert (finding.saving_ns_per_step.high, finding.explains) == (0, ())
+
+
+# What the GPU's own counters saw
+
+
+def counted(low: float, *, part: float = 0.5):
+    """Steps of 10 ms, all of it products, of which a part runs at a clock lower by this factor."""
+    drawn = draw(kernels="G" * 10, launched_us_before=50, repeat=10, unit_us=1000, gpu="NVIDIA H100")
+
+    def clocks_hz(at):
+        return np.where((at - BASE_NS) % (10 * MS) < 10 * MS * (1 - part), 1.98e9, 1.98e9 * low)
+
+    return sampled(drawn, {}, clocks_hz=clocks_hz)
+
+
+def test_a_clock_that_falls_within_each_step_bounds_what_it_costs():
+    """By what it is held down nobody recorded: half of each step at half of the clock costs a quarter at most."""
+    finding = only_finding("device-throttling", counted(0.5))
+    assert finding.situation == "counted"
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely) == (0, 0)
+    assert saving.high == pytest.approx(10 * MS / 4, rel=0.05)
+    assert "runs at 990 instead of 1980 MHz, as its own counters measured" in summary(finding)
+
+
+@pytest.mark.parametrize(("low", "part"), [(0.97, 0.5), (0.5, 0.05), (1.0, 0.5)])
+def test_steps_of_the_clock_and_moments_at_a_lower_one_are_no_throttling(low, part):
+    assert findings("device-throttling", counted(low, part=part)) == []
+
+
+def test_what_the_driver_says_counts_more_than_the_counters():
+    drawn = beside(counted(0.5), device_samples=hot(40, 20, start_ns=BASE_NS, every_ns=int(2.5 * MS), on_clock=True))
+    assert only_finding("device-throttling", drawn).situation == "heat"

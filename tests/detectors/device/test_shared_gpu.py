@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding, summary
+from builders import draw, draw_steps, findings, only_finding, summary
+from counters_builder import sampled
 from machine_builders import beside, samples
 
 GIB = 1 << 30
@@ -76,3 +77,29 @@ def test_samples_without_processes_do_not_hide_a_list_of_them():
         10, name="processes.csv", processes=3.0, utilization_share=float("nan"), reasons=-1
     )
     assert only_finding("shared-gpu", beside(training(), device_samples=rows)).values["processes"] == 3
+
+
+# What the GPU's own counters saw
+
+
+def counted(idle: float):
+    """Steps whose second half is idle, and what its counters show meanwhile."""
+    return sampled(
+        draw_steps(kernels="GGGGGeeeee" + " " * 10), {}, idle={"sm_active_share": idle, "gr_active_share": idle}
+    )
+
+
+def test_sms_at_work_while_nothing_of_the_program_runs_are_somebody_elses():
+    finding = only_finding("shared-gpu", counted(0.3))
+    assert (finding.situation, finding.saving_ns_per_step.high) == ("counted", 0)
+    assert "While nothing of the program ran on GPU 0, 30 % of its SMs were at work" in summary(finding)
+
+
+def test_it_stays_silent_just_below_a_twentieth_of_the_sms():
+    assert findings("shared-gpu", counted(0.04)) == []
+    assert len(findings("shared-gpu", counted(0.06))) == 1
+
+
+def test_a_gpu_that_is_never_idle_shows_nobody_else():
+    full = sampled(draw_steps(kernels="GGGGGeeeee"), {}, idle={"sm_active_share": 0.9})
+    assert findings("shared-gpu", full) == []

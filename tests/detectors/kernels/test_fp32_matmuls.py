@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builders import SGEMM, draw, draw_steps, findings, of_step, only_finding, summary
 from counters_builder import sampled
+from msgspec.structs import replace
 from ncu_builders import NAN, steps, with_ncu
 
 MS = 1_000_000
@@ -206,3 +207,29 @@ def test_a_kernel_on_64_bits_is_no_tf32_for_all_its_tensor_cores():
     drawn = steps({"name": name, "ns": 20 * MS}, {"name": "some_kernel", "ns": 20 * MS})
     found = with_ncu(drawn, [{"name": name, "tensor_share": 0.8, "gpu_time_ns": 20 * MS}])
     assert only_finding("fp32-matmuls", found).situation == "fp32"
+
+
+PLAIN = "fused_linear_gemm_kernel(Params)"
+
+
+def without_a_type(*, tensor: float = 0.0, issue: float = 0.7, dram: float = 0.2, capability: tuple[int, int] = (8, 0)):
+    """Half of each step is a product whose name tells no type, with the GPU's counters beside it."""
+    drawn = draw_steps(kernels="p" * 10 + "G" * 10, kernel_names={"p": PLAIN}, gpu="NVIDIA A100-SXM4-80GB")
+    drawn = replace(drawn, devices=(replace(drawn.devices[0], compute_capability=capability),))
+    rates = {"tensor_active_share": tensor, "sm_issue_share": issue, "dram_read_share": dram, "dram_write_share": 0.0}
+    return sampled(drawn, {"fused_linear": rates, "s16816": {"tensor_active_share": 0.6, "sm_issue_share": 0.3}})
+
+
+def test_a_product_off_tensor_cores_reads_32_bits_whatever_its_name():
+    finding = only_finding("fp32-matmuls", without_a_type())
+    assert finding.values["matmul_percent"] == pytest.approx(50, abs=0.1)
+    assert finding.saving_ns_per_step.likely > 7 * MS
+
+
+@pytest.mark.parametrize(
+    "counters",
+    [{"tensor": 0.3}, {"issue": 0.2}, {"dram": 0.8}, {"capability": (6, 0)}],
+    ids=["on tensor cores", "hardly computing", "bound by the memory", "no tensor cores in the GPU"],
+)
+def test_what_else_uses_no_tensor_cores_proves_no_type(counters):
+    assert findings("fp32-matmuls", without_a_type(**counters)) == []

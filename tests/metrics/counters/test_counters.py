@@ -47,6 +47,15 @@ def test_rates_of_kernels_shorter_than_a_sample_are_found_again():
     assert found.idle[0] == pytest.approx(0, abs=0.01)
 
 
+def test_a_counter_that_hardly_ever_has_a_value_takes_nothing_from_the_others():
+    timeline = sampled(picture(), _PLANTED)
+    frame = timeline["gpu_counters"]
+    few = np.where(np.arange(len(frame)) % 100 == 7, 0.3, np.nan)
+    row, found = by_name(timeline.with_frame("gpu_counters", frame.with_columns(sm_issue_share=few)))
+    assert found.of("tensor_active_share")[row[_GEMM]] == pytest.approx(0.6, abs=0.01)
+    assert np.isnan(found.of("sm_issue_share")).all()
+
+
 @settings(max_examples=10, deadline=None)
 @given(rates=st.tuples(*[st.floats(0, 1)] * 3), idle=st.floats(0, 0.5), offset=st.integers(0, PERIOD_NS))
 def test_any_planted_rate_is_inside_its_error(rates, idle, offset):
@@ -117,13 +126,22 @@ def test_a_clock_that_is_off_is_measured_and_said(behind):
     assert rates.of("tensor_active_share")[row[_GEMM]] == pytest.approx(0.6, abs=0.1)
 
 
-def test_a_neighbour_on_the_gpu_is_said_where_nothing_of_ours_runs():
-    pausing = picture(_STEP + " " * 40)
-    timeline = sampled(pausing, _PLANTED, idle={"sm_active_share": 0.3, "gr_active_share": 0.3})
-    (note,) = [note for note in examine(prepare(timeline), []).diagnosis.notes if "another program" in note]
-    assert " 30 % of its multiprocessors" in note
-    quiet = sampled(pausing, _PLANTED, idle={"sm_active_share": 0.04})
-    assert not any("another program" in note for note in examine(prepare(quiet), []).diagnosis.notes)
+def test_traffic_that_no_copy_explains_is_said():
+    timeline = sampled(picture(), _PLANTED | {_GEMM: {"pcie_rx_share": 0.6}})
+    said = [note for note in examine(prepare(timeline), []).diagnosis.notes if "no copy and no collective" in note]
+    assert len(said) == 1
+    assert "its link to the host received" in said[0]
+    quiet = sampled(picture(), _PLANTED | {_GEMM: {"pcie_rx_share": 0.02}})
+    assert not any("no copy and no collective" in note for note in examine(prepare(quiet), []).diagnosis.notes)
+
+
+def test_what_ran_before_and_behind_the_recorded_kernels_makes_no_other_gpu():
+    """The GPU worked all the time, and was sampled all the time; of a half only the kernels were recorded."""
+    whole = sampled(picture(), _PLANTED)
+    kernels = whole.kernels
+    half = whole.with_frame("kernels", kernels.take(kernels.start_ns > kernels.start_ns[len(kernels) // 2]))
+    assert usable(only_place(half)) is not None
+    assert recorded_samples(only_place(half)).shift_ns == 0
 
 
 def test_counters_that_do_not_follow_the_kernels_are_another_gpus():

@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from builders import BASE_NS, ELEMENTWISE, GEMM, SGEMM, TF32_GEMM, timeline
+from builders import BASE_NS, ELEMENTWISE, GEMM, SGEMM, TF32_GEMM, draw_steps, timeline
+from counters_builder import sampled
 from msgspec.structs import replace
 
 from perfdoctor.hardware.peaks import peaks_of
@@ -370,3 +371,12 @@ def test_kernels_of_one_op_count_together():
     """A product in two kernels, of which the second adds up pieces."""
     row = row_of(found(mm(2, kernels=2)), "op")
     assert (row.ns, row.flop, row.count) == (2 * MS, MM_FLOP, 1)
+
+
+def test_what_the_memory_moves_is_measured_by_the_gpus_counters_where_no_shape_is_known():
+    drawn = draw_steps(kernels="GGGGGeeeee", gpu="NVIDIA A100-SXM4-80GB")
+    rates = {"elementwise": {"dram_read_share": 0.5, "dram_write_share": 0.3}}
+    found = efficiency(prepare(sampled(drawn, rates)))
+    (row,) = [each for each in found.roofline.rows if each.kind == "memory"]
+    assert row.counted_bytes_per_second == pytest.approx(0.8 * 2.039e12, rel=0.01)
+    assert (row.share_of_roof, row.moved_bytes) == (pytest.approx(0.8, abs=0.01), None)

@@ -8,11 +8,12 @@ from collections import defaultdict
 import msgspec
 import pytest
 from builders import BASE_NS, draw, timeline
+from counters_builder import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.work.modules import module_costs
+from perfdoctor.metrics.work.modules import module_costs, module_rates
 from perfdoctor.model.timeline import merge
 
 US = 1_000
@@ -75,6 +76,25 @@ def test_on_a_run_without_a_gpu_the_time_of_ops_and_the_pauses_between_them_are_
     assert {path: cost.own_idle_ns / 1e6 for path, cost in found.items()} == {
         "Net": 5, "Net.a": 1, "Net.a.fc": 1, "": 1,
     }  # fmt: skip
+
+
+def test_what_counters_saw_of_a_modules_kernels_is_weighted_by_their_time():
+    """Net launches a product of 2 ms, Net.a a product of 3 ms and 1 ms of something else."""
+    drawn = draw(
+        kernels=" GG GGGe   ",
+        host=["XXXXXXXXXX ", "  YYYYYY   "],
+        legend=LEGEND,
+        launched_us_before=50,
+        repeat=40,
+        unit_us=1000,
+    )
+    rates = {"gemm": {"tensor_active_share": 0.6, "sm_active_share": 0.9}, "elementwise": {"sm_active_share": 0.5}}
+    run = prepare(sampled(drawn, rates))
+    found = module_rates(run, ["Net", "Net.a", ""])
+    assert found["tensor_active_share"][:2] == pytest.approx([0.6, 0.6 * 3 / 4], abs=0.01)
+    assert found["sm_active_share"][:2] == pytest.approx([0.9, (0.9 * 3 + 0.5) / 4], abs=0.01)
+    assert math.isnan(found["sm_active_share"][2])
+    assert module_rates(prepare(drawn), ["Net"]) == {}
 
 
 PATHS = st.sampled_from(["N", "N.a", "N.a.b", "N.ab", "M", "M.x"])

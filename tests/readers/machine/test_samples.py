@@ -137,7 +137,7 @@ def test_what_our_sampler_writes_is_read_whole(tmp_path):
         "utilization_share": 0.97, "memory_utilization_share": None, "memory_used_bytes": 5, "memory_total_bytes": 9,
         "pcie_generation": 4, "max_pcie_generation": 4, "pcie_width": 16, "max_pcie_width": 16,
         "pcie_rx_bytes_per_second": 12_000, "pcie_tx_bytes_per_second": 7_000, "nvlink_rx_bytes_per_second": None,
-        "nvlink_tx_bytes_per_second": None, "processes": 2, "sm_active_share": None, "tensor_active_share": None,
+        "nvlink_tx_bytes_per_second": None, "processes": 2, "gr_active_share": None, "sm_active_share": None, "tensor_active_share": None,
         "dram_active_share": None, "power_violation_share": None,
     }  # fmt: skip
     assert frame["reasons"].tolist() == [0x24, -1]

@@ -7,12 +7,17 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
+import plant
 import pytest
 from folders import public
+from scenes import SCENES, play
+from tables import of_each
 
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.nsys import tables as nsys_tables
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read as read_any
+from perfdoctor.vocabulary.rulebook import load_rules
 
 _PROCESS = 7 << 24
 _TYPE = 281479271677952  # of GPU 0, as nsys 2023.4 writes it
@@ -222,3 +227,43 @@ def test_every_mean_of_a_real_recording_is_that_of_plain_sql(tmp_path):
     for name, mean in expected.items():
         assert found.floats(by_name[name]).mean() * 100 == pytest.approx(mean, abs=0.0006)
     assert len(found) == 76_502
+
+
+# A whole export whose table was damaged: one line says so, and nothing wrong follows
+
+_ALL, _SOME = "GPU_METRICS", "timestamp BETWEEN 100000000 AND 102000000"
+DAMAGED = {
+    "nearly empty": (f"DELETE FROM {_ALL} WHERE NOT {_SOME}", "sampled 20 times: nothing follows", False),
+    "cut off": (
+        f"DELETE FROM {_ALL} WHERE rowid > (SELECT count(*) * 2 / 5 + 4 FROM {_ALL})", "not sampled in the whole", True,
+    ),
+    "negative": (f"UPDATE {_ALL} SET value = -5", "no value in", False),
+    "of another time": (f"UPDATE {_ALL} SET timestamp = timestamp + 3000000000", "not sampled in the whole", False),
+    "not monotonic": (f"UPDATE {_ALL} SET timestamp = timestamp - 1000000 WHERE timestamp > 200000000", "go back in time 1 time", True),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sixteen_blocks(tmp_path_factory) -> Path:
+    """An export of a training in which kernels of 16 blocks take 40 % of each step."""
+    name = "sixteen-blocks-on-132-sms"
+    folder = plant.write_nsys([play(name, SCENES[name].sizes(0.4)[0])], tmp_path_factory.mktemp("whole"))
+    return next(folder.rglob("*.sqlite"))
+
+
+@of_each("statement,said,tells", DAMAGED)
+def test_a_damaged_table_is_said_in_one_line_and_nothing_wrong_follows(
+    statement, said, tells, sixteen_blocks, tmp_path_factory
+):
+    path = tmp_path_factory.mktemp("damaged") / "run.sqlite"
+    path.write_bytes(sixteen_blocks.read_bytes())
+    with sqlite3.connect(path) as database:
+        database.execute(statement)
+    database.close()
+    diagnosis = diagnose(nsys.read(path), list(load_rules().values()))
+    assert sum(said in note for note in diagnosis.notes) == 1, diagnosis.notes
+    assert sum("ounters of GPU 0" in note or "GPU 0's counters" in note for note in diagnosis.notes) == 1
+    outcome = {each.rule: each.status for each in diagnosis.outcomes}
+    assert "failed" not in outcome.values()
+    assert outcome["idle-sms"] == ("found" if tells else "skipped")
+    assert {each.rule for each in diagnosis.findings} == ({"idle-sms"} if tells else set())

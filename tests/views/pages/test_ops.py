@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from builders import BASE_NS, draw, timeline
+from counters_builder import sampled
 from folders import ROOT
 from recorded import of_recordings, recording
 from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
@@ -213,3 +214,19 @@ def test_calls_have_the_work_they_launched():
 
 def test_no_table_of_what_was_not_recorded():
     assert tables(prepare(draw(kernels="####"))) == {}
+
+
+def test_what_counters_saw_of_a_range_is_that_of_all_kernels_inside_it():
+    """`outer` launches a product of 3 ms by itself, and `inner` in it another kernel of 1 ms; an op has its own alone."""
+    names = {"O": ("ranges", "outer"), "I": ("ranges", "inner")}
+    drawn = draw(
+        kernels="  GGGe   ",
+        host=["OOOOOOOO ", "    II   "],
+        legend=names,
+        launched_us_before=50,
+        repeat=40,
+        unit_us=1000,
+    )
+    counted = sampled(drawn, {"gemm": {"tensor_active_share": 0.6}})
+    found = {row["range"]: row["tensor cores active"] for row in tables(prepare(counted))["ranges"]}
+    assert found == {"outer": pytest.approx(0.45, abs=0.01), "inner": pytest.approx(0, abs=0.01)}

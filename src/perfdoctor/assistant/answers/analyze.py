@@ -18,6 +18,8 @@ _OF_DEVICE = (
     "rank", "device", "window_start_ns", "window_ns", "step_ns", "compute_ns", "exposed_communication_ns",
     "exposed_copy_ns", "idle_ns", "kernel_count",
 )  # fmt: skip
+#: Of the GPU's own counters those that say what limits kernels.
+_METRICS, _MOST_METRICS = ("sm_active", "tensor_active", "dram_active", "dram_read", "dram_write"), 16
 _OF_STEPS = ("count", "used", "median_ns", "p10_ns", "p90_ns", "found_by", "confidence")
 
 
@@ -62,6 +64,11 @@ def _found(diagnosis: Diagnosis, shown: tuple[Advice, ...]) -> dict[str, Any]:
         "critical_path": dict(diagnosis.critical_path.share) if diagnosis.critical_path else None,
         "mfu": diagnosis.efficiency.mfu if diagnosis.efficiency else None,
         "not_checked": _not_checked(diagnosis),
+        "gpu_metrics": [
+            {"rank": row.rank, "device": row.device, "metric": row.metric, "percent_in_kernels": row.mean_in_kernels}
+            for row in diagnosis.gpu_metrics
+            if row.metric in _METRICS and row.mean_in_kernels is not None
+        ][:_MOST_METRICS],
         "notes": list(diagnosis.notes[:_MOST_NOTES]),
         "note_count": len(diagnosis.notes),
     }

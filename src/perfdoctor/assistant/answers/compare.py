@@ -15,7 +15,7 @@ from perfdoctor.report.json_document import document
 
 _KEPT = (
     "before", "after", "verdict", "settings", "step", "item", "before_ns", "after_ns", "difference_ns", "recording_ns",
-    "causes", "work", "work_rest", "findings", "predictions", "memory", "notes",
+    "causes", "work", "work_rest", "findings", "predictions", "memory", "gpu_metrics", "notes",
 )  # fmt: skip
 _MOST = 12
 

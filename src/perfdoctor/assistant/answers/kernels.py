@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 
 from perfdoctor.assistant.arguments import Kernels
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.assistant.desk import Desk, part_of
+from perfdoctor.metrics.counters.kinds import measured_of_all
+from perfdoctor.metrics.counters.rates import RATES
 from perfdoctor.metrics.kernels.costs import kernel_rows
+from perfdoctor.model.place import Place
 from perfdoctor.report.words import wording
 
 _SHOWN = 10
+
+
+def _counted(places: Sequence[Place], kernel: str) -> dict[str, float]:
+    """What the GPU's own counters saw while it ran, as shares of the peak; {} where that is not known."""
+    found = measured_of_all(places, "name", [kernel])
+    shares = {column: float(found[column][0]) for column in RATES}
+    return {column: round(share, 3) for column, share in shares.items() if not math.isnan(share)}
 
 
 def answer(asked: Kernels, desk: Desk) -> Answer:
@@ -27,7 +39,7 @@ def answer(asked: Kernels, desk: Desk) -> Answer:
         wanted, asked.cursor, asked.limit,
         lambda each: {
             "name": name(each.name), "family": each.family, "math_path": each.math_path or None, "count": each.count,
-            "total_ns": each.total_ns, "mean_ns": each.mean_ns,
+            "total_ns": each.total_ns, "mean_ns": each.mean_ns, **_counted(places, each.name),
         },
     )  # fmt: skip
     total_ns = sum(each.total_ns for each in wanted)

@@ -29,6 +29,7 @@ from perfdoctor.metrics.communication.merged_collectives import (
 )
 from perfdoctor.metrics.communication.nodes import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.metrics.counters.links import nvlink_evidence
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.program import facts
 from perfdoctor.metrics.units import ms, percent, us
@@ -102,6 +103,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
             *table_of_uses(run),
+            *nvlink_evidence(worst),
             *permutation(run),
             *([bandwidth_table(measured)] if measured else []),
         ),

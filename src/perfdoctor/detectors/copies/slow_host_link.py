@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.copies import transfers
+from perfdoctor.metrics.counters.links import host_link_share
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.place import Place
@@ -49,6 +50,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     older = reachable * OLDER_SLOT_SHARE
     tested = transfers.measured_pinned(worst)
     best, most = tested or older, max(reachable, tested)
+    busy = host_link_share(worst, rows)
+    is_full = busy >= at["full_link_share"]
     likely, high = (round(found.ns * max(1 - rate / each, 0.0)) for each in (best, most))
     yield Finding(
         rule="slow-host-link",
@@ -62,11 +65,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "rate_percent": percent(rate / peak),
             "exposed_ms": ms(found.ns),
             "exposed_percent": percent(found.share),
+            "full_link_percent": percent(busy) if is_full else 0,
+            "free_link_percent": 0 if is_full or np.isnan(busy) else percent(busy),
         },
         evidence=(
             Measure("usual rate of a large copy", rate, "bytes_per_second"),
             Measure("the GPU's host link, one way", peak, "bytes_per_second"),
             *transfers.pinned_evidence(worst),
+            *(() if np.isnan(busy) else (Measure("how busy the link was, by the GPU's counters", busy, "share"),)),
             Measure("large pinned copies with nothing beside them", found.ns, "ns"),
         ),
         situation="older-slot" if rate >= older else "",

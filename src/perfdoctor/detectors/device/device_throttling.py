@@ -10,9 +10,10 @@ from msgspec import Struct
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.metrics.communication.lateness import excess_ns, won_ns
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.counters.clocks import clocks_of
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
-from perfdoctor.metrics.machine.gpu_samples import SampledGpu, free_clock_mhz, gpus, lost_ns, of_places, table
+from perfdoctor.metrics.machine.gpu_samples import HELD_BY, SampledGpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
@@ -29,13 +30,17 @@ _CAUSES = {
     "hardware": "the hardware itself",
     "power": "the power limit",
     "clocks-set": "clocks that were set",
+    "counted": "what was not recorded",
 }
 #: The golden ratio: its multiples fall nowhere into step with a pattern.
 _GOLDEN = (5**0.5 - 1) / 2
 
 
 class _Held(Struct, frozen=True):
-    """GPUs that one cause holds down. `held`: for each GPU the samples under load in which it does."""
+    """GPUs that one cause holds down. `held`: for each GPU the samples under load in which it does.
+
+    `placed`: whose GPU each is, where that need not be found out.
+    """
 
     cause: str
     affected: list[SampledGpu]
@@ -45,6 +50,7 @@ class _Held(Struct, frozen=True):
     clock_mhz: float
     free_mhz: float
     is_measured: bool
+    placed: Mapping[tuple[int, int], SampledGpu] = {}
 
     @property
     def loss(self) -> float:
@@ -56,9 +62,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find the cause for which the driver says that clocks are held down; else clocks locked far below the highest."""
     sampled = gpus(run.timeline)
     files = [[gpu for gpu in sampled if gpu.file == file] for file in dict.fromkeys(gpu.file for gpu in sampled)]
-    held = [_held(of_file, cause, at) for of_file in files for cause in _CAUSES]
+    held = [_held(of_file, cause, at) for of_file in files for cause in HELD_BY]
     # A limit that costs next to no clock is none. Where clocks are unknown, the driver's reason counts.
     found = [each for each in held if each and not each.loss < at["min_clock_loss"]] or _standing_still(sampled, at)
+    found = found or _counted(run, at)
     if not found:
         return
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
@@ -76,7 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="low" if not clocks_known else "high" if worst.samples >= at["many_samples"] else "medium",
         values={
             "gpus": len(worst.affected),
-            "sampled": sum(gpu.file == worst.affected[0].file for gpu in sampled),
+            "sampled": len(worst.placed) or sum(gpu.file == worst.affected[0].file for gpu in sampled),
             "gpu": worst.affected[0].device,
             "held_percent": percent(worst.share),
             "samples": worst.samples,
@@ -137,6 +144,24 @@ def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[
     return found
 
 
+def _counted(run: Run, at: Mapping[str, float]) -> list[_Held]:
+    """The GPUs whose own counters show that the clock falls under load and comes back; by what, they do not know."""
+    placed = {place.rank_and_device: gpu for place in run.places if (gpu := clocks_of(place)) is not None}
+    slowed = []
+    for gpu in placed.values():
+        loaded, clocks = gpu.under_load(at["min_load_share"]), gpu.floats("sm_clock_mhz")
+        loaded &= ~np.isnan(clocks)
+        if loaded.sum() < at["many_samples"]:
+            continue
+        free = float(np.quantile(clocks[loaded], 1 - at["min_share_of_time"]))
+        held = loaded & (clocks <= free * (1 - at["min_clock_loss"]))
+        if held.sum() >= at["min_share_of_time"] * loaded.sum():
+            share = float(held.sum() / loaded.sum())
+            clock = float(np.median(clocks[held]))
+            slowed.append(_Held("counted", [gpu], [held], int(loaded.sum()), share, clock, free, True, placed))
+    return slowed
+
+
 # --- what it costs ---------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +193,7 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
     """The losses of the places on the GPUs that are held; [] where their ranks or the loss are unknown."""
     if np.isnan(worst.loss):
         return []
-    placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
+    placed = worst.placed or of_places(run, at["min_load_share"], "sm_clock_mhz")
     held = {(gpu.device, gpu.file): mask for gpu, mask in zip(worst.affected, worst.held, strict=True)}
     losses = []
     for place in run.places:
@@ -205,7 +230,7 @@ def _won(run: Run, worst: _Held, losses: Sequence[_Loss]) -> _Won:
         return _Won()
     products = round(won_ns(run, {loss.place.rank_and_device: loss.of_products for loss in losses}))
     kernels = max(round(won_ns(run, {loss.place.rank_and_device: loss.of_all for loss in losses})), products)
-    if worst.cause == "power" and not was_lowered:
+    if worst.cause == "counted" or (worst.cause == "power" and not was_lowered):
         return _Won(products, kernels, "bounded")
     return _Won(products, kernels, "" if worst.is_measured else "inferred")
 

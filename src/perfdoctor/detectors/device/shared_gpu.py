@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import NO_SAVING
+from perfdoctor.metrics.counters.means import foreign_sm_share
 from perfdoctor.metrics.machine.gpu_samples import SampledGpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
@@ -32,7 +33,9 @@ class _Crowd(Struct, frozen=True):
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Find more processes than ranks on a GPU; memory that no process of the run reserved makes it sure."""
+    """Find more processes than ranks on a GPU; memory that no process of the run reserved makes it sure. Without a list
+    of processes, find SMs at work while nothing of this run is.
+    """
     placed = of_places(run, at["min_load_share"], "processes")
     ranks_of: dict[int, list[int]] = {}
     for (rank, _), gpu in placed.items():
@@ -46,6 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         if np.sum(gpu.floats("processes") > 0) >= at["min_samples"] or each.foreign_bytes >= at["min_foreign_bytes"]
     ]
     if not crowded:
+        yield from _counted(run, at)
         return
     worst = max(crowded, key=lambda each: (each.processes - each.own, each.share))
     sizes = {
@@ -69,6 +73,29 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *(Measure(label, size, "bytes") for label, size in sizes.items() if size),
         ),
         situation="memory" if is_foreign else "",
+    )
+
+
+def _counted(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Find it by the GPU's own counters, which count the work of all processes."""
+    shares = {place.rank_and_device: foreign_sm_share(place) for place in run.places if place.device is not None}
+    others = {key: share for key, share in shares.items() if share >= at["min_foreign_sm_share"]}
+    if not others:
+        return
+    worst = max(others, key=lambda key: others[key])
+    yield Finding(
+        rule="shared-gpu",
+        saving_ns_per_step=NO_SAVING,
+        confidence="medium",
+        values={
+            "gpu": worst[1],
+            "processes": 0,
+            "own": 0,
+            "share_percent": percent(others[worst]),
+            "foreign_mib": 0,
+        },
+        evidence=(Measure("SMs at work while nothing of the program ran on it", others[worst], "share"),),
+        situation="counted",
     )
 
 

@@ -9,10 +9,13 @@ import numpy as np
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.saved_shares import saving_in_cases
+from perfdoctor.metrics.counters.kinds import of_names
 from perfdoctor.metrics.finding_rows import largest, saved_alone_ns
+from perfdoctor.metrics.grouping import weighted_mean
 from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
-from perfdoctor.metrics.kernels.profiles import tensor_evidence
+from perfdoctor.metrics.kernels.profiles import on_tensor_cores, tensor_evidence
+from perfdoctor.metrics.work.half_precision import half_products
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
@@ -48,6 +51,24 @@ def _as_aligned_ns(place: Place) -> Floats:
     return expected
 
 
+@once_per_place
+def _as_counted_ns(place: Place) -> Floats:
+    """The same where the GPU's counters measured both: as many instructions, on tensor cores as busy as in aligned ones
+    that last about as long; and no shorter than what it moves takes. NaN: unknown.
+    """
+    found, ns, names = misaligned_matmuls(place), place.kernel_ns.astype(float), place.kernels.name
+    busy, moving = (of_names(place, names, column) for column in ("tensor_active_share", "dram_share"))
+    others = ~found.rows & half_products(place) & on_tensor_cores(place)
+    expected = np.full(ns.size, np.nan)
+    for code in np.unique(names.codes[found.rows & ~found.without & (busy > 0)]):
+        rows = np.flatnonzero(names.codes == code)
+        usual = np.median(ns[rows])
+        alike = others & (ns >= usual / _ALIKE) & (ns <= usual * _ALIKE)
+        share = busy[rows[0]] / weighted_mean(busy[alike], ns[alike])  # NaN without any
+        expected[rows] = ns[rows] * np.minimum(np.fmax(share, moving[rows]), 1.0)
+    return expected * found.padding
+
+
 def _gains(place: Place, at: Mapping[str, float], level: str) -> Floats:
     """How many times as fast each kernel gets, by published measurements: by what it loads at once.
 
@@ -70,6 +91,7 @@ def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
     ns, floor = place.kernel_ns.astype(float), least_ns(place, at_best=level == "high")
     published = ns * misaligned_matmuls(place).padding / _gains(place, at, level)
     here = _as_aligned_ns(place)
+    here = np.where(np.isnan(here), _as_counted_ns(place), here)
     both = {"low": np.fmax(published, here), "high": np.fmin(published, here)}
     left = both.get(level, np.where(np.isnan(here), published, here))
     at_least: Floats = np.maximum(left, np.where(floor < ns, floor, 0))

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfdoctor.metrics.counters.rates import RATES, rates_of
-from perfdoctor.metrics.grouping import weighted_mean
+from perfdoctor.metrics.grouping import combined, weighted_mean
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Mask, Text
@@ -55,6 +55,20 @@ def of_names(place: Place, names: Text, column: str) -> Floats:
     found, nothing = measured(place, "name"), float("nan")
     values = [getattr(found[name], column) if name in found else nothing for name in names.values]
     return np.array([*values, nothing], float)[names.codes]
+
+
+@once_per_place
+def of_grids(place: Place) -> Mapping[str, Floats]:
+    """Each of RATES for each of `place.kernels`, by its name and its blocks; NaN where it is not known.
+
+    Kernels of one name may have one block here and thousands there: their mean holds for neither.
+    """
+    kernels, collectives = place.kernels, place.collectives
+    kind, first = combined(kernels.name.codes, kernels["blocks"])
+    size = first.size + len(collectives.name.values)
+    found = rates_of(place, np.concatenate((kind, first.size + collectives.name.codes.astype(np.int64))), size)
+    nothing = np.full(size, np.nan)
+    return {column: (found.of(column) if found else nothing)[kind] for column in RATES}
 
 
 def counted_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:

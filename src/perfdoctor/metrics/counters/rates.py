@@ -30,6 +30,8 @@ RATES = ("sm_active_share", "sm_issue_share", "tensor_active_share", "dram_share
 _ERRORS, _MOST_ERROR = 2, 0.05
 #: Kinds with the most time are separated; all others are one. And as many samples decide: 10 s at the usual rate.
 _MOST_KINDS, _MOST_SAMPLES = 48, 100_000
+#: A counter of which more samples lack a value is not known.
+_MOST_UNKNOWN = 0.5
 #: So many samples are a dense matrix at a time, of 4 MB.
 _CHUNK = 10_000
 #: Directions of the scaled normal equations that are nothing but rounding, and how near to 1 a separated kind is.
@@ -88,9 +90,12 @@ def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
     inner[longest] = np.arange(longest.size)
     kinds = np.concatenate((inner[kind], np.full(len(place.copies), copies)))
     samples = _inside(found, place.window)
+    if samples.size < LEAST_SAMPLES:
+        return None
     values = _values(found.rows.take(samples))
     unknown = np.isnan(values)
-    is_known: Mask = unknown[:, ~unknown.all(axis=0)].sum(axis=1) == 0
+    # A counter that hardly ever has a value must not take the others' samples.
+    is_known: Mask = unknown[:, unknown.mean(axis=0) < _MOST_UNKNOWN].sum(axis=1) == 0
     shares, used = _shares(found.starts[samples], found.ends[samples], work, kinds, idle, is_known)
     if used.size < LEAST_SAMPLES:
         return None
@@ -118,6 +123,7 @@ def _inside(found: CounterSamples, window: Intervals) -> Ints:
 def _values(rows: Frame) -> Floats:
     """A row a sample, a column for each of RATES."""
     dram = rows.floats("dram_read_share") + rows.floats("dram_write_share")
+    dram = np.where(np.isnan(dram), rows.floats("dram_active_share"), dram)
     return np.stack([dram if name == "dram_share" else rows.floats(name) for name in RATES], axis=1)
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.counters.coarse import dcgm_rows
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -23,6 +24,8 @@ LEAST_SAMPLES = 30
 _MOST_SHIFT, _STEPS_A_SAMPLE = 16, 4
 #: Samples that decide on the shift.
 _MOST_TRIED = 5_000
+#: A GPU of which no sample is as active as this does nothing.
+_QUIET = 0.1
 #: A shift of less than half a sample, or one with which GR Active follows kernels hardly better, changes no mean.
 _LEAST_SHIFT, _CLEARLY_BETTER = 0.5, 0.02
 #: Correlations that agree in so many digits are about equal.
@@ -36,7 +39,7 @@ _LEAST_AGREEMENT, _CHANGES = 0.3, 0.1
 class CounterSamples(Struct, frozen=True, dict=True):
     """The samples of one place's GPU, in order of their times; `shift_ns` was added to them.
 
-    `doubt`: why they are not taken for those of this GPU; "" where they are.
+    `doubt`: why they cannot be used: few, clock (on none of the recording), other (another GPU's); "" for none.
     """
 
     rows: Frame
@@ -78,6 +81,11 @@ class CounterSamples(Struct, frozen=True, dict=True):
 def recorded_samples(place: Place) -> CounterSamples:
     """The samples of this place's GPU in the whole recording; with a doubt, or none, where they cannot be used."""
     rows = place.recorded("gpu_counters") if place.device is not None else place.timeline["gpu_counters"].take([])
+    is_coarse = not len(rows) and place.device is not None and len(place.timeline["device_samples"]) > 0
+    if is_coarse:
+        rows, is_on_clock = dcgm_rows(place)
+        if len(rows) and not is_on_clock:
+            return CounterSamples(rows, doubt="clock")
     found = CounterSamples(rows)
     if len(rows) < LEAST_SAMPLES:
         return CounterSamples(rows, doubt="few" if len(rows) else "")
@@ -85,10 +93,12 @@ def recorded_samples(place: Place) -> CounterSamples:
     activity = rows.floats("gr_active_share")
     if not busy or np.isnan(activity).all():
         return found
-    tried = _around(found, busy)
-    shift = _shift_ns(CounterSamples(rows.take(tried)), busy)
+    # Of samples as long as steps no shift could be told.
+    shift = 0 if is_coarse else _shift_ns(CounterSamples(rows.take(_around(found, busy))), busy)
     found = CounterSamples(rows.shifted(shift), shift)
-    return found if _follow(found, busy, activity) else CounterSamples(rows, shift, doubt="other")
+    between = slice(*np.searchsorted(found.starts, (busy.starts[0], busy.ends[-1])).tolist())
+    same = _follow(CounterSamples(found.rows.take(between)), busy, activity[between])
+    return found if same else CounterSamples(rows, shift, doubt="other")
 
 
 def usable(place: Place) -> CounterSamples | None:
@@ -97,11 +107,31 @@ def usable(place: Place) -> CounterSamples | None:
     return found if len(found.rows) >= LEAST_SAMPLES and not found.doubt else None
 
 
+@once_per_place
+def tell_anything(place: Place) -> bool:
+    """Do enough samples of the window have a value that is known?"""
+    found = usable(place)
+    if found is None or not found.recorded:
+        return False
+    return int((place.window.overlap_ns(found.starts, found.ends) > 0).sum()) >= LEAST_SAMPLES
+
+
 def _around(found: CounterSamples, busy: Intervals) -> slice:
-    """The samples from the first kernel on."""
-    first = int(np.searchsorted(found.starts, busy.starts[0])) - _MOST_SHIFT
-    first = min(max(first, 0), max(len(found.rows) - LEAST_SAMPLES, 0))
-    return slice(first, first + _MOST_TRIED)
+    """The samples that decide on the shift: from the first kernel to the last, and as far around as none leads further.
+
+    Where the GPU was at work before or behind, that was not recorded, and the edge tells nothing: there they begin or
+    end so far inside that no shift leads out.
+    """
+    activity, most = found.rows.floats("gr_active_share"), _MOST_SHIFT
+    first, last = np.searchsorted(found.starts, (busy.starts[0], busy.ends[-1])).tolist()
+    begins, ends = (
+        bool((edge < _QUIET).any()) and not (edge >= _QUIET).any()
+        for edge in (activity[max(first - 2 * most, 0) : max(first - most, 0)], activity[last + most : last + 2 * most])
+    )
+    start, stop = first - most if begins else first + most, last + most if ends else last - most
+    if begins or not ends:
+        return slice(start, min(stop, start + _MOST_TRIED))
+    return slice(max(start, stop - _MOST_TRIED), stop)
 
 
 def _shift_ns(found: CounterSamples, busy: Intervals) -> int:
@@ -136,6 +166,8 @@ def _follow(found: CounterSamples, busy: Intervals, activity: Floats) -> bool:
 def _correlation(first: Floats | Ints, second: Floats) -> float:
     """Pearson's, of the samples known of both; 0 where one of them does not change."""
     known = ~np.isnan(second)
+    if not known.any():
+        return 0.0
     one, other = first[known] - first[known].mean(), second[known] - second[known].mean()
     spread = float(np.sqrt((one * one).sum() * (other * other).sum()))
     return float((one * other).sum()) / spread if spread else 0.0

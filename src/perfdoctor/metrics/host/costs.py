@@ -28,7 +28,8 @@ from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 from perfdoctor.vocabulary.names.base_names import without_numbers
 
-#: These may run for the whole recording: of them counts what lies in the window.
+#: These may run for the whole recording: of them counts what lies in the window. What counters saw of their kernels is
+#: that of all inside them; of ops and calls it is that of their own.
 _LONG = ("functions", "ranges")
 #: How many numbers `_measured` gives before those of the counters.
 _NUMBERS = 6
@@ -41,7 +42,7 @@ class HostCosts(Struct, frozen=True):
     counts. `own_host_ns`: without the rows inside. `device_ns`: kernels, collectives and copies asked for inside it;
     `own_device_ns`: inside it and no row below. NaN where no device was recorded. `idle_ns`: how long the device stood
     still after its blocking calls. `counted`: by each of RATES, what the GPU's counters measured of the names of its
-    own kernels, each by its time; NaN where unknown.
+    kernels, each by its time; NaN where unknown. Of functions and ranges of all kernels inside them, else of their own.
     """
 
     keys: tuple[tuple[str, ...], ...]
@@ -159,11 +160,13 @@ def _ranks(run: Run) -> Iterator[_Rank]:
         on_device = [place for place in places if place.device is not None]
         inside = [place.window.overlap_ns(place.work.start_ns, place.work.end_ns) for place in on_device]
         launched = tuple(launches(place) for place in on_device)
-        counted = {name: np.concatenate([np.empty(0), *(_of_work(each, name) for each in on_device)]) for name in RATES}
+        counted = {
+            name: np.concatenate([np.empty(0), *(rates_of_work(each, name) for each in on_device)]) for name in RATES
+        }
         yield _Rank(places, host_window(places[0]), launched, np.concatenate([np.empty(0, np.int64), *inside]), counted)
 
 
-def _of_work(place: Place, column: str) -> Floats:
+def rates_of_work(place: Place, column: str) -> Floats:
     """One of RATES for each work of the device, by its kernel's name; NaN for copies and where it is unknown."""
     found = np.full(len(place.work), np.nan)
     for signal in ("kernels", "collectives"):
@@ -193,7 +196,7 @@ def _measured(rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str) 
         own_device = grouping.sums(group, own, groups)
         outermost = ~rows.again(group)
         device = grouping.sums(group[outermost], _with_inner(rows, own)[outermost], groups)
-        counted = list(_counted(rank, np.where(known, np.append(group, 0)[row], UNKNOWN), groups))
+        counted = list(_counted(rank, rows, group, row, groups, signal in _LONG))
         idle = _idle(rank, rows, group, groups) if signal == "functions" else missing
     count = grouping.sums(group, begun, groups)
     return (
@@ -207,12 +210,15 @@ def _measured(rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str) 
     )
 
 
-def _counted(rank: _Rank, group: Ints, groups: int) -> Iterator[Floats]:
-    """For each of RATES the sum of rate × ns and that of ns, by `group` of each work, UNKNOWN for none."""
+def _counted(rank: _Rank, rows: Nested, group: Ints, row: Ints, groups: int, with_inner: bool) -> Iterator[Floats]:
+    """For each of RATES the sum of rate × ns and that of ns, by the group of each work's `row`, or of all around."""
+    outermost = ~rows.again(group) if with_inner else np.ones(group.size, dtype=bool)
     for rates in rank.counted.values():
-        known = (group != UNKNOWN) & ~np.isnan(rates)
-        yield grouping.sums(group[known], rates[known] * rank.device_ns[known], groups)
-        yield grouping.sums(group[known], rank.device_ns[known], groups)
+        known = (row != UNKNOWN) & ~np.isnan(rates)
+        for amounts in (rates * rank.device_ns, rank.device_ns):
+            own = grouping.sums(row[known], amounts[known], group.size)
+            each = _with_inner(rows, own) if with_inner and known.any() else own
+            yield grouping.sums(group[outermost], each[outermost], groups)
 
 
 def _around(launched: Launches, rows: Nested, signal: str) -> Ints:

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.metrics.kernels.profiles import off_tensor_cores, on_tensor_cores
+from perfdoctor.metrics.kernels.profiles import TENSOR_CORES_SINCE, off_tensor_cores, on_tensor_cores
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
@@ -28,8 +28,6 @@ from perfdoctor.vocabulary.names import torch as torch_names
 WHOLE_PIECE = {"half": 8, "tf32": 4}
 #: What tensor cores read at once, of each row of a factor.
 _WHOLE_PIECE_OF_BYTES = 16
-#: The compute capability of the first GPU that has them.
-_TENSOR_CORES_SINCE = (7, 0)
 #: Where the two factors stand among an op's inputs.
 _FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
 
@@ -67,7 +65,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
     rows, without = matmul & kernels.name.where(_is_misaligned), np.zeros(len(kernels), dtype=bool)
     # What was measured counts more than a name.
     off = (kernels.name.where(_leaves_tensor_cores_out) & ~on_tensor_cores(place)) | off_tensor_cores(place)
-    off = off & matmul & kernels.name.where(_could_use) & (place.info.compute_capability >= _TENSOR_CORES_SINCE)
+    off = off & matmul & kernels.name.where(_could_use) & (place.info.compute_capability >= TENSOR_CORES_SINCE)
     padding, found = np.ones(len(kernels)), []
     if (rows | off).any():
         ops = place.timeline.ops

@@ -22,7 +22,7 @@ from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 
-_FAMILIES = ("elementwise", "normalization", "reduction")
+FAMILIES = ("elementwise", "normalization", "reduction")
 #: How many tensors an op reads; its result has the size of the largest. One more in a recording is `out=`.
 _READS = {
     **dict.fromkeys(
@@ -94,7 +94,7 @@ def _by_kernel(place: Place, of_op: Callable[[str, str, str], float]) -> Floats:
     ops = place.timeline.ops
     op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_known))
     many = np.bincount(op[op != UNKNOWN], minlength=len(ops))
-    known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
+    known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*FAMILIES))
     known = known[many[op[known]] == 1]
     shapes, types = ops.text("input_shapes"), ops.text("input_types")
     which, first = combined(*(text.codes[op[known]] for text in (ops.name, shapes, types)))

@@ -22,6 +22,8 @@ from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeline
 from perfdoctor.records.findings import Measure
 
+#: The compute capability of the first GPU that has tensor cores.
+TENSOR_CORES_SINCE = (7, 0)
 #: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
 TENSOR_CORES_AT_WORK = 0.05
 #: The same by the GPU's counters: kernels of 5 µs without tensor cores came out at up to 4 % beside products, those of

@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import half_speedups
-from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.metrics.counters.kinds import of_names
+from perfdoctor.metrics.kernels.profiles import TENSOR_CORES_SINCE, off_tensor_cores, on_tensor_cores
 from perfdoctor.metrics.work.device_peaks import kernel_floor_ns, measured, peaks
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
@@ -37,6 +38,9 @@ _TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
 _SHORTEST_PART = 512
 _HALF, _WIDE, _HALF_BYTES = ("bf16", "fp16"), ("fp32", "tf32"), 2
 _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
+#: From this share of the instructions that SMs can issue on, arithmetic limits a kernel: products in fp32 of an A100
+#: show 40 to 80 %, kernels that wait for memory 5 to 40 %. And from this share of the peak on the memory does.
+_COMPUTES, _MEMORY_LIMITS = 0.4, 0.6
 _TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
 
@@ -59,9 +63,21 @@ class ReachedRates(Struct, frozen=True):
 
 @once_per_place
 def wide_products(place: Place) -> Mask:
-    """One bool a kernel: does it multiply matrices of 32 or 64 bits? What its name does not prove is not counted."""
+    """One bool a kernel: does it multiply matrices of 32 or 64 bits? By its name, or by what the counters saw of it."""
     types = place.kernels.name.has(_matrix_type, *_WIDE_BYTES)
-    return types & place.kernel_rows(*MATMUL_FAMILIES)
+    return (types | counted_wide(place)) & place.kernel_rows(*MATMUL_FAMILIES)
+
+
+@once_per_place
+def counted_wide(place: Place) -> Mask:
+    """One bool a kernel: a product whose name tells no type, that keeps the SMs at work and uses no tensor cores?
+
+    Libraries multiply narrower numbers on tensor cores, unless a product is so thin that the memory limits it.
+    """
+    issue, dram = (of_names(place, place.kernels.name, column) for column in ("sm_issue_share", "dram_share"))
+    plain = place.kernels.name.has(_matrix_type, "unknown") & place.kernel_rows("gemm", "convolution")
+    computing = (issue >= _COMPUTES) & ~(dram > _MEMORY_LIMITS)
+    return plain & computing & off_tensor_cores(place) & (place.info.compute_capability >= TENSOR_CORES_SINCE)
 
 
 @once_per_place
@@ -142,15 +158,19 @@ def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
     found = np.full(len(names), np.nan)
     for kind, value in values.items():
         found[names.has(_matrix_type, kind)] = value
+    found[counted_wide(place)[wide_rows(place)]] = values["fp32"]  # fp64 is slower still, and rare
     return found
 
 
 def _share_of_sms(place: Place) -> Floats:
-    """The share of its waves of blocks that each of `wide_rows` fills; 1 where grid or GPU are not known."""
-    sms, blocks = _sm_count(place), place.kernels["blocks"][wide_rows(place)]
-    if not sms:
-        return np.ones(len(blocks))
-    return np.where(blocks > 0, _wave_share(np.maximum(blocks, 1), sms), 1.0)
+    """The share of the SMs that each of `wide_rows` keeps at work: as counters measured, else the share of its waves of
+    blocks that it fills; 1 where grid or GPU are not known.
+    """
+    rows = wide_rows(place)
+    sms, blocks = _sm_count(place), place.kernels["blocks"][rows]
+    by_grid = np.where(blocks > 0, _wave_share(np.maximum(blocks, 1), sms), 1.0) if sms else np.ones(len(blocks))
+    counted = of_names(place, place.kernels.name, "sm_active_share")[rows]
+    return np.where(np.isnan(counted), by_grid, counted)
 
 
 def _wave_share(tiles: Floats, sms: int) -> Floats:

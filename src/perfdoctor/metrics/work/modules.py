@@ -7,7 +7,7 @@ thread's ops to the innermost module at that moment. A node of the backward pass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.host.costs import host_window
+from perfdoctor.metrics.counters.kinds import measured
+from perfdoctor.metrics.counters.rates import RATES
+from perfdoctor.metrics.host.costs import host_window, rates_of_work
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import Nested, nested_rows
@@ -61,6 +63,32 @@ def module_costs(run: Run, peak_flop_per_second: float | None) -> tuple[ModuleCo
     outside = {name: values[-1] for name, values in own.items()}
     costs.sort(key=lambda cost: (-cost.own_ns, cost.path))
     return (*costs, _cost("", "", 0, outside, outside, peak))
+
+
+def module_rates(run: Run, paths: Sequence[str]) -> Mapping[str, Floats]:
+    """By each of RATES, what the GPU's counters saw of the kernels that each module launches by itself, weighted by
+    their time, an element a path; NaN where it is not known. "" is outside of modules. {} where nothing is known.
+    """
+    each = [_rates(place) for place in run.places if measured(place, "name")]
+    if not each:
+        return {}
+    of_path = {name: code for code, name in enumerate(run.timeline["modules"].name.values)}
+    codes = [of_path.get(path, len(of_path)) for path in paths]
+    summed = {name: np.sum([of_place[name] for of_place in each], axis=0) for name in RATES}
+    return {name: grouping.ratio(*rates)[codes] for name, rates in summed.items()}
+
+
+@once_per_place
+def _rates(place: Place) -> dict[str, Floats]:
+    """By each of RATES two rows, an element a path and one for what is outside: rate × ns, and ns where it is known."""
+    modules, ns = _Modules.of(place), place.window.overlap_ns(place.work.start_ns, place.work.end_ns)
+    row, found = launches(place).inside(modules.rows), {}
+    for name in RATES:
+        rates = rates_of_work(place, name)
+        known = ~np.isnan(rates)
+        weighed, whole = (modules.sums(row[known], each[known]) for each in (rates * ns, ns))
+        found[name] = np.stack((weighed, whole))
+    return found
 
 
 def _parents(paths: Sequence[str]) -> list[int]:

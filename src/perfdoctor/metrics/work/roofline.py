@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
-from perfdoctor.metrics.grouping import combined
+from perfdoctor.metrics.counters.kinds import of_names
+from perfdoctor.metrics.grouping import combined, weighted_mean
 from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import attained
@@ -152,7 +153,19 @@ def _row(
         share_of_roof=rate / allowed if rate is not None and allowed else None,
         limit=limit if rate is not None else "",  # type: ignore[arg-type]
         unknown_ns=unknown_ns / place.units,
+        counted_bytes_per_second=_counted(place, work.main_kernel[members], work.ns[members], peaks),
     )
+
+
+def _counted(place: Place, kernels: Ints, ns: Floats | Ints, peaks: Peaks | None) -> float | None:
+    """Bytes a second that the counters saw in these rows of `place.kernels`, each weighing its time; None: unknown."""
+    shares = np.append(_dram_share(place), np.nan)[kernels]  # UNKNOWN is the last
+    return _or_none(weighted_mean(shares, ns) * peaks.memory_bytes_per_second) if peaks else None
+
+
+@once_per_place
+def _dram_share(place: Place) -> Floats:
+    return of_names(place, place.kernels.name, "dram_share")
 
 
 def _or_none(number: float | None) -> float | None:
@@ -160,9 +173,11 @@ def _or_none(number: float | None) -> float | None:
 
 
 def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
-    """Kernels that only pass over their numbers, by name: bytes and no FLOP."""
+    """Kernels that only pass over their numbers, by name: bytes and no FLOP. By shapes, or as the counters saw them."""
     moved = memory_bandwidth.moved_by_kernel(place)
-    rows = np.flatnonzero(moved > 0)
+    passing = place.kernel_rows(*memory_bandwidth.FAMILIES, "optimizer") & (peaks is not None)
+    by_counters = (np.nan_to_num(_dram_share(place)) > 0) & passing
+    rows = np.flatnonzero((moved > 0) | by_counters)
     names, bandwidth = place.kernels.name, peaks.memory_bytes_per_second if peaks else 0.0
     total = np.bincount(names.codes[rows], weights=place.kernel_ns[rows], minlength=len(names.values))
     for code in np.argsort(-total, kind="stable")[:_MOST_ROWS].tolist():
@@ -170,7 +185,9 @@ def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
             return
         members = rows[names.codes[rows] == code]
         ns, passed = float(place.kernel_ns[members].sum()), float(moved[members].sum())
-        share = passed / ns * 1e9 / bandwidth if bandwidth else None
+        measured = _counted(place, members, place.kernel_ns[members], peaks)
+        rate = measured or passed / ns * 1e9
+        share = rate / bandwidth if bandwidth else None
         yield RooflineRow(
             kind="memory",
             name=names.values[code],
@@ -180,12 +197,13 @@ def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
             count=members.size / place.units,
             ns=ns / place.units,
             flop=None,
-            moved_bytes=passed / place.units,
+            moved_bytes=passed / place.units or None,
             flop_per_second=None,
             flop_per_byte=None,
             roof_flop_per_second=None,
             share_of_roof=share,
             limit="memory" if share is not None else "",
+            counted_bytes_per_second=measured,
         )
 
 

@@ -165,7 +165,7 @@ class _Kind(NamedTuple):
     place: Callable[[Events, Events, Convert], Numbers]
     numbers: Mapping[str, str] = {}
     texts: Callable[[Events, Events], Texts] | None = None
-    args: type[msgspec.Struct] | None = None
+    args: type[msgspec.Struct | msgspec.Raw] | None = None
 
 
 def _device_rows(events: Events, args: Events, convert: Convert) -> Numbers:
@@ -279,6 +279,12 @@ class _HasSettings(dict[str, bool]):
 
 _SETTINGS = _HasSettings()
 
+
+def _counter_texts(_: Events, args: Events) -> Texts:
+    """All arguments as they are written: counters are named as their writer likes. "" where a batch was odd."""
+    return {"values": [bytes(each) if isinstance(each, msgspec.Raw) else b"" for each in args]}
+
+
 _KINDS: Mapping[str, _Kind] = {
     "kernels": _Kind(_device_rows, {"shared_memory_bytes": "shared_memory"}, _launch_size, _KERNEL_ARGS),
     "collectives": _Kind(
@@ -292,6 +298,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "functions": _Kind(_host_rows),
     "overheads": _Kind(_host_rows),
+    "counters": _Kind(_host_rows, {}, _counter_texts, msgspec.Raw),
     "totals": _Kind(
         _host_rows, {"device": "device_id", "allocated_bytes": "allocated", "reserved_bytes": "reserved"}, None,
         _typed_args("allocated", "reserved", "device_type", "device_id"),
@@ -307,7 +314,7 @@ _CATEGORIES = {
     "runtime": "calls", "cuda_runtime": "calls", "cuda_driver": "calls",
     "operator": "ops", "cpu_op": "ops", _ANNOTATION: "ops",
     "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
-    "cuda_sync": "stream_waits",
+    "cuda_sync": "stream_waits", "gpu_pm_counter": "counters",
 }  # fmt: skip
 #: The process of ops in what `torch.autograd.profiler` exports without Kineto (torch/autograd/profiler_util.py), which
 #: writes no category.

@@ -15,6 +15,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.kineto import messages, modules
 from perfdoctor.readers.kineto.columns import product
+from perfdoctor.readers.kineto.counters import counters
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
@@ -111,6 +112,8 @@ def frames_of(tables: dict[str, EventTable], hosts: Hosts, rank: int) -> dict[st
         put("overheads", table, **_own_place(table, hosts))
     if table := tables.pop("totals", None):
         put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
+    if table := tables.pop("counters", None):
+        frames |= counters(table, rank)
     if names is not None:
         kinds = kinds_as_launched(frames, is_named=~names.equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
@@ -214,4 +217,5 @@ def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
         recorded |= {"ranges"} | ({"ops"} if len(frames["ops"]) else set())
     if len(frames.get("memory_totals", ())):
         recorded.add("memory_totals")
+    recorded |= {name for name in ("gpu_counters", "other_gpu_counters") if len(frames.get(name, ()))}
     return recorded | (frames.keys() & {"calls", "functions", "modules", "overheads", "stream_waits"})

@@ -95,6 +95,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "predictions": comparison.promises,
         "lines": comparison.lines,
         "memory": comparison.memory,
+        "gpu_metrics": comparison.counters,
         "common_share": comparison.common_share,
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
         "notes": comparison.notes,

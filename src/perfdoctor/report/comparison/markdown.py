@@ -36,6 +36,7 @@ def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
         ),
         listed(words.lines_heading(comparison), words.lines(comparison)),
         listed("Memory", words.memory(comparison)),
+        listed(words.COUNTERS, words.counters(comparison)),
         listed("Notes", map(clean, comparison.notes)),
     )
     return joined(sections)
@@ -82,6 +83,7 @@ def brief(comparison: Comparison) -> str:
         _listed("Predicted and measured:", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
         _listed(f"{words.FINDINGS}:", findings),
         _listed("Memory:", list(words.memory(comparison))),
+        _listed(f"{words.COUNTERS}:", list(words.counters(comparison))),
         _listed("Notes:", [clean(note) for note in comparison.notes[:_MOST_NOTES]]),
     )
     filled = [section for section in sections if section]

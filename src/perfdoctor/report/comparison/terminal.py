@@ -71,6 +71,7 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
     yield from section(words.FINDINGS, _findings(comparison, most))
     yield from section(words.lines_heading(comparison), listed(islice(words.lines(comparison), most)))
     yield from section("Memory", listed(words.memory(comparison)))
+    yield from section(words.COUNTERS, listed(words.counters(comparison)))
     yield from section("Notes", listed(map(clean, comparison.notes), "dim"))
 
 

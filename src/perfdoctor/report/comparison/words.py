@@ -33,6 +33,7 @@ STEPS = {
 }  # fmt: skip
 KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
 FINDINGS = "Findings, and what fixing each likely saves a step"
+COUNTERS = "The GPU's counters"
 FINDING_FATES = {
     "fixed": "fixed", "no longer found": "no longer found", "new": "new", "remaining": "remaining",
     "not checked": "not checked in AFTER",
@@ -231,6 +232,13 @@ def memory(comparison: Comparison) -> Iterator[str]:
         change = percent(each.after_bytes / each.before_bytes - 1) if each.before_bytes else "new"
         where = "" if each.device < 0 else f", GPU {each.device}"
         yield f"Peak memory, rank {each.rank}{where}: {size(each.before_bytes)} → {size(each.after_bytes)} ({change})"
+
+
+def counters(comparison: Comparison) -> Iterator[str]:
+    """The GPU's own counters on both sides."""
+    for each in comparison.counters:
+        label = each.label[0].upper() + each.label[1:]
+        yield f"{label} while kernels ran: {share(each.before)} → {share(each.after)}"
 
 
 def lines(comparison: Comparison) -> Iterator[str]:

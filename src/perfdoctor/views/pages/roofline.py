@@ -42,7 +42,7 @@ def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
         Series(
             _KINDS[kind],
             "dots",
-            np.array([row.flop_per_byte for row in own], np.float64),
+            np.array([row.measured_flop_per_byte or row.flop_per_byte for row in own], np.float64),
             np.array([row.flop_per_second for row in own], np.float64),
             tuple(", ".join(filter(None, (f"{row.name} {row.data_type}".strip(), row.sizes))) for row in own),
             np.array([row.ns / most_ns for row in own]),
@@ -75,6 +75,8 @@ def _description(
         numbers["share"] = longest.share_of_roof, "share"
         numbers["limit"] = ("memory bandwidth" if longest.limit == "memory" else "peak FLOP/s"), "text"
     description += ". The area of a dot is its time. Bytes are inputs and results, each counted once"
+    if any(row.measured_flop_per_byte for row in rows):
+        description += ", or what the GPU's counters saw the memory move, where they did"
     if not roofline.ceilings:
         description += ". The peaks of this device are unknown: no roof is drawn"
     return f"{description}.", numbers
@@ -93,6 +95,10 @@ def _table(roofline: Roofline, whose: str, basis: Basis) -> Table:
         ("FLOP", "flop", [row.flop for row in rows], "Without what a causal mask skips."),
         ("moved", "bytes", [row.moved_bytes for row in rows], "Lower bound: each input and each result once."),
         ("FLOP a byte", "flop_per_byte", [row.flop_per_byte for row in rows], "Arithmetic intensity."),
+        ("measured bandwidth", "bytes_per_second", [row.counted_bytes_per_second for row in rows],
+         "By the GPU's counters, while its kernels ran; what a cache gives is not in it."),
+        ("measured FLOP a byte", "flop_per_byte", [row.measured_flop_per_byte for row in rows],
+         "Of the bytes that the memory moved."),
         ("rate", "flop_per_second", [row.flop_per_second for row in rows], ""),
         ("roof", "flop_per_second", [row.roof_flop_per_second for row in rows], "The limit at this intensity."),
         ("share of roof", "share", [row.share_of_roof for row in rows], "Lower bound."),
