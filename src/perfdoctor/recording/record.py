@@ -124,7 +124,7 @@ class Session(Struct, frozen=True):
         limit_s = min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S)
         ended = self._run(PassSettings("ncu", folder, "", capture_range="first"), around, time_limit_s=limit_s)
         log_text = "\n".join(text_of(each) for each in (log, ncu.log_of(report)))
-        code = ncu.program_code(ended.code, log_text)
+        code = None if ended.alone else ncu.program_code(ended.code, log_text)
         ended.code = ended.code if code is None else code
         if why := ncu.explain(log_text):
             record.notes.append(why)

@@ -36,6 +36,15 @@ class RuleAdvice(Struct, frozen=True):
     message: str
 
 
+#: `@section:LaunchStats:Launch Statistics@`, `@url:a guide:https://…@`: links in what rules say.
+_LINK = regex(r"@(section|url):([^:@]*):([^@]*)@")
+
+
+def plain_message(text: str) -> str:
+    """What a rule says, with links as ncu prints them: a section's name, or a text and its address."""
+    return _LINK.sub(lambda link: link[3] if link[1] == "section" else f"{link[2]} ({link[3]})", text)
+
+
 class Launch(Struct):
     """One measured launch as in the file: metrics by name or label, each with all its (value, unit)."""
 

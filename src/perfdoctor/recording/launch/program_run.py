@@ -58,13 +58,15 @@ class ProfilerCommand(Struct, frozen=True):
 class Ended(Struct):
     """How the program ended. `code` as in a shell: 128 + n for signal n; `signal` is n where that ended it.
 
-    `timed_out`: the time limit was reached. `was_started`: it could be started at all.
+    `timed_out`: the time limit was reached. `was_started`: it could be started at all. `alone`: the profiler around it
+    failed first, and it ran without.
     """
 
     code: int = 0
     signal: int = 0
     timed_out: bool = False
     was_started: bool = True
+    alone: bool = False
     seconds: float = 0.0
     interrupted_by: int = 0
     at_once: bool = False
@@ -179,6 +181,7 @@ class _Launch:
 
     def _start_alone(self, why: str) -> None:
         self._leave_child_watch()
+        self.ended.alone = True
         self.ended.notes.append(f"the profiler {why}: the program ran without it")
         self._start_program(self.environment)
 

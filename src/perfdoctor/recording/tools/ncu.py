@@ -223,7 +223,7 @@ def permission_trouble(
 _ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
 _UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
-    r"|The application returned"
+    r"|The application returned|\AUse --list-sections"
 )
 _PROGRAM_FAILED = regex(r"The application returned an error code \((\d+)\)")
 _ENDED_BY_NCU = "Trying to shutdown target application"
