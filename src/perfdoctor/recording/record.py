@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ from perfdoctor.recording.plan import Plan
 from perfdoctor.recording.sampling import whole_run
 from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.sampling.stacks import cells_of
-from perfdoctor.recording.tools import ncu, nsys, torch_profiler
+from perfdoctor.recording.tools import gpu_counters, ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.paths import draft, text_of
@@ -101,15 +102,19 @@ class Session(Struct, frozen=True):
         # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = PassSettings("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
-        around = launch.ProfilerCommand(
-            lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log
+        counters = self.plan.machine.counters.options(
+            tool, gpus=len(self.plan.machine.devices.gpus), steps=self.window.steps
         )
+        plain = partial(nsys.command, tool, stem, has_gpu=gpu, has_range=has_range)
+        around = launch.ProfilerCommand(partial(plain, counters=counters), log, plain if counters else None)
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
         made = nsys.report_of(stem)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made):
             record.notes.append(why)
+        if counters and (trouble := gpu_counters.explain(text_of(log))):
+            record.notes.append("the GPU's counters were not recorded: {}. {}".format(*trouble))
         record.files += kept_traces(self.folder, "nsys")
         return ended
 

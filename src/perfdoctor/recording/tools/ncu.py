@@ -9,12 +9,11 @@ What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 
 * `--kernel-id …:invocation` takes a regex over invocation numbers, but does not document whether invocations before
   cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
 * Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
-  application". So call `permission_trouble` first, and `program_code` afterwards for the program's own exit code.
+  application". So look at `gpu_counters.permission_trouble` first, and `program_code` afterwards for the program's own exit code.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
+from perfdoctor.recording.tools.gpu_counters import PERMIT
 from perfdoctor.system import tool_process
 from perfdoctor.system.paths import text_of, write_whole
 from perfdoctor.system.toml_tables import shipped_table
@@ -199,27 +199,6 @@ def _raw_page(ncu: str, report: Path) -> bytes:
     )
 
 
-_PERMIT = (
-    "load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run as root (in a container: with"
-    " --cap-add=SYS_ADMIN)"
-)
-#: The driver lets a process with one of these read the counters: CAP_SYS_ADMIN, CAP_PERFMON.
-_MAY_PROFILE = 1 << 21 | 1 << 38
-
-
-def permission_trouble(
-    params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
-) -> str:
-    """Why ncu may not read performance counters here, and what to do; "" if it may, or if that is unknown."""
-    restriction = r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b"
-    # Root in a container is not enough: the driver checks the capability.
-    effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", text_of(status), re.MULTILINE)
-    may_profile = bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
-    if may_profile or not re.search(restriction, text_of(params), re.MULTILINE):
-        return ""
-    return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
-
-
 _ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
 _UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
@@ -233,7 +212,7 @@ def explain(log_text: str) -> str | None:
     """What went wrong according to ncu's messages, with what to do, in one line; None if nothing did."""
     for known in shipped_table(Path(__file__).with_name("ncu_trouble.toml"))["trouble"]:
         if re.search(known["message"], log_text):
-            return str(known["meaning"]).replace("{permit}", _PERMIT)
+            return str(known["meaning"]).replace("{permit}", PERMIT)
     errors = _ERROR.findall(log_text)
     specific = next((error for error in errors if not _UNSPECIFIC.search(error)), "")
     if specific:
