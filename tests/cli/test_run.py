@@ -283,7 +283,11 @@ def test_env_calls_a_tool_on_path_installed_and_says_what_it_is_good_for(tmp_pat
     [
         (GpuCounters("gpu-metrics-devices", "all"), "sampled by nsys", ""),
         (GpuCounters("gpu-metrics-devices", "all", doubt="nv-hostengine"), "nv-hostengine runs here", "dcgmi profile"),
-        (GpuCounters(trouble="the GPU is divided (MIG)", do="Record on another."), "not sampled: the GPU is", "Record on"),
+        (
+            GpuCounters(trouble="the GPU is divided (MIG)", do="Record on another."),
+            "not sampled: the GPU is",
+            "Record on",
+        ),
     ],
 )
 def test_env_says_whether_the_gpus_counters_are_sampled(counters: GpuCounters, found: str, do: str) -> None:

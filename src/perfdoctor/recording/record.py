@@ -122,10 +122,8 @@ class Session(Struct, frozen=True):
         tool, folder = self.plan.machine.ncu, self.folder.make("ncu")
         assert tool is not None
         report, log = folder / f"{self.plan.machine.program.name}.ncu-rep", folder / "ncu.log"
-        known = ncu.options(tool)
-        around = launch.ProfilerCommand(
-            lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log
-        )
+        wanted = partial(ncu.command, tool, ncu.options(tool), report, kernels, NCU_LAUNCHES)
+        around = launch.ProfilerCommand(partial(wanted, tensor_flop=ncu.counts_tensor_flop(tool)), log)
         limit_s = min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S)
         ended = self._run(PassSettings("ncu", folder, "", capture_range="first"), around, time_limit_s=limit_s)
         log_text = "\n".join(text_of(each) for each in (log, ncu.log_of(report)))

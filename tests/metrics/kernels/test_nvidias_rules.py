@@ -49,10 +49,26 @@ REASONS = {
     " as UncoalescedGlobalAccess says of the same kernel",
     # The rule estimates a partial wave at up to half of the time, by their number alone. The busiest pipe is at 62 to
     # 70 % of its peak in 1.3 to 1.6 waves: in whole waves it would be at 87 % and more, so the pipe is what limits.
-    ("rms-norm-pytorch", 0, "LaunchConfiguration"): "its busiest pipe is at 70 %: whole waves would save a fifth, not half",
-    ("c-sglang-h800", 0, "LaunchConfiguration"): "its busiest pipe is at 62 %: whole waves would save at most a third, not half",
-    ("c-sglang-h800", 2, "LaunchConfiguration"): "its busiest pipe is at 70 %: whole waves would save at most a third, not half",
-    ("c-sglang-h800", 3, "LaunchConfiguration"): "its busiest pipe is at 70 %: whole waves would save at most a third, not half",
+    (
+        "rms-norm-pytorch",
+        0,
+        "LaunchConfiguration",
+    ): "its busiest pipe is at 70 %: whole waves would save a fifth, not half",
+    (
+        "c-sglang-h800",
+        0,
+        "LaunchConfiguration",
+    ): "its busiest pipe is at 62 %: whole waves would save at most a third, not half",
+    (
+        "c-sglang-h800",
+        2,
+        "LaunchConfiguration",
+    ): "its busiest pipe is at 70 %: whole waves would save at most a third, not half",
+    (
+        "c-sglang-h800",
+        3,
+        "LaunchConfiguration",
+    ): "its busiest pipe is at 70 %: whole waves would save at most a third, not half",
     ("mlp-t4-v7", 0, "CPIStall"): "two waits are above the rule's 30 %: ours is the longer of them",
 }
 #: Where to look a cause up, or what else to collect.
@@ -69,7 +85,9 @@ def stall(kernels: Measured, row: int, message: str) -> bool:
 
 
 def theoretical(kernels: Measured, row: int, message: str) -> bool:
-    said = re.search(r"limited by the (?:number of|required amount of) (?:required )?(registers|shared memory|warps|blocks)", message)
+    said = re.search(
+        r"limited by the (?:number of|required amount of) (?:required )?(registers|shared memory|warps|blocks)", message
+    )
     return said is not None and kernels.word("occupancy_limiter", row) == OCCUPANCY[said[1]]
 
 
@@ -89,7 +107,9 @@ def configuration(kernels: Measured, row: int, message: str) -> bool:
 
 def uncoalesced(kernels: Measured, row: int, message: str) -> bool:
     share = int(re.findall(r"\((\d+)% of the total", message)[0]) / 100
-    return LIMITS[limits(kernels)[row]] == "sectors" and kernels.number("excess_sector_share")[row] == pytest.approx(share, abs=0.005)
+    return LIMITS[limits(kernels)[row]] == "sectors" and kernels.number("excess_sector_share")[row] == pytest.approx(
+        share, abs=0.005
+    )
 
 
 #: Rules that say what limits a kernel. The others say how busy single units are, which ours have as numbers.
@@ -104,7 +124,11 @@ def differences() -> Iterator[tuple[str, int, str]]:
         kernels = launches_alone(ncu.read(report))
         for row, launch in enumerate(tool.read_launches(installed("ncu"), report)):
             for advice in launch.advice:
-                if advice.rule in RULES and not ASIDE.match(advice.message) and not RULES[advice.rule](kernels, row, advice.message):
+                if (
+                    advice.rule in RULES
+                    and not ASIDE.match(advice.message)
+                    and not RULES[advice.rule](kernels, row, advice.message)
+                ):
                     yield report.stem, row, advice.rule
 
 

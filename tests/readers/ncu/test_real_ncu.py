@@ -23,7 +23,9 @@ real = pytest.mark.parametrize("file", REPORTS, ids=[file.stem for file in REPOR
 NAMES = [*(name for name, _, _ in RAW), "device__attribute_display_name"]
 #: A chip that this ncu does not know, as any of a later generation: it prints no units.
 MADE = report(
-    block(NAMES, [launch({**{at: float(value.replace(",", "")) for at, (_, _, value) in enumerate(RAW)}, len(RAW): "A"})])
+    block(
+        NAMES, [launch({**{at: float(value.replace(",", "")) for at, (_, _, value) in enumerate(RAW)}, len(RAW): "A"})]
+    )
 )
 
 

@@ -181,7 +181,12 @@ FAILED = {"rule_identifier": "Tail", "rule_message": {"message": "Required metri
 
 
 def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
-    rules = [SPEEDUP, {"rule_identifier": "Values of others"}, FAILED, {**SPEEDUP, "speedup_estimation": {"type": 1, "speedup": 500}}]
+    rules = [
+        SPEEDUP,
+        {"rule_identifier": "Values of others"},
+        FAILED,
+        {**SPEEDUP, "speedup_estimation": {"type": 1, "speedup": 500}},
+    ]
     stand_in = package(Action(BASIC, rules), Action(BASIC, kind=2), Action({}, name=None))
     monkeypatch.setattr(ncu_package, "package", lambda: stand_in)
     timeline = ncu.read(report)

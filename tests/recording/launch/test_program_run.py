@@ -367,7 +367,7 @@ def test_a_tool_that_ends_before_it_starts_the_program_leaves_it_to_run_alone(tm
 @pytest.mark.parametrize(
     ("second", "code", "runs", "note"),
     [
-        ("exec \"$@\"", 7, ".", "it was started again and asked for less"),
+        ('exec "$@"', 7, ".", "it was started again and asked for less"),
         ("exit 56", 7, ".", "ended with code 56 before it had started the program: the program ran without it"),
     ],
 )

@@ -90,7 +90,11 @@ def test_more_gpus_and_longer_windows_are_sampled_less_often(gpus: int, steps: i
 @pytest.mark.parametrize(
     ("printed", "trouble", "do"),
     [
-        ("Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM", "administrator", "NVreg_Restrict"),
+        (
+            "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM",
+            "administrator",
+            "NVreg_Restrict",
+        ),
         (TWO_GPUS + "MIG instances found. Please, specify GPUs explicitly.", "divided (MIG)", "=ID"),
         ("None of the installed GPUs are supported.", "no counters of this GPU", "Turing"),
         ("NVIDIA GPUs not found, feature is not available", "finds no GPU", "NVIDIA_DRIVER_CAPABILITIES"),
@@ -153,7 +157,9 @@ def test_the_real_one_without_a_gpu_samples_nothing_and_says_so(monkeypatch: pyt
 
 
 @pytest.mark.nsys
-def test_an_nsys_that_refuses_the_counters_records_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nsys_that_refuses_the_counters_records_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PERFDOCTOR_NSYS", real_nsys())
     tool, log, stem = nsys.find(), tmp_path / "nsys.log", tmp_path / "report"
     assert tool is not None

@@ -237,6 +237,14 @@ def test_the_command_measures_named_kernels_of_one_rank_and_leaves_clocks_alone(
     ]
 
 
+@pytest.mark.parametrize(("listed", "counts"), [("sm__ops_path_tensor_src_fp16.sum", True), ("sm__inst.sum", False)])
+def test_what_tensor_cores_compute_is_counted_by_an_ncu_whose_section_does(stand_in, listed, counts):
+    tool = stand_in(f"echo {listed}")
+    assert ncu.counts_tensor_flop(tool) is counts
+    argv = ncu.command(tool, ncu.options(tool), Path("r"), ["a"], 1, [], tensor_flop=counts)
+    assert ("SpeedOfLight_HierarchicalTensorRooflineChart" in argv) is counts
+
+
 def test_the_command_reaches_ncu_as_it_is(stand_in):
     tool = stand_in("exit 3")
     argv = ncu.command(tool, ncu.options(tool), Path("r"), ["a|b", "</script>"], 1, ["python", "a b", "$HOME", ""])

@@ -14,6 +14,7 @@ import pytest
 from real_tools import installed
 
 from perfdoctor.readers.ncu import metric_names
+from perfdoctor.readers.ncu.metric_names import Launch
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.tools import ncu
 
@@ -76,6 +77,19 @@ def test_the_sections_that_we_record_hold_a_metric_for_each_number_that_we_read(
     listed = {line.strip(" -") for line in done.stdout.splitlines()}
     columns: Mapping[str, Mapping[str, Sequence[str]]] = metric_names._known()["column"]
     assert [name for name, column in columns.items() if not listed & set(column["names"])] == []
+
+
+def test_this_ncu_counts_instructions_of_tensor_cores_and_no_operations() -> None:
+    assert not ncu.counts_tensor_flop(installed("ncu"))
+
+
+def test_the_names_of_what_tensor_cores_compute_are_those_of_the_chips() -> None:
+    command = [installed("ncu"), "--query-metrics", "--chips", "gv100,tu102,ga100,ad102,gh100"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env={}).stdout
+    names = [line.split()[0] for line in printed.splitlines() if line.startswith("sm__ops_path_tensor_src_")]
+    types = {name: metric_names.tensor_type(Launch("k", metrics={f"{name}.sum": [(1.0, "")]})) for name in names}
+    assert set(types.values()) == {"fp16", "bf16", "tf32", "fp64", "fp8", ""}
+    assert all("_int" in name for name, kind in types.items() if not kind)
 
 
 #: Sentences of ncu, and what we make of them. `%u`: the number of a device.

@@ -18,7 +18,14 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
+from perfdoctor.readers.ncu.metric_names import (
+    Launch,
+    RuleAdvice,
+    base_unit,
+    is_one_of_many,
+    speedup_share,
+    wanted_names,
+)
 
 _HEADER = regex(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
 _NOTICE = regex(r"^==\w+==.*$\n?", re.MULTILINE)
@@ -91,7 +98,7 @@ class _Table(Struct):
     def metrics(self) -> Mapping[str, str | None]:
         """The columns of a wide table that are wanted, each with its unit; None if unknown."""
         units, wanted = dict(zip(self.header, self.units, strict=False)), wanted_names()
-        return {name: units.get(name) for name in self.header if name in wanted or is_stall(name)}
+        return {name: units.get(name) for name in self.header if name in wanted or is_one_of_many(name)}
 
 
 def _tables(rows: Iterator[list[str]]) -> Iterator[_Table]:

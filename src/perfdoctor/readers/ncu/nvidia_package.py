@@ -17,7 +17,7 @@ from perfdoctor.readers.ncu.metric_names import (
     Launch,
     RuleAdvice,
     base_unit,
-    is_stall,
+    is_one_of_many,
     plain_message,
     speedup_share,
     wanted_names,
@@ -78,7 +78,7 @@ def _launch(module: Any, action: Any) -> Launch:
         advice=list(_advice(action.rule_results_as_dicts())),
     )
     there = set(action.metric_names())
-    for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_stall, there))):
+    for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_one_of_many, there))):
         value = _value(action, name, None)
         if isinstance(value, (int, float)):
             # For a chip unknown to the package there are no units; numbers in a report are in base units.

@@ -19,7 +19,7 @@ from perfdoctor.readers.ncu.metric_names import (
     Launch,
     RuleAdvice,
     base_unit,
-    is_stall,
+    is_one_of_many,
     plain_message,
     speedup_share,
     wanted_names,
@@ -105,7 +105,7 @@ def _launch(result: bytes, names: list[str]) -> Launch:
     for number, value in fields(result):
         if number == _METRIC and isinstance(value, bytes):
             name = names[_number(value, _METRIC_NAME)]
-            if name in wanted or is_stall(name):
+            if name in wanted or is_one_of_many(name):
                 about.update((name, each) for each in _values(value))
         elif number == _DEMANGLED_NAME:
             launch.name = _text(value)

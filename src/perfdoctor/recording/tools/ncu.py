@@ -9,7 +9,8 @@ What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 
 * `--kernel-id …:invocation` takes a regex over invocation numbers, but does not document whether invocations before
   cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
 * Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
-  application". So look at `gpu_counters.permission_trouble` first, and `program_code` afterwards for the program's own exit code.
+  application". So look at `gpu_counters.permission_trouble` first, and at `program_code` afterwards for the program's own
+  exit code.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
 from perfdoctor.recording.tools.gpu_counters import PERMIT
 from perfdoctor.system import tool_process
-from perfdoctor.system.paths import text_of, write_whole
+from perfdoctor.system.paths import write_whole
 from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
@@ -43,6 +44,7 @@ _NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
 _REQUIRED = ("--kernel-name", "--profile-from-start", "--target-processes", "--export")
 
 #: `  -o [ --export ] arg`, `  --set arg`: options are at the left, descriptions further right.
+_TENSOR_ROOFLINE = "SpeedOfLight_HierarchicalTensorRooflineChart"
 _OPTION = regex(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
 #: ncu prints messages between the rows of its table.
 _NOTICE = regex(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
@@ -61,10 +63,20 @@ def options(ncu: str) -> frozenset[str]:
     return frozenset(_OPTION.findall(_output_of(ncu, "--help")))
 
 
-def _output_of(ncu: str, option: str) -> str:
-    too_slow = PerfdoctorError(f"{ncu} {option} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED)
+@cache
+def counts_tensor_flop(ncu: str) -> bool:
+    """Does its section of the tensor cores' roofline count operations? Older ones count instructions.
+
+    A metric of a section that a GPU does not have is left out with a warning, one of `--metrics` ends the recording.
+    """
+    return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+
+
+def _output_of(ncu: str, *options: str) -> str:
+    asked = " ".join(options)
+    too_slow = PerfdoctorError(f"{ncu} {asked} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED)
     _, output, _ = tool_process.run(
-        [ncu, option], environment=tool_process.environment(*_PASSED_ON), timeout_s=_HELP_TIMEOUT_S,
+        [ncu, *options], environment=tool_process.environment(*_PASSED_ON), timeout_s=_HELP_TIMEOUT_S,
         not_started=_NOT_STARTED, too_slow=too_slow, merged=True,
     )  # fmt: skip
     return output.decode("utf-8", errors="replace")
@@ -91,9 +103,12 @@ def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
 
 
 def command(
-    ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str]
-) -> list[str]:
+    ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str],
+    *, tensor_flop: bool = False,
+) -> list[str]:  # fmt: skip
     """The argv that measures `launches` executions of each size of each of `kernels` (base names) into `report`.
+
+    `tensor_flop`: what tensor cores compute, too, where this ncu `counts_tensor_flop`.
 
     ncu's messages go into a file beside the report (`log_of`), so that they are not mixed with the program's output.
     Raises PerfdoctorError where this ncu lacks an option without which the program would hang.
@@ -108,6 +123,7 @@ def command(
     wanted = [
         *_kernel_options(kernels, launches, options),
         *_METRIC_OPTIONS,
+        *([("--section", _TENSOR_ROOFLINE)] if tensor_flop else []),
         ("--force-overwrite",),
         ("--log-file", str(log_of(report))),
         ("--export", str(report).replace("%", "%%")),  # %p, %h and %q{…} are ncu's macros
