@@ -40,8 +40,7 @@ class MeasuredKernel(Struct, frozen=True):
     that most of its time has; `busiest_share`: how near the busiest unit is to its peak. `stall`: what the longest of
     them waits for most. `flop` are those of the fp32 and fp64 units, `tensor_flop` those of tensor cores, most of them
     on inputs of `tensor_type`, of all launches together. `means`: other numbers of `kernel_profiles` by column, each
-    launch counting as long as it ran. Numbers are NaN, and counts UNKNOWN, where
-    they were not measured.
+    launch counting as long as it ran. Numbers are NaN, and counts UNKNOWN, where they were not measured.
     """
 
     name: str

@@ -9,8 +9,8 @@ What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 
 * `--kernel-id …:invocation` takes a regex over invocation numbers, but does not document whether invocations before
   cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
 * Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
-  application". So look at `gpu_counters.permission_trouble` first, and at `program_code` afterwards for the program's own
-  exit code.
+  application". So look at `gpu_counters.permission_trouble` first, and at `program_code` afterwards for the program's
+  own exit code.
 """
 
 from __future__ import annotations
