@@ -7,6 +7,7 @@ import io
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from folders import public_files
 from ncu_files import block, launch, report
@@ -14,6 +15,7 @@ from ncu_tables import RAW
 from real_tools import installed
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import PROFILE_NUMBERS
 from perfdoctor.readers.ncu import nvidia_package, report_file, tool
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice
@@ -36,17 +38,16 @@ def made(tmp_path: Path) -> Path:
     return file
 
 
-def printed(file: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The units and the rows of the page `raw`, by Python's own reader."""
-    command = [installed("ncu"), "--import", str(file), "--csv", "--page", "raw", "--print-units", "base"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, env={}).stdout
-    units, *rows = csv.DictReader(io.StringIO(text[text.index('"ID"') :]))
-    return units, rows
+def printed(file: Path, *options: str) -> str:
+    command = [installed("ncu"), "--import", str(file), *options]
+    # Where a chart's metric was not measured it prints all the same, and ends with 1.
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={}).stdout
 
 
 def agree(file: Path) -> int:
     """How many values are the same to the last digit that ncu prints? Fails at the first that is not."""
-    _, rows = printed(file)
+    text = printed(file, "--csv", "--page", "raw", "--print-units", "base")
+    _units, *rows = csv.DictReader(io.StringIO(text[text.index('"ID"') :]))
     launches, compared = report_file.read_launches(file), 0
     assert [row["Kernel Name"] for row in rows] == [launch.name for launch in launches]
     for row, ours in zip(rows, launches, strict=True):
@@ -82,6 +83,38 @@ def test_a_version_that_our_reader_does_not_know_is_read_by_an_installed_ncu(
 @real
 def test_each_value_of_a_real_report_is_the_one_that_ncu_prints(file: Path) -> None:
     assert agree(file) > 0
+
+
+#: The other ways to print a report, and the columns that the page lacks or has from another metric: `SM Frequency` is the
+#: clock of the GPCs. Values have two digits, and the largest unit that leaves one before the point.
+RAW_WAYS = [
+    ("--page", "raw"),
+    ("--csv", "--page", "raw", "--print-units", "auto"),
+    ("--csv", "--page", "raw", "--print-fp"),
+]
+DETAILS = [("--page", "details"), ("--csv", "--page", "details"), ("--page", "details", "--print-details", "all")]
+NAMES_WAY = ("--csv", "--page", "details", "--print-details", "all", "--print-metric-name", "name")
+
+
+@pytest.mark.recordings
+@real
+@pytest.mark.parametrize("options", [*RAW_WAYS, *DETAILS, NAMES_WAY], ids=" ".join)
+def test_any_page_that_ncu_prints_of_a_real_report_gives_its_numbers(
+    file: Path, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "k.txt").write_text(printed(file, *options))
+    expected, found = ncu.read(file)["kernel_profiles"], ncu.read(tmp_path / "k.txt")["kernel_profiles"]
+    assert list(found.name) == list(expected.name)
+    for column in ("blocks", "threads_per_block", "compute_capability"):
+        assert found[column].tolist() == expected[column].tolist()
+    for column in PROFILE_NUMBERS:
+        if column == "sm_clock_hz" and options in DETAILS:
+            continue
+        ours, theirs = found.floats(column), expected.floats(column)
+        known = ~np.isnan(ours)
+        assert known.tolist() == (~np.isnan(theirs)).tolist() or options not in RAW_WAYS, column
+        digits = 0.005 if column == "waves_per_sm" else 0.00005
+        assert ours[known] == pytest.approx(theirs[known], rel=0.006, abs=digits), column
 
 
 @pytest.mark.recordings

@@ -192,4 +192,5 @@ def _whole(text: str) -> int:
 def _sizes(text: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1); () where it is anything else."""
     found = re.fullmatch(r"\(\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)", text)
-    return tuple(int(size) for size in found.groups()) if found else ()
+    sizes = tuple(int(size) for size in found.groups()) if found else ()
+    return sizes if all(sizes) else ()  # no launch has a size of 0

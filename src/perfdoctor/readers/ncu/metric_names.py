@@ -72,8 +72,8 @@ _FLOP = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2}
 _STALLS = (
     regex(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$"),
     regex(r"^smsp__average_warp_latency_issue_stalled_(\w+?)\.ratio$"),
+    regex(r"^(?:Stall )?((?<=^Stall ).+|Selected)$"),
     regex(r"^smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)(\w+)$"),
-    regex(r"^Stall (.+)$"),
 )
 _NO_WAIT = "selected"
 #: Larger numbers are damage: no launch takes so many ns (a month), moves so many bytes or counts as much.

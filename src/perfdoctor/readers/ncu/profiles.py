@@ -32,7 +32,10 @@ from perfdoctor.vocabulary.names.base_names import base_name
 
 _GZIP = b"\x1f\x8b"
 #: ncu's progress messages, and the headings of its text pages.
-_PRINTED = regex(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
+_PRINTED = regex(
+    rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}|^  Metric Name +Metric Unit +Metric Value\s*\r?\n  -{3,}",
+    re.MULTILINE,
+)
 SIGNALS = ("kernel_profiles", "kernel_advice")
 #: How many kernels a note names at most, and how long their names may be.
 _NAMED, _LONGEST_NAME = 3, 60

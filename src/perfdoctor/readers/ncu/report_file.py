@@ -45,7 +45,7 @@ _FAILED = 3
 
 _GPU, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
 _DEVICE = "launch__device_id"
-_OTHERWISE = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
+_OTHERWISE = "NVIDIA's own tools may read more versions: put ncu on PATH, or pip install 'perfdoctor[ncu]'."
 
 
 def read_launches(report: Path) -> tuple[Launch, ...]:
