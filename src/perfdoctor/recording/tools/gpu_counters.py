@@ -27,7 +27,7 @@ _MAY_PROFILE = 1 << 21 | 1 << 38
 #: Its name changed with the versions.
 _OPTIONS = ("gpu-metrics-devices", "gpu-metrics-device")
 #: What `--gpu-metrics-devices=help` lists: `0: NVIDIA A100 PCI[0000:07:00.0]`, `all: Select all supported GPUs`.
-_LISTED = regex(r"^\s*(\d+|all|cuda-visible)\s*: *(.*)$", re.MULTILINE)
+_LISTED = regex(r"^\s*(\d+|all|[a-z]+-visible)\s*: *(.*)$", re.MULTILINE)
 #: DCGM's programs. They hold the counters only while somebody watches its profiling fields.
 _OTHERS = ("nv-hostengine", "dcgm-exporter")
 
