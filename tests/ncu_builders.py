@@ -14,7 +14,7 @@ MS = 1_000_000
 NAN = float("nan")
 #: What every profile has unless it says otherwise: not measured.
 NOTHING = {
-    **dict.fromkeys(PROFILE_NUMBERS, NAN), "blocks": 1024, "threads_per_block": 256, "gpu": "", "stall": "",
+    **dict.fromkeys(PROFILE_NUMBERS, NAN), "blocks": 1024, "threads_per_block": 256, "gpu": "", "stall": "", "tensor_type": "",
     "compute_capability": UNKNOWN, "occupancy_limiter": "", "name": "some_kernel",
 }  # fmt: skip
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
-import pytest
-from folders import ROOT
+from real_tools import installed
 
 #: What nsys prints where a busy machine kept the two processes that it consists of from talking to each other. Nothing
 #: is recorded then, whatever it was asked for.
@@ -22,13 +19,7 @@ Ran = TypeVar("Ran")
 
 def nsys() -> str:
     """Its path; skips the test without any, fails it where PERFDOCTOR_REQUIRE_NSYS is set."""
-    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
-    found = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys") or (str(local) if local.exists() else None)
-    if found is None and os.environ.get("PERFDOCTOR_REQUIRE_NSYS"):
-        pytest.fail("no nsys: run scripts/install-nsys")
-    if found is None:
-        pytest.skip("no nsys: run scripts/install-nsys")
-    return found
+    return installed("nsys")
 
 
 def with_its_agent(run: Callable[[], Ran], printed: Callable[[Ran], str]) -> Ran:

@@ -14,9 +14,14 @@ from measured_builders import matmuls, rates
 from torch_python import torch_python
 from warm_torch import ALL_AT_ONE, warm_python
 
+from perfdoctor.cli import env
 from perfdoctor.hardware.measured import load
-from perfdoctor.recording.launch.program import inspect
+from perfdoctor.recording.launch.program import Program, inspect
 from perfdoctor.recording.machine_rates import store
+from perfdoctor.recording.plan import Machine
+from perfdoctor.recording.tools.gpu_counters import GpuCounters
+from perfdoctor.recording.tools.nsys import Nsys
+from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 from perfdoctor.system.processors import processor_name
 
 TRAINING = """
@@ -271,6 +276,28 @@ def test_env_calls_a_tool_on_path_installed_and_says_what_it_is_good_for(tmp_pat
     (nsys,) = [line for line in done.stdout.splitlines() if line.startswith("nsys ")]
     assert "installed, Nsight Compute 2024.1.1" in ncu
     assert "installed, but not usable" in nsys
+
+
+@pytest.mark.parametrize(
+    ("counters", "found", "do"),
+    [
+        (GpuCounters("gpu-metrics-devices", "all"), "sampled by nsys", ""),
+        (GpuCounters("gpu-metrics-devices", "all", doubt="nv-hostengine"), "nv-hostengine runs here", "dcgmi profile"),
+        (
+            GpuCounters(trouble="the GPU is divided (MIG)", do="Record on another."),
+            "not sampled: the GPU is",
+            "Record on",
+        ),
+    ],
+)
+def test_env_says_whether_the_gpus_counters_are_sampled(counters: GpuCounters, found: str, do: str) -> None:
+    nsys = Nsys("/n/nsys", "2025.1.1", frozenset({"trace", "output"}))
+    gpu = Devices((DriverGpu(0, "NVIDIA H100 80GB HBM3", "0", 80 << 30),), "570.1", "")
+    machine = Machine(Program(("python",), torch="2.13"), nsys, None, gpu, "", counters=counters)
+    (line,) = [line for line in env._lines(machine, "python", verbose=False) if line.name == "counters"]
+    assert found in line.found
+    assert bool(line.do) == bool(do)
+    assert do in line.do
 
 
 @pytest.mark.torch

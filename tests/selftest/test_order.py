@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from perfdoctor.recording.launch.program import Program
 from perfdoctor.recording.plan import Machine
+from perfdoctor.recording.tools.gpu_counters import GpuCounters
 from perfdoctor.recording.tools.nsys import Nsys
 from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 from perfdoctor.recording.tools.py_spy import PySpy
@@ -194,6 +195,25 @@ def test_counters_that_only_an_administrator_reads_are_said_before_anybody_asks_
     assert (check.verdict, check.seconds) == (Verdict.FAILED, 0)
     assert "SYS_ADMIN" in check.do
     assert not list(tmp_path.glob("fp32_matmuls-*ncu*"))
+
+
+COUNTED = {"gpu_metrics": [{"metric": name} for name in ("sm_active", "tensor_active", "sm_active")]}
+HELD = "GPU Metrics [0]: NVIDIA sampling hardware unit is already in use by another instance of Nsight or other tool."
+
+
+@pytest.mark.parametrize(
+    ("counters", "found", "verdict", "words"),
+    [
+        (GpuCounters("gpu-metrics-devices", "all"), COUNTED, Verdict.WORKS, "2 counters"),
+        (GpuCounters(trouble="only an administrator may", do="Run as root."), {}, Verdict.LIMITED, "Run as root."),
+        (GpuCounters("gpu-metrics-devices", "all"), {}, Verdict.LIMITED, "dcgmi profile --pause"),
+    ],
+)
+def test_counters_that_nsys_samples_have_a_line_with_what_is_in_their_way(tmp_path, counters, found, verdict, words):
+    instead = {"slow_input-nsys": {"diagnosis": diagnosis("input-wait", 10) | found, "errors": HELD}}
+    check = tried(tmp_path, replace(ON_GPU, counters=counters), instead=instead)["GPU counters"]
+    assert check.verdict is verdict, check
+    assert words in check.found + check.do
 
 
 def test_a_kernel_that_is_missing_because_of_a_tool_in_the_environment_names_it(tmp_path):

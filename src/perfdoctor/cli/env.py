@@ -59,6 +59,7 @@ def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     yield _gpus(machine)
     yield from _profiler(machine)
     yield _nsys(machine, verbose=verbose)
+    yield from _counters(machine)
     yield _ncu(machine, verbose=verbose)
     yield _sampling(machine, verbose=verbose)
     yield from _rates(machine)
@@ -132,6 +133,20 @@ def _nsys(machine: Machine, *, verbose: bool) -> _Line:
         return _Line("nsys", f"installed, {named}; {why}", advice)
     worth = "worthwhile: what run records by default" if machine.has_gpu else f"{adds}: --passes nsys"
     return _Line("nsys", f"installed, {named}; {worth}")
+
+
+def _counters(machine: Machine) -> Iterator[_Line]:
+    """Does nsys sample the GPU's own counters here?"""
+    if not machine.has_gpu or machine.nsys is None or machine.nsys.trouble:
+        return
+    counters = machine.counters
+    if counters.trouble:
+        yield _Line("counters", f"not sampled: {counters.trouble}", counters.do)
+        return
+    sampled = "sampled by nsys: how busy SMs, tensor cores, memory and links are"
+    held = f"; {counters.doubt} runs here and may hold them" if counters.doubt else ""
+    pause = "If a recording says that they are in use: dcgmi profile --pause, and --resume afterwards." if held else ""
+    yield _Line("counters", sampled + held, pause)
 
 
 def _sampling(machine: Machine, *, verbose: bool) -> _Line:

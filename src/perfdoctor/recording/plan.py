@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import program
-from perfdoctor.recording.tools import ncu, nsys, py_spy
+from perfdoctor.recording.tools import gpu_counters, nsys, py_spy
 from perfdoctor.recording.tools import nvml as device
 from perfdoctor.system import tool_process
 
@@ -35,6 +35,7 @@ class Machine(Struct, frozen=True):
     devices: device.Devices
     ncu_trouble: str
     py_spy: py_spy.PySpy = py_spy.PySpy()
+    counters: gpu_counters.GpuCounters = gpu_counters.GpuCounters()
 
     @property
     def has_gpu(self) -> bool:
@@ -71,16 +72,18 @@ class Plan(Struct, frozen=True):
             version = f" (torch {machine.program.torch})" if machine.program.torch else ""
             return f"{window}: {'ops, CUDA calls and kernels' if machine.has_gpu else 'ops of the CPU'}{version}"
         if name == "nsys":
-            what = "kernels, CUDA calls, the system's calls" if machine.has_gpu else "the system's calls"
+            counters = " the GPU's counters," if machine.counters.option else ""
+            what = f"kernels, CUDA calls,{counters} the system's calls" if machine.has_gpu else "the system's calls"
             version = machine.nsys.version if machine.nsys else ""
             return f"{what}, ranges, and ops of the CPU for {window} (Nsight Systems {version})"
         return "the kernels that take most time, a few launches of each, on one rank (Nsight Compute)"
 
 
 def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
+    tool, devices, permission = nsys.find(), device.find(), gpu_counters.permission_trouble()
     return Machine(
-        program.inspect(command, environment), nsys.find(), tool_process.find("ncu"), device.find(),
-        ncu.permission_trouble(), py_spy.find(),
+        program.inspect(command, environment), tool, tool_process.find("ncu"), devices, permission, py_spy.find(),
+        gpu_counters.find(tool, permission) if devices.gpus else gpu_counters.GpuCounters(),
     )  # fmt: skip
 
 
@@ -162,6 +165,8 @@ def _warnings(machine: Machine, passes: Sequence[str]) -> list[str]:
         found.append(f"`{Path(target.command[0]).name}` is no Python: perfdoctor records every Python that it starts.")
     if "nsys" in passes and machine.nsys_doubt:
         found.append("nsys: {}: {}, or --passes torch.".format(*machine.nsys_doubt))
+    if "nsys" in passes and machine.counters.trouble:
+        found.append(f"nsys without the GPU's counters: {machine.counters.trouble}. {machine.counters.do}")
     if "nsys" in passes and machine.nsys is not None and nsys.keeps_environment(machine.nsys):
         found.append(
             "This nsys writes all environment variables into its report, also secrets: check before you share it."

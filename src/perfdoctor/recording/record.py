@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ from perfdoctor.recording.plan import Plan
 from perfdoctor.recording.sampling import whole_run
 from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.sampling.stacks import cells_of
-from perfdoctor.recording.tools import ncu, nsys, torch_profiler
+from perfdoctor.recording.tools import gpu_counters, ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.paths import draft, text_of
@@ -101,15 +102,19 @@ class Session(Struct, frozen=True):
         # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = PassSettings("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
-        around = launch.ProfilerCommand(
-            lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log
+        counters = self.plan.machine.counters.options(
+            tool, gpus=len(self.plan.machine.devices.gpus), steps=self.window.steps
         )
+        plain = partial(nsys.command, tool, stem, has_gpu=gpu, has_range=has_range)
+        around = launch.ProfilerCommand(partial(plain, counters=counters), log, plain if counters else None)
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
         made = nsys.report_of(stem)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made):
             record.notes.append(why)
+        if counters and (trouble := gpu_counters.explain(text_of(log))):
+            record.notes.append("the GPU's counters were not recorded: {}. {}".format(*trouble))
         record.files += kept_traces(self.folder, "nsys")
         return ended
 
@@ -117,14 +122,12 @@ class Session(Struct, frozen=True):
         tool, folder = self.plan.machine.ncu, self.folder.make("ncu")
         assert tool is not None
         report, log = folder / f"{self.plan.machine.program.name}.ncu-rep", folder / "ncu.log"
-        known = ncu.options(tool)
-        around = launch.ProfilerCommand(
-            lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log
-        )
+        wanted = partial(ncu.command, tool, ncu.options(tool), report, kernels, NCU_LAUNCHES)
+        around = launch.ProfilerCommand(partial(wanted, tensor_flop=ncu.counts_tensor_flop(tool)), log)
         limit_s = min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S)
         ended = self._run(PassSettings("ncu", folder, "", capture_range="first"), around, time_limit_s=limit_s)
         log_text = "\n".join(text_of(each) for each in (log, ncu.log_of(report)))
-        code = ncu.program_code(ended.code, log_text)
+        code = None if ended.alone else ncu.program_code(ended.code, log_text)
         ended.code = ended.code if code is None else code
         if why := ncu.explain(log_text):
             record.notes.append(why)

@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perfdoctor.recording.tools import gpu_counters
+from perfdoctor.recording.tools.gpu_counters import GpuCounters
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.report.words.wording import counted, duration, fine_share, share
 from perfdoctor.selftest.checks import Numbers, ToolCheck, Verdict, worst
@@ -76,6 +78,17 @@ def failed(name: str, messages: str, otherwise: str, seconds: float = 0.0) -> To
     last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
     what = f"{otherwise} ({last[:160]})" if last and last not in otherwise else otherwise
     return ToolCheck(name, Verdict.FAILED, what, _DEFECT, seconds)
+
+
+def counters_sampled(counters: GpuCounters, ran: RecordedTrial) -> ToolCheck:
+    """Did nsys sample the GPU's own counters? Where it may not, all else is recorded: a limit."""
+    name, found = "GPU counters", {row["metric"] for row in ran.diagnosis.get("gpu_metrics") or ()}
+    if found:
+        return ToolCheck(name, Verdict.WORKS, f"{counted(len(found), 'counter')} sampled by nsys", "", ran.seconds)
+    known = (counters.trouble, counters.do) if counters.trouble else gpu_counters.explain(ran.messages)
+    if known:
+        return ToolCheck(name, Verdict.LIMITED, *known, ran.seconds)
+    return failed(name, ran.messages, "nsys sampled no counters", ran.seconds)
 
 
 def with_limits(check: ToolCheck, what: str, do: str) -> ToolCheck:

@@ -93,6 +93,8 @@ class SelfTest(Struct):
         yield self._checked("torch.profiler", by_torch, training)
         by_nsys = self._by_nsys(training)
         yield self._nsys_checked(training, by_nsys)
+        if by_nsys and self.machine.has_gpu:
+            yield chain.counters_sampled(self.machine.counters, by_nsys)
         if by_nsys:
             yield chain.same_step(by_torch, by_nsys, ("torch.profiler", "nsys"))
         yield from self._counters()

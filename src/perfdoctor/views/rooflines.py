@@ -47,8 +47,8 @@ def measured(timeline: Timeline) -> Iterator[Chart | Table]:
 
 
 def _has_place(kernel: MeasuredKernel) -> bool:
-    """Are its FLOP, bytes and time known, and are there no others of tensor cores?"""
-    return kernel.flop > 0 and kernel.dram_bytes > 0 and kernel.ns > 0 and not kernel.uses_tensor_cores
+    """Are its FLOP, those of tensor cores too, its bytes and its time known?"""
+    return kernel.all_flop > 0 and kernel.dram_bytes > 0 and kernel.ns > 0
 
 
 def _measured_chart(kernels: Sequence[MeasuredKernel]) -> Chart:
@@ -57,11 +57,12 @@ def _measured_chart(kernels: Sequence[MeasuredKernel]) -> Chart:
     weight = np.array([kernel.ns for kernel in kernels]) / kernels[0].ns
     dots = Series("measured kernels", "dots", x, y, tuple(kernel.name for kernel in kernels), weight)
     peak, flop_per_second, bytes_per_second, whose = _roof(kernels)
-    roof = guides([(peak, flop_per_second)] if flop_per_second else [], bytes_per_second, [dots])
+    roofs = [(peak, flop_per_second)] if flop_per_second else []
+    roof = guides([*roofs, *_tensor_roofs(kernels)] if roofs else [], bytes_per_second, [dots])
     return Chart(
         "roofline", "roofline-measured", "Roofline of the kernels measured by Nsight Compute",
-        "The longest kernel, {name}, reaches {rate} at {intensity}. FLOP are those of the fp32 and fp64 units, bytes"
-        f" are measured DRAM traffic; kernels that use tensor cores are omitted.{whose}",
+        "The longest kernel, {name}, reaches {rate} at {intensity}. FLOP and bytes of DRAM are those measured; kernels"
+        f" whose FLOP on tensor cores were not counted are omitted.{whose}",
         _X, FLOP_RATE, (*roof, dots),
         {"name": (kernels[0].name, "text"), "rate": (float(y[0]), "flop_per_second"),
          "intensity": (float(x[0]), "flop_per_byte")},
@@ -84,6 +85,12 @@ def _roof(kernels: Sequence[MeasuredKernel]) -> tuple[str, float, float, str]:
         return "", 0.0, 0.0, ""
     computed, moved = published.flop_per_second.get("fp32", 0.0), published.memory_bytes_per_second
     return "fp32", computed, moved, " The roof is the data sheet's, at the GPU's highest clocks."
+
+
+def _tensor_roofs(kernels: Sequence[MeasuredKernel]) -> Iterator[tuple[str, float]]:
+    """The peak of tensor cores for each type in which they computed most of a kernel, where it is known."""
+    roofs = {kernel.tensor_type: kernel.peak_flop_per_second for kernel in kernels if kernel.tensor_flop > kernel.flop}
+    return ((f"tensor cores, {kind}", peak) for kind, peak in roofs.items() if kind and not math.isnan(peak))
 
 
 def _measured_table(kernels: Sequence[MeasuredKernel]) -> Iterable[Table]:
@@ -114,10 +121,12 @@ def _measured_table(kernels: Sequence[MeasuredKernel]) -> Iterable[Table]:
         numbers("threads a block", "count", each("threads_per_block")),
         numbers("waves", "number", means("waves_per_sm"), "How often the grid fills all SMs."),
         numbers("FLOP", "flop", each("flop"), "Of the fp32 and fp64 units."),
+        numbers("FLOP of tensor cores", "flop", each("tensor_flop")),
+        *([text("type", each("tensor_type"), "Of most inputs of tensor cores.")] if any(each("tensor_type")) else []),
         numbers("moved", "bytes", each("dram_bytes"), "DRAM reads and writes."),
         numbers("FLOP a byte", "flop_per_byte", each("flop_per_byte"), "Arithmetic intensity."),
         numbers("rate", "flop_per_second", each("flop_per_second")),
-        numbers("peak rate", "flop_per_second", means("peak_flop_per_second"), "fp32, or fp64 where it did more."),
+        numbers("peak rate", "flop_per_second", each("peak_flop_per_second"), "Of the units that computed most."),
         numbers("bandwidth", "bytes_per_second", each("bytes_per_second")),
         numbers("peak bandwidth", "bytes_per_second", means("peak_dram_bytes_per_second")),
     ]

@@ -120,7 +120,38 @@ def test_the_roofline_of_a_real_report_is_that_of_its_raw_metrics(name):
     assert kernel.share_of_roof == pytest.approx(mean, rel=0.01)
 
 
-def test_where_tensor_cores_computed_or_no_peak_is_known_nothing_is_said_of_the_roof():
+@pytest.mark.parametrize(
+    ("counted", "flop", "kind"),
+    [
+        ({"bf16_dst_fp32": 4e9, "bf16_dst_fp32_sparsity_off": 3e9, "bf16_dst_fp32_sparsity_on": 1e9}, 4e9, "bf16"),
+        ({"bf16_dst_fp32_sparsity_off": 3e9, "bf16_dst_fp32_sparsity_on": 1e9}, 4e9, "bf16"),
+        ({"fp16": 1e9, "fp8": 3e9, "int8": 9e9}, 4e9, "fp8"),
+        ({"fp16_bf16_tf32_dst_fp32": 4e9}, 4e9, "fp16"),
+        ({"fp4_fp6_fp8_dst_fp32": 4e9}, 4e9, ""),
+        ({"tf32_dst_fp32": 0}, 0, ""),
+        ({"int8": 9e9}, NAN, ""),
+    ],
+)
+def test_operations_of_tensor_cores_are_those_of_all_their_types_once(tmp_path, counted, flop, kind):
+    rows = [(f"sm__ops_path_tensor_src_{name}.sum", "", f"{count:.0f}") for name, count in counted.items()]
+    (tmp_path / "k.csv").write_text(wide([*RAW, *rows]), encoding="utf-8")
+    (kernel,) = measured_kernels(read([tmp_path / "k.csv"]))
+    assert (kernel.tensor_flop, kernel.tensor_type) == (pytest.approx(flop, nan_ok=True), kind)
+
+
+def test_a_product_on_tensor_cores_stands_under_their_dense_peak():
+    known = {"flop": 1e9, "dram_bytes": 1e9, "peak_flop_per_second": 6e13, "peak_dram_bytes_per_second": 3e12,
+             "gpu_time_ns": 1e6, "gpu": "NVIDIA H100 80GB HBM3", "tensor_share": 0.6}  # fmt: skip
+    (kernel,) = measured_kernels(alone([{**IDLE, **known, "tensor_flop": 4e11, "tensor_type": "bf16"}]))
+    assert kernel.flop_per_second == pytest.approx(401e12)
+    assert kernel.flop_per_byte == pytest.approx(401)
+    assert kernel.peak_flop_per_second == pytest.approx(989.4e12, rel=1e-3)
+    assert kernel.share_of_roof == pytest.approx(401 / 989.4, rel=1e-3)
+    (unknown,) = measured_kernels(alone([{**IDLE, **known, "tensor_flop": 4e11, "tensor_type": "fp4"}]))
+    assert math.isnan(unknown.share_of_roof)
+
+
+def test_where_tensor_cores_computed_uncounted_or_no_peak_is_known_nothing_is_said_of_the_roof():
     known = {"flop": 2e9, "dram_bytes": 1e9, "peak_flop_per_second": 1e13, "peak_dram_bytes_per_second": 1e12}
     assert measured_kernels(alone([{**IDLE, **known}]))[0].share_of_roof == pytest.approx(1.0)
     for less in ({"tensor_share": 0.5}, {"peak_flop_per_second": NAN}, {"flop": NAN}):

@@ -171,13 +171,22 @@ BASIC = {
 }  # fmt: skip
 SPEEDUP = {
     "rule_identifier": "Tail",
-    "rule_message": {"title": "Tail", "message": "Effect"},
+    "rule_message": {
+        "title": "Tail", "type": 2,
+        "message": "Effect: see @section:LaunchStats:Launch Statistics@ and @url:the guide:https://docs.nvidia.com/a#b@",
+    },
     "speedup_estimation": {"type": 2, "speedup": 50.0},
-}
+}  # fmt: skip
+FAILED = {"rule_identifier": "Tail", "rule_message": {"message": "Required metric a could not be found.", "type": 4}}
 
 
 def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
-    rules = [SPEEDUP, {"rule_identifier": "None"}, {**SPEEDUP, "speedup_estimation": {"type": 1, "speedup": 500}}]
+    rules = [
+        SPEEDUP,
+        {"rule_identifier": "Values of others"},
+        FAILED,
+        {**SPEEDUP, "speedup_estimation": {"type": 1, "speedup": 500}},
+    ]
     stand_in = package(Action(BASIC, rules), Action(BASIC, kind=2), Action({}, name=None))
     monkeypatch.setattr(ncu_package, "package", lambda: stand_in)
     timeline = ncu.read(report)
@@ -189,9 +198,9 @@ def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
     agrees(row, truth)
     assert math.isnan(row["l2_share"])
     advice = timeline["kernel_advice"]
-    assert advice["is_global"].tolist() == [True, False, False]
-    assert np.nan_to_num(advice.floats("speedup_share"), nan=-1).tolist() == [0.5, -1, 1.0]
-    assert advice.text("message")[0] == "Tail Effect"
+    assert advice["is_global"].tolist() == [True, False]
+    assert advice.floats("speedup_share").tolist() == [0.5, 1.0]
+    assert advice.text("message")[0] == "Tail Effect: see Launch Statistics and the guide (https://docs.nvidia.com/a#b)"
 
 
 @pytest.mark.parametrize(

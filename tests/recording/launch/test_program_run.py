@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -361,6 +362,26 @@ def test_a_tool_that_ends_before_it_starts_the_program_leaves_it_to_run_alone(tm
     with Run(tmp_path / "run", sh("cat; exit 7"), script="exit 55") as run:
         assert run.finish(b"input")[:2] == (7, b"input")
         assert "ended with code 55 before it had started the program: the program ran without it" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "runs", "note"),
+    [
+        ('exec "$@"', 7, ".", "it was started again and asked for less"),
+        ("exit 56", 7, ".", "ended with code 56 before it had started the program: the program ran without it"),
+    ],
+)
+def test_a_tool_that_ends_before_it_starts_the_program_is_started_again_and_asked_for_less(
+    tmp_path: Path, second: str, code: int, runs: str, note: str
+) -> None:
+    def with_tool(script: str) -> Callable[[Sequence[str]], list[str]]:
+        return lambda program: [SH, "-c", script, "tool", *program]
+
+    tool = launch.ProfilerCommand(with_tool("exit 55"), tmp_path / "log", with_tool(second))
+    ended = launch.run(sh(f"printf . >> {tmp_path}/ran; exit 7"), dict(os.environ), tool=tool, time_limit_s=60)
+    assert (ended.code, (tmp_path / "ran").read_text()) == (code, runs)
+    assert ended.alone is (second == "exit 56")
+    assert note in " ".join(ended.notes)
 
 
 def is_tool(name: str) -> bool:

@@ -237,6 +237,14 @@ def test_the_command_measures_named_kernels_of_one_rank_and_leaves_clocks_alone(
     ]
 
 
+@pytest.mark.parametrize(("listed", "counts"), [("sm__ops_path_tensor_src_fp16.sum", True), ("sm__inst.sum", False)])
+def test_what_tensor_cores_compute_is_counted_by_an_ncu_whose_section_does(stand_in, listed, counts):
+    tool = stand_in(f"echo {listed}")
+    assert ncu.counts_tensor_flop(tool) is counts
+    argv = ncu.command(tool, ncu.options(tool), Path("r"), ["a"], 1, [], tensor_flop=counts)
+    assert ("SpeedOfLight_HierarchicalTensorRooflineChart" in argv) is counts
+
+
 def test_the_command_reaches_ncu_as_it_is(stand_in):
     tool = stand_in("exit 3")
     argv = ncu.command(tool, ncu.options(tool), Path("r"), ["a|b", "</script>"], 1, ["python", "a b", "$HOME", ""])
@@ -355,35 +363,6 @@ def _ends(process: int) -> bool:
 def test_an_export_into_a_missing_folder_is_an_error_with_what_to_do(stand_in, tmp_path):
     with pytest.raises(PerfdoctorError, match="cannot be written: No such file"):
         ncu.export_csv(stand_in(), tmp_path / "r.ncu-rep", tmp_path / "nowhere" / "kernels.csv")
-
-
-RESTRICTED = "EnableMSI: 1\nRmProfilingAdminOnly: 1\nModifyDeviceFiles: 1\n"
-NO_CAPABILITY, SYS_ADMIN, PERFMON = "0000000000000000", "0000000000200000", "0000004000000000"
-
-
-@pytest.mark.parametrize(
-    ("params", "capabilities", "refused"),
-    [
-        (RESTRICTED, NO_CAPABILITY, True),
-        (RESTRICTED, "00000000a80425fb", True),  # root in a container
-        (RESTRICTED, SYS_ADMIN, False),
-        (RESTRICTED, PERFMON, False),
-        (RESTRICTED.replace("Only: 1", "Only: 0"), NO_CAPABILITY, False),
-        ("EnableMSI: 1\n", NO_CAPABILITY, False),
-    ],
-)
-def test_counters_need_an_administrator_where_the_driver_restricts_them(tmp_path, params, capabilities, refused):
-    (tmp_path / "params").write_text(params)
-    (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
-    trouble = ncu.permission_trouble(tmp_path / "params", tmp_path / "status")
-    assert bool(trouble) == refused
-    if refused:
-        assert "ERR_NVGPUCTRPERM" in trouble
-        assert "NVreg_RestrictProfilingToAdminUsers=0" in trouble
-
-
-def test_without_a_driver_there_is_no_trouble_with_permissions(tmp_path):
-    assert ncu.permission_trouble(tmp_path / "params") == ""
 
 
 @pytest.mark.parametrize(

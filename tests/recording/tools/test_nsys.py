@@ -43,18 +43,6 @@ def test_only_options_that_exist_are_used(tmp_path: Path) -> None:
     assert not nsys.keeps_environment(new)
 
 
-@pytest.mark.parametrize(
-    ("printed", "enabled"),
-    [("Possible values are:\\n  0: H100\\n  all: Select all", True), ("Insufficient privilege", False)],
-)
-def test_gpu_metrics_are_recorded_where_nsys_lists_them(tmp_path: Path, printed: str, enabled: bool) -> None:
-    tool = nsys.Nsys(
-        stand_in(tmp_path, f"printf '{printed}'"), "x", frozenset({"trace", "output", "gpu-metrics-devices"})
-    )
-    command = nsys.command(tool, tmp_path / "x", ["p"], has_gpu=True, has_range=False)
-    assert ("--gpu-metrics-devices=all" in command) is enabled
-
-
 def test_what_cannot_be_started_or_has_no_options_is_trouble_and_not_an_error(tmp_path: Path) -> None:
     assert "does not start" in nsys._probed(str(tmp_path / "none")).trouble
     assert "lists no --trace" in nsys._probed(stand_in(tmp_path, "echo hello")).trouble

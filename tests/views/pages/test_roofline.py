@@ -132,13 +132,13 @@ def profile(launch: int, name: str, **measured: float) -> dict[str, object]:
 def test_measured_kernels_stand_at_what_was_measured():
     known = {"flop": 2e9, "dram_bytes": 1e9, "gpu_time_ns": 1e6}
     rows = [profile(0, "axpy", **known), profile(1, "axpy", flop=4e9, dram_bytes=2e9, gpu_time_ns=5e6),
-            profile(2, "product", **known, tensor_share=0.7), profile(3, "untold", gpu_time_ns=1e6)]  # fmt: skip
+            profile(2, "uncounted", **known, tensor_share=0.7), profile(3, "untold", gpu_time_ns=1e6)]  # fmt: skip
     made = page(rows=[], run=prepare(beside(kernel_profiles=rows)))
     dots = next(each for each in made["roofline-measured"].series if each.kind == "dots")
     assert dots.labels == ("axpy",)
     assert (dots.x.tolist(), dots.y.tolist()) == ([2.0], [pytest.approx(6e9 / 6e-3)])
     table = made["table roofline-measured"]
-    assert (column(table, "kernel"), column(table, "launches")) == (["axpy", "product", "untold"], [2, 1, 1])
+    assert (column(table, "kernel"), column(table, "launches")) == (["axpy", "uncounted", "untold"], [2, 1, 1])
     assert column(table, "of the measured time") == pytest.approx([6 / 8, 1 / 8, 1 / 8])
     assert {each.name for each in made["roofline-measured"].series if each.kind == "guide"} == {"memory", "fp32"}
 
@@ -151,6 +151,16 @@ def test_the_roof_of_measured_kernels_is_the_reports_own_where_it_holds_one():
     assert guides["peak"].y.tolist() == [5e13, 5e13]
     assert np.allclose(guides["memory"].y / guides["memory"].x, 2e12)
     assert "the report's own" in chart.description
+
+
+def test_a_product_on_tensor_cores_is_drawn_under_their_own_roof():
+    known = {"dram_bytes": 1e9, "gpu_time_ns": 1e6, "tensor_share": 0.6, "flop": 0.0}
+    rows = [profile(0, "product", **known, tensor_flop=4e11) | {"tensor_type": "bf16"}]
+    made = page(rows=[], run=prepare(beside(kernel_profiles=rows)))
+    drawn = {each.name: each for each in made["roofline-measured"].series}
+    assert (drawn["measured kernels"].x.tolist(), drawn["measured kernels"].y.tolist()) == ([400.0], [4e14])
+    assert drawn["tensor cores, bf16"].y.tolist() == pytest.approx([989.4e12] * 2, rel=1e-3)
+    assert column(made["table roofline-measured"], "FLOP of tensor cores") == [4e11]
 
 
 def test_without_measured_kernels_nothing_of_them_is_shown():

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.grouping import combined, prevailing, ratio, sums, weighted_mean
 from perfdoctor.metrics.kernels.limits import Bounds
 from perfdoctor.metrics.kernels.profiles import TENSOR_CORES_AT_WORK, Measured, launches_alone
@@ -37,9 +38,9 @@ class MeasuredKernel(Struct, frozen=True):
 
     `ns` is their time together, `share` that of the time of all measured launches. `limit`: the key of KERNEL_LIMITS
     that most of its time has; `busiest_share`: how near the busiest unit is to its peak. `stall`: what the longest of
-    them waits for most. `flop` are those of the fp32 and fp64 units, of all launches together. `means`: other numbers
-    of `kernel_profiles` by column, each launch counting as long as it ran. Numbers are NaN, and counts UNKNOWN, where
-    they were not measured.
+    them waits for most. `flop` are those of the fp32 and fp64 units, `tensor_flop` those of tensor cores, most of them
+    on inputs of `tensor_type`, of all launches together. `means`: other numbers of `kernel_profiles` by column, each
+    launch counting as long as it ran. Numbers are NaN, and counts UNKNOWN, where they were not measured.
     """
 
     name: str
@@ -53,12 +54,19 @@ class MeasuredKernel(Struct, frozen=True):
     blocks: int
     threads_per_block: int
     flop: float
+    tensor_flop: float
+    tensor_type: str
     dram_bytes: float
     means: Mapping[str, float]
 
     @property
+    def all_flop(self) -> float:
+        """FLOP of all units; NaN where those of tensor cores, which computed, were not counted."""
+        return self.flop if not self.tensor_flop > 0 and not self.uses_tensor_cores else self.flop + self.tensor_flop
+
+    @property
     def flop_per_second(self) -> float:
-        return self.flop / self.ns * 1e9 if self.ns else float("nan")
+        return self.all_flop / self.ns * 1e9 if self.ns else float("nan")
 
     @property
     def bytes_per_second(self) -> float:
@@ -66,23 +74,31 @@ class MeasuredKernel(Struct, frozen=True):
 
     @property
     def flop_per_byte(self) -> float:
-        return self.flop / self.dram_bytes if self.dram_bytes else float("nan")
+        return self.all_flop / self.dram_bytes if self.dram_bytes else float("nan")
 
     @property
     def uses_tensor_cores(self) -> bool:
         return self.means["tensor_share"] >= TENSOR_CORES_AT_WORK
 
     @property
-    def share_of_roof(self) -> float:
-        """Its rate over the roof at its intensity, by the peaks that the report holds: NaN where they are unknown.
+    def peak_flop_per_second(self) -> float:
+        """The peak of the units that computed most: the report's own, of tensor cores the data sheet's. NaN unknown.
 
-        That is the larger of the shares of both peaks (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009). NaN
-        where tensor cores computed, whose operations are not in `flop`.
+        The report's peak of tensor cores is that of sparse products.
         """
-        if self.uses_tensor_cores:
-            return float("nan")
+        if not self.tensor_flop > self.flop:
+            return self.means["peak_flop_per_second"]
+        published = peaks_of(self.gpu)
+        return (published.matmul_flop_per_second(self.tensor_type) if published else 0.0) or float("nan")
+
+    @property
+    def share_of_roof(self) -> float:
+        """Its rate over the roof at its intensity: NaN where the peaks or its FLOP are unknown.
+
+        That is the larger of the shares of both peaks (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009).
+        """
         rates = np.array([self.flop_per_second, self.bytes_per_second])
-        peaks = np.array([self.means["peak_flop_per_second"], self.means["peak_dram_bytes_per_second"]])
+        peaks = np.array([self.peak_flop_per_second, self.means["peak_dram_bytes_per_second"]])
         return float(ratio(rates, peaks).max())
 
     @property
@@ -182,6 +198,8 @@ def _kernel(launches: Measured, own: Mask, ns: float, whole_ns: float, limit: st
         int(rows["blocks"][longest]),
         int(rows["threads_per_block"][longest]),
         float(rows.floats("flop")[own].sum()),
+        float(rows.floats("tensor_flop")[own].sum()),
+        rows.text("tensor_type")[longest],
         float(rows.floats("dram_bytes")[own].sum()),
         {column: mean(rows.floats(column)) for column in _MEANS},
     )

@@ -18,7 +18,14 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, is_stall, speedup_share, wanted_names
+from perfdoctor.readers.ncu.metric_names import (
+    Launch,
+    RuleAdvice,
+    base_unit,
+    is_one_of_many,
+    speedup_share,
+    wanted_names,
+)
 
 _HEADER = regex(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
 _NOTICE = regex(r"^==\w+==.*$\n?", re.MULTILINE)
@@ -26,6 +33,8 @@ _BYTE_ORDER = (b"\xff\xfe", b"\xfe\xff")
 _NAME, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_{}"
 #: No version of a GPU is higher.
 _MOST = 1000
+#: The type of what a rule says that could not be evaluated: no advice, and it names folders of the machine.
+_FAILED = "ERR"
 _AGAIN = "Print it again: ncu --import REPORT --csv --page raw."
 
 
@@ -89,7 +98,7 @@ class _Table(Struct):
     def metrics(self) -> Mapping[str, str | None]:
         """The columns of a wide table that are wanted, each with its unit; None if unknown."""
         units, wanted = dict(zip(self.header, self.units, strict=False)), wanted_names()
-        return {name: units.get(name) for name in self.header if name in wanted or is_stall(name)}
+        return {name: units.get(name) for name in self.header if name in wanted or is_one_of_many(name)}
 
 
 def _tables(rows: Iterator[list[str]]) -> Iterator[_Table]:
@@ -126,7 +135,8 @@ def _wide(rows: Sequence[Mapping[str, str]], metrics: Mapping[str, str | None]) 
                 continue
             value = number(row.get(name, ""), decimal_comma=comma)
             if not isnan(value):
-                launch.metrics[name] = [(value, unit if unit is not None else "%" if "pct" in name else "")]
+                # ncu prints no unit for a chip that it does not know, and cannot scale then.
+                launch.metrics[name] = [(value, unit or base_unit(name))]
         launch.gpu = row.get(_NAME, "")
         major, minor = (
             number(row.get(_CAPABILITY.format(part), ""), decimal_comma=comma) for part in ("major", "minor")
@@ -154,7 +164,7 @@ def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
         if name:
             value = number(row.get("Metric Value", ""), decimal_comma=comma)
             launch.metrics.setdefault(name, []).append((value, row.get("Metric Unit", "")))
-        if row.get("Rule Name"):
+        if row.get("Rule Name") and row.get("Rule Type") != _FAILED:
             share = speedup_share(number(row.get("Estimated Speedup", "").rstrip("%"), decimal_comma=comma))
             is_global = row.get("Estimated Speedup Type", "").lower() == "global"
             launch.advice.append(RuleAdvice(row["Rule Name"], share, is_global, row.get("Rule Description", "")))
@@ -182,4 +192,5 @@ def _whole(text: str) -> int:
 def _sizes(text: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1); () where it is anything else."""
     found = re.fullmatch(r"\(\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)", text)
-    return tuple(int(size) for size in found.groups()) if found else ()
+    sizes = tuple(int(size) for size in found.groups()) if found else ()
+    return sizes if all(sizes) else ()  # no launch has a size of 0

@@ -7,6 +7,7 @@ there are depends on the sections that were collected: what is missing is unknow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from math import fsum, isnan, nan
@@ -36,6 +37,15 @@ class RuleAdvice(Struct, frozen=True):
     message: str
 
 
+#: `@section:LaunchStats:Launch Statistics@`, `@url:a guide:https://…@`: links in what rules say.
+_LINK = regex(r"@(section|url):([^:@]*):([^@]*)@")
+
+
+def plain_message(text: str) -> str:
+    """What a rule says, with links as ncu prints them: a section's name, or a text and its address."""
+    return _LINK.sub(lambda link: link[3] if link[1] == "section" else f"{link[2]} ({link[3]})", text)
+
+
 class Launch(Struct):
     """One measured launch as in the file: metrics by name or label, each with all its (value, unit)."""
 
@@ -62,8 +72,8 @@ _FLOP = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2}
 _STALLS = (
     regex(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$"),
     regex(r"^smsp__average_warp_latency_issue_stalled_(\w+?)\.ratio$"),
+    regex(r"^(?:Stall )?((?<=^Stall ).+|Selected)$"),
     regex(r"^smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)(\w+)$"),
-    regex(r"^Stall (.+)$"),
 )
 _NO_WAIT = "selected"
 #: Larger numbers are damage: no launch takes so many ns (a month), moves so many bytes or counts as much.
@@ -73,6 +83,9 @@ _LARGEST_SHARE = 2.0
 #: What the memory moves, and the lanes that do an fma, in a cycle of their clock.
 _PEAK_DRAM = "dram__bytes.sum.peak_sustained"
 _PEAK_FMA = "sm__sass_thread_inst_executed_op_{}fma_pred_on.sum.peak_sustained"
+#: Operations of tensor cores by the type of their inputs, an fma as two. The section of their roofline has them since
+#: 2024; before, it counted instructions, which do 512 operations on a V100 and others on later GPUs.
+_TENSOR_FLOP = regex(r"^sm__ops_path_tensor_src_((?:bf|fp|tf)\d\w*)\.sum(?:\.per_cycle_elapsed)?$")
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _EXCESS_RULE = "UncoalescedGlobalAccess"
 _EXCESS_MESSAGE = regex(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
@@ -84,12 +97,15 @@ def numbers(launch: Launch) -> dict[str, float]:
     found = {column: _first(launch, row["unit"], row["names"]) for column, row in _known()["column"].items()}
     _, stall_share = top_stall(launch)
     requested, needed = _sectors(launch)
-    fp32, fp64 = _flop(launch, found["sm_clock_hz"] * found["gpu_time_ns"] / 1e9)
+    cycles = _cycles(launch, found["sm_clock_hz"] * found["gpu_time_ns"] / 1e9)
+    fp32, fp64 = _flop(launch, cycles)
+    tensor_flop = _tensor_flop(launch, cycles)
     peaks = {kind: _first(launch, COUNT, (_PEAK_FMA.format(kind),)) for kind in "fd"}
     return {
         **found,
         "dram_bytes": _dram_bytes(launch, found["gpu_time_ns"]),
         "flop": fp32 + (0.0 if isnan(fp64) else fp64),
+        "tensor_flop": fsum(tensor_flop.values()) if tensor_flop else nan,
         # An fma in each lane and cycle, as NVIDIA's section SpeedOfLight_RooflineChart draws the roof.
         "peak_flop_per_second": 2 * peaks["d" if fp64 > fp32 else "f"] * found["sm_clock_hz"],
         "peak_dram_bytes_per_second": _first(launch, COUNT, (_PEAK_DRAM,)) * found["memory_clock_hz"],
@@ -137,14 +153,17 @@ def _dram_bytes(launch: Launch, time_ns: float) -> float:
     return next((each for each in (both, parts, rate * time_ns / 1e9) if not isnan(each)), nan)
 
 
-def _flop(launch: Launch, about_cycles: float) -> tuple[float, float]:
+def _cycles(launch: Launch, about: float) -> float:
+    """The cycles of the SMs; `about` so many, clock times time, where the report does not count them."""
+    counted = _first(launch, COUNT, ("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg"))
+    return about if isnan(counted) else counted
+
+
+def _flop(launch: Launch, cycles: float) -> tuple[float, float]:
     """Operations of the fp32 and of the fp64 units, without those of tensor cores. NaN where not counted.
 
-    The roofline sections collect instructions per cycle, `sass` metrics their sum. `about_cycles`: clock times time,
-    for reports that do not count the cycles.
+    The roofline sections collect instructions per cycle, `sass` metrics their sum.
     """
-    cycles = _first(launch, COUNT, ("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg"))
-    cycles = about_cycles if isnan(cycles) else cycles
     counts = {}
     for op in _FLOP:
         name = f"sass_thread_inst_executed_op_{op}_pred_on.sum"
@@ -153,6 +172,24 @@ def _flop(launch: Launch, about_cycles: float) -> tuple[float, float]:
         counts[op] = per_cycle * cycles if isnan(counted) else counted
     fp32, fp64 = (sum(counts[op] * weight for op, weight in _FLOP.items() if op[0] == kind) for kind in "fd")
     return fp32, fp64
+
+
+def tensor_type(launch: Launch) -> str:
+    """The type of the inputs of most operations of tensor cores: bf16, fp8, …; "" unknown, or where none ran."""
+    flop = _tensor_flop(launch, 1.0)
+    most = max(flop, key=lambda kind: flop[kind], default="")
+    kinds = re.split("_dst_|_sparsity_", most)[0].split("_")
+    # Turing counts what only later GPUs tell apart, and has fp16 alone.
+    return kinds[0] if flop.get(most) and (len(kinds) == 1 or kinds[0] == "fp16") else ""
+
+
+def _tensor_flop(launch: Launch, cycles: float) -> dict[str, float]:
+    """Operations of tensor cores by type of their inputs and results: those of a kind are not again in its parts."""
+    counted: dict[str, float] = {}
+    for name in launch.metrics:
+        if (found := _TENSOR_FLOP.match(name)) and not isnan(value := _first(launch, COUNT, (name,))):
+            counted[found[1]] = value * (cycles if name.endswith("per_cycle_elapsed") else 1)
+    return {kind: flop for kind, flop in counted.items() if not any(kind.startswith(f"{of}_") for of in counted)}
 
 
 def rule_named(message: str) -> str:
@@ -174,7 +211,7 @@ def _sectors(launch: Launch) -> tuple[float, float]:
 
 @cache
 def wanted_names() -> tuple[str, ...]:
-    """The metrics to read from a report, beside its stalls: reading all of them takes most of the time."""
+    """The metrics to read from a report, beside those of `is_one_of_many`: reading all takes most of the time."""
     flop = [f"{unit}__sass_thread_inst_executed_op_{op}_pred_on.sum{per}" for op in _FLOP
             for unit in ("smsp", "sm") for per in ("", ".per_cycle_elapsed")]  # fmt: skip
     return (
@@ -198,6 +235,6 @@ def base_unit(name: str) -> str:
 
 
 @cache
-def is_stall(name: str) -> bool:
-    """Is it a metric of what warps waited for?"""
-    return any(pattern.match(name) for pattern in _STALLS)
+def is_one_of_many(name: str) -> bool:
+    """Is it a metric of what warps waited for, or of what tensor cores computed? Their names differ by GPU."""
+    return any(pattern.match(name) for pattern in (*_STALLS, _TENSOR_FLOP))

@@ -7,16 +7,27 @@ ncu. It does not recognise damage: a damaged report appears empty, or a call rai
 from __future__ import annotations
 
 import importlib
-from math import nan
+from collections.abc import Iterable, Iterator
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
+from perfdoctor.readers.ncu.metric_names import (
+    Launch,
+    RuleAdvice,
+    base_unit,
+    is_one_of_many,
+    plain_message,
+    speedup_share,
+    wanted_names,
+)
 from perfdoctor.readers.ncu.report_file import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
 _GLOBAL = 2
+#: NVIDIA's MsgType of a rule that could not be evaluated: no advice, and it names folders of the machine.
+_FAILED = 4
 
 
 def package() -> Any | None:
@@ -64,10 +75,10 @@ def _launch(module: Any, action: Any) -> Launch:
         block=_sizes(action, "launch__block_dim_"),
         gpu=str(_value(action, "device__attribute_display_name", "")),
         compute_capability=10 * major + minor if min(major, minor) >= 0 else -1,
-        advice=[_advice(each) for each in action.rule_results_as_dicts()],
+        advice=list(_advice(action.rule_results_as_dicts())),
     )
     there = set(action.metric_names())
-    for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_stall, there))):
+    for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_one_of_many, there))):
         value = _value(action, name, None)
         if isinstance(value, (int, float)):
             # For a chip unknown to the package there are no units; numbers in a report are in base units.
@@ -88,11 +99,12 @@ def _sizes(action: Any, prefix: str) -> tuple[int, ...]:
     return sizes if all(sizes) else ()
 
 
-def _advice(result: dict[str, Any]) -> RuleAdvice:
-    estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
-    return RuleAdvice(
-        str(result.get("rule_identifier", "")),
-        speedup_share(float(estimate.get("speedup", nan))),
-        int(estimate.get("type", 0)) == _GLOBAL,
-        " ".join(str(message.get(key, "")) for key in ("title", "message")).strip(),
-    )
+def _advice(results: Iterable[dict[str, Any]]) -> Iterator[RuleAdvice]:
+    """What the rules advise: no results without words (tables, values for other rules), and no failures."""
+    for result in results:
+        estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
+        words = " ".join(str(message.get(key, "")) for key in ("title", "message")).strip()
+        share = speedup_share(float(estimate.get("speedup", nan)))
+        if message.get("type") != _FAILED and (words or not isnan(share)):
+            rule, is_global = str(result.get("rule_identifier", "")), int(estimate.get("type", 0)) == _GLOBAL
+            yield RuleAdvice(rule, share, is_global, plain_message(words))

@@ -26,13 +26,16 @@ from perfdoctor.readers.ncu import nvidia_package as ncu_package
 from perfdoctor.readers.ncu import report_file as ncu_file
 from perfdoctor.readers.ncu import text_pages
 from perfdoctor.readers.ncu import tool as ncu_tool
-from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limiter, top_stall
+from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limiter, tensor_type, top_stall
 from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names.base_names import base_name
 
 _GZIP = b"\x1f\x8b"
 #: ncu's progress messages, and the headings of its text pages.
-_PRINTED = regex(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
+_PRINTED = regex(
+    rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}|^  Metric Name +Metric Unit +Metric Value\s*\r?\n  -{3,}",
+    re.MULTILINE,
+)
 SIGNALS = ("kernel_profiles", "kernel_advice")
 #: How many kernels a note names at most, and how long their names may be.
 _NAMED, _LONGEST_NAME = 3, 60
@@ -198,6 +201,7 @@ def _profiles(launches: Sequence[Launch]) -> Frame:
         "gpu": Text.of(launch.gpu for launch in launches),
         "compute_capability": column(lambda launch: launch.compute_capability),
         "stall": Text.of(top_stall(launch)[0] for launch in launches),
+        "tensor_type": Text.of(tensor_type(launch) for launch in launches),
         "occupancy_limiter": Text.of(occupancy_limiter(launch) for launch in launches),
         **columns,
     })  # fmt: skip

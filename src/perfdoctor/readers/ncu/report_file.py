@@ -11,11 +11,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.ncu.metric_names import Launch, RuleAdvice, base_unit, is_stall, speedup_share, wanted_names
+from perfdoctor.readers.ncu.metric_names import (
+    Launch,
+    RuleAdvice,
+    base_unit,
+    is_one_of_many,
+    plain_message,
+    speedup_share,
+    wanted_names,
+)
 from perfdoctor.system.protobuf import Value, fields
 
 MAGIC = b"NVR\0"
@@ -29,13 +37,15 @@ _FUNCTION_NAME, _DEMANGLED_NAME, _GRID, _BLOCK, _METRIC, _RULE = 6, 7, 10, 11, 1
 _METRIC_NAME, _METRIC_VALUE = 1, 2
 _RULE_ID, _RULE_BODY = 1, 3
 _MESSAGE, _SPEEDUP = 1, 10
-_MESSAGE_TEXT, _MESSAGE_TITLE = 1, 4
+_MESSAGE_TEXT, _MESSAGE_TYPE, _MESSAGE_TITLE = 1, 2, 4
 _SPEEDUP_TYPE, _SPEEDUP_PERCENT = 1, 2
 _GLOBAL = 2
+#: The type of a message of a rule that could not be evaluated: no advice, and it names folders of the machine.
+_FAILED = 3
 
 _GPU, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
 _DEVICE = "launch__device_id"
-_OTHERWISE = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
+_OTHERWISE = "NVIDIA's own tools may read more versions: put ncu on PATH, or pip install 'perfdoctor[ncu]'."
 
 
 def read_launches(report: Path) -> tuple[Launch, ...]:
@@ -95,7 +105,7 @@ def _launch(result: bytes, names: list[str]) -> Launch:
     for number, value in fields(result):
         if number == _METRIC and isinstance(value, bytes):
             name = names[_number(value, _METRIC_NAME)]
-            if name in wanted or is_stall(name):
+            if name in wanted or is_one_of_many(name):
                 about.update((name, each) for each in _values(value))
         elif number == _DEMANGLED_NAME:
             launch.name = _text(value)
@@ -143,7 +153,7 @@ def _sizes(value: Value) -> tuple[int, ...]:
 
 
 def _advice(rule: bytes) -> Iterator[RuleAdvice]:
-    """The results of one rule; none where it only computes values for other rules."""
+    """What one rule advises: no results without words (tables, values for other rules), and no failures."""
     name = next((_text(value) for number, value in fields(rule) if number == _RULE_ID), "")
     for body in _messages(rule, _RULE_BODY):
         for result in _messages(body, 1):
@@ -153,9 +163,10 @@ def _advice(rule: bytes) -> Iterator[RuleAdvice]:
                 percent = estimate.get(_SPEEDUP_PERCENT, nan)
                 share = speedup_share(percent) if isinstance(percent, (int, float)) else nan
                 is_global = estimate.get(_SPEEDUP_TYPE) == _GLOBAL
-            words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in fields(text)
-                     if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
-            yield RuleAdvice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
+            message = dict(field for text in _messages(result, _MESSAGE) for field in fields(text))
+            words = " ".join(_text(message.get(number, b"")) for number in (_MESSAGE_TITLE, _MESSAGE_TEXT)).strip()
+            if message.get(_MESSAGE_TYPE) != _FAILED and (words or not isnan(share)):
+                yield RuleAdvice(name, share, is_global, plain_message(words))
 
 
 # --- fields ---

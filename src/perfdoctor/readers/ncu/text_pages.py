@@ -1,7 +1,8 @@
 """Which launches did Nsight Compute print as text, as it does on a terminal, and what did it measure of them?
 
-Behind a line with the kernel's name follow sections: tables whose columns are as wide as their rules of dashes, and the
-results of NVIDIA's rules, with their estimates but without their names. The program's own output may stand between.
+Behind a line with the kernel's name follow, on the page `details`, sections: tables whose columns are as wide as their
+rules of dashes, and the results of NVIDIA's rules, with their estimates but without their names. The page `raw` has one
+table of all metrics instead. The program's own output may stand between.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _LAUNCH = regex(
     r", Context \d+, Stream \d+(?:, Device (?P<device>\d+))?(?:, CC (?P<major>\d+)\.(?P<minor>\d))?\s*$"
 )
 _SECTION = regex(r"^ {4}Section: (.+?)\s*$")
-_DASHES = regex(r"^ {4}-{3,}(?: -{3,})+\s*$")
+_DASHES = regex(r"^(?: {2}| {4})-{3,}(?: -{3,})+\s*$")
 _RESULT = regex(r"^ {4}(?:OPT|INF|WRN|ERR) +(.*?)\s*$")
 _MORE = regex(r"^ {10}(\S.*?)\s*$")
+_GPU = "device__attribute_display_name"
 _ESTIMATE = regex(r"Est\. (Local )?Speedup: ([\d.,]+)%\s*")
 #: Of one launch: each section's metrics as (label, unit, value), and the texts of its results.
 _Cells = list[tuple[str, str, str]]
@@ -37,6 +39,7 @@ def parse(text: str, file: str) -> tuple[Launch, ...]:
     for launch, cells, results in found:
         for label, unit, value in cells:
             launch.metrics.setdefault(label, []).append((number(value, decimal_comma=comma), unit))
+            launch.gpu = value if label == _GPU else launch.gpu
         launch.advice += [_advice(section, said, decimal_comma=comma) for section, said in results]
     if not found:
         raise PerfdoctorError(
@@ -84,7 +87,8 @@ def _launch(found: re.Match[str]) -> Launch:
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split(", ")) if text and len(text) < 40 else ()
+    sizes = tuple(int(size) for size in text.split(", ")) if text and len(text) < 40 else ()
+    return sizes if all(sizes) else ()  # no launch has a size of 0
 
 
 def _advice(section: str, said: str, *, decimal_comma: bool) -> RuleAdvice:

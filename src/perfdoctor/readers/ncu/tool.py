@@ -16,8 +16,9 @@ from perfdoctor.system import tool_process
 
 #: A few hundred launches are printed in seconds; a report that takes longer than this is too large to analyse.
 TIMEOUT_S = 600
-#: Environment variables that ncu gets, and no others; numbers are written as in the C locale.
-_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
+#: Environment variables that ncu gets, and no others; numbers are written as in the C locale. Without HOME it leaves no
+#: copy of its section files in the user's Documents.
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 _LOCALE = {"LC_ALL": "C"}
 
 

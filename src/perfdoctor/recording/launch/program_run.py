@@ -49,22 +49,28 @@ _NEVER = float("inf")
 
 
 class ProfilerCommand(Struct, frozen=True):
-    """A profiler around the program: `arguments(program)` is its whole command line; what it prints goes to `log`."""
+    """A profiler around the program: `arguments(program)` is its whole command line; what it prints goes to `log`.
+
+    `otherwise`: a command line that asks for less, for a profiler that ended before it had started the program.
+    """
 
     arguments: Callable[[Sequence[str]], Sequence[str]]
     log: Path
+    otherwise: Callable[[Sequence[str]], Sequence[str]] | None = None
 
 
 class Ended(Struct):
     """How the program ended. `code` as in a shell: 128 + n for signal n; `signal` is n where that ended it.
 
-    `timed_out`: the time limit was reached. `was_started`: it could be started at all.
+    `timed_out`: the time limit was reached. `was_started`: it could be started at all. `alone`: the profiler around it
+    failed first, and it ran without.
     """
 
     code: int = 0
     signal: int = 0
     timed_out: bool = False
     was_started: bool = True
+    alone: bool = False
     seconds: float = 0.0
     interrupted_by: int = 0
     at_once: bool = False
@@ -128,10 +134,7 @@ class _Launch:
             if self.tool is None:
                 self._start_program(self.environment)
             else:
-                try:
-                    self._start_tool(self.tool)
-                except OSError as error:
-                    self._start_alone(f"did not start: {error.strerror}")
+                self._start_with(self.tool)
             while not self._has_ended():
                 self._turn()
                 self._check_clock()
@@ -154,6 +157,13 @@ class _Launch:
 
     # --- start ---
 
+    def _start_with(self, tool: ProfilerCommand) -> None:
+        """Start the tool; the program alone where it cannot be started."""
+        try:
+            self._start_tool(tool)
+        except OSError as error:
+            self._start_alone(f"did not start: {error.strerror}")
+
     def _start_tool(self, tool: ProfilerCommand) -> None:
         """Start it in a process group of its own, with its output in its log."""
         self.child_watch = ChildWatch()
@@ -165,7 +175,7 @@ class _Launch:
             actions = [(os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)]
             options = {"setpgroup": 0, "file_actions": actions, "setsigdef": _DEFAULT_AGAIN}
             self.tool_pid = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
-        self.of_tool = {self.tool_pid}
+        self.of_tool.add(self.tool_pid)
 
     def _start_program(self, environment: Mapping[str, str] | Mapping[bytes, bytes]) -> None:
         try:
@@ -177,8 +187,19 @@ class _Launch:
         else:
             self.started(self.program)
 
+    def _start_otherwise(self, why: str) -> None:
+        """Start the tool once more with its other command line; the program alone where it has none."""
+        if self.tool is None or self.tool.otherwise is None:
+            self._start_alone(why)
+            return
+        self._leave_child_watch()
+        self.ended.notes.append(f"the profiler {why}: it was started again and asked for less")
+        self.tool, self.tool_status = ProfilerCommand(self.tool.otherwise, self.tool.log), None
+        self._start_with(self.tool)
+
     def _start_alone(self, why: str) -> None:
         self._leave_child_watch()
+        self.ended.alone = True
         self.ended.notes.append(f"the profiler {why}: the program ran without it")
         self._start_program(self.environment)
 
@@ -193,7 +214,7 @@ class _Launch:
                 watch.answer(self.program)
             self._leave_child_watch()
         elif self.tool_status is not None and not self.is_to_end:
-            self._start_alone(f"ended with code {_shell_code(self.tool_status)} before it had started the program")
+            self._start_otherwise(f"ended with code {_shell_code(self.tool_status)} before it had started the program")
         if self.program:
             for number in self.early:
                 processes.send([self.program], number)

@@ -9,12 +9,12 @@ What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 
 * `--kernel-id …:invocation` takes a regex over invocation numbers, but does not document whether invocations before
   cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
 * Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
-  application". So call `permission_trouble` first, and `program_code` afterwards for the program's own exit code.
+  application". So look at `gpu_counters.permission_trouble` first, and at `program_code` afterwards for the program's
+  own exit code.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.patterns import regex
+from perfdoctor.recording.tools.gpu_counters import PERMIT
 from perfdoctor.system import tool_process
-from perfdoctor.system.paths import text_of, write_whole
+from perfdoctor.system.paths import write_whole
 from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
@@ -43,6 +44,7 @@ _NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
 _REQUIRED = ("--kernel-name", "--profile-from-start", "--target-processes", "--export")
 
 #: `  -o [ --export ] arg`, `  --set arg`: options are at the left, descriptions further right.
+_TENSOR_ROOFLINE = "SpeedOfLight_HierarchicalTensorRooflineChart"
 _OPTION = regex(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
 #: ncu prints messages between the rows of its table.
 _NOTICE = regex(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
@@ -61,10 +63,20 @@ def options(ncu: str) -> frozenset[str]:
     return frozenset(_OPTION.findall(_output_of(ncu, "--help")))
 
 
-def _output_of(ncu: str, option: str) -> str:
-    too_slow = PerfdoctorError(f"{ncu} {option} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED)
+@cache
+def counts_tensor_flop(ncu: str) -> bool:
+    """Does its section of the tensor cores' roofline count operations? Older ones count instructions.
+
+    A metric of a section that a GPU does not have is left out with a warning, one of `--metrics` ends the recording.
+    """
+    return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+
+
+def _output_of(ncu: str, *options: str) -> str:
+    asked = " ".join(options)
+    too_slow = PerfdoctorError(f"{ncu} {asked} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED)
     _, output, _ = tool_process.run(
-        [ncu, option], environment=tool_process.environment(*_PASSED_ON), timeout_s=_HELP_TIMEOUT_S,
+        [ncu, *options], environment=tool_process.environment(*_PASSED_ON), timeout_s=_HELP_TIMEOUT_S,
         not_started=_NOT_STARTED, too_slow=too_slow, merged=True,
     )  # fmt: skip
     return output.decode("utf-8", errors="replace")
@@ -91,9 +103,12 @@ def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
 
 
 def command(
-    ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str]
-) -> list[str]:
+    ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str],
+    *, tensor_flop: bool = False,
+) -> list[str]:  # fmt: skip
     """The argv that measures `launches` executions of each size of each of `kernels` (base names) into `report`.
+
+    `tensor_flop`: what tensor cores compute, too, where this ncu `counts_tensor_flop`.
 
     ncu's messages go into a file beside the report (`log_of`), so that they are not mixed with the program's output.
     Raises PerfdoctorError where this ncu lacks an option without which the program would hang.
@@ -108,6 +123,7 @@ def command(
     wanted = [
         *_kernel_options(kernels, launches, options),
         *_METRIC_OPTIONS,
+        *([("--section", _TENSOR_ROOFLINE)] if tensor_flop else []),
         ("--force-overwrite",),
         ("--log-file", str(log_of(report))),
         ("--export", str(report).replace("%", "%%")),  # %p, %h and %q{…} are ncu's macros
@@ -199,31 +215,10 @@ def _raw_page(ncu: str, report: Path) -> bytes:
     )
 
 
-_PERMIT = (
-    "load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run as root (in a container: with"
-    " --cap-add=SYS_ADMIN)"
-)
-#: The driver lets a process with one of these read the counters: CAP_SYS_ADMIN, CAP_PERFMON.
-_MAY_PROFILE = 1 << 21 | 1 << 38
-
-
-def permission_trouble(
-    params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
-) -> str:
-    """Why ncu may not read performance counters here, and what to do; "" if it may, or if that is unknown."""
-    restriction = r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b"
-    # Root in a container is not enough: the driver checks the capability.
-    effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", text_of(status), re.MULTILINE)
-    may_profile = bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
-    if may_profile or not re.search(restriction, text_of(params), re.MULTILINE):
-        return ""
-    return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
-
-
 _ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
 _UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
-    r"|The application returned"
+    r"|The application returned|\AUse --list-sections"
 )
 _PROGRAM_FAILED = regex(r"The application returned an error code \((\d+)\)")
 _ENDED_BY_NCU = "Trying to shutdown target application"
@@ -233,7 +228,7 @@ def explain(log_text: str) -> str | None:
     """What went wrong according to ncu's messages, with what to do, in one line; None if nothing did."""
     for known in shipped_table(Path(__file__).with_name("ncu_trouble.toml"))["trouble"]:
         if re.search(known["message"], log_text):
-            return str(known["meaning"]).replace("{permit}", _PERMIT)
+            return str(known["meaning"]).replace("{permit}", PERMIT)
     errors = _ERROR.findall(log_text)
     specific = next((error for error in errors if not _UNSPECIFIC.search(error)), "")
     if specific:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -32,6 +33,7 @@ _PROGRESS = regex(r"\[[= ]*\d+%")
 _FIRST_FOR_CUDA = {12: (2022, 4), 13: (2025, 3)}
 #: The importer says so in its output, and nowhere in the report.
 _EVENTS_LOST = regex(r"Errors occurred while processing the raw events|Importation succeeded with non-fatal errors")
+_NO_COUNTERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Nsys(Struct, frozen=True):
@@ -56,8 +58,8 @@ def find() -> Nsys | None:
 @lru_cache(maxsize=4)
 def _probed(path: str) -> Nsys:
     try:
-        version = _VERSION.search(_output_of(path, "--version"))
-        help_text = _output_of(path, "profile", "--help")
+        version = _VERSION.search(output_of(path, "--version"))
+        help_text = output_of(path, "profile", "--help")
     except (OSError, subprocess.SubprocessError) as error:
         return Nsys(path, trouble=f"{path} does not start: {error}")
     options = frozenset(_OPTION.findall(help_text))
@@ -77,13 +79,20 @@ def _importer_trouble(path: str) -> str:
     return f"its importer does not start: {why}" if why else ""
 
 
-def _output_of(path: str, *arguments: str) -> str:
+def output_of(path: str, *arguments: str) -> str:
+    """What nsys prints with these arguments. Raises OSError where it cannot be started."""
     done = tool_process.asked([path, *arguments], _PROBE_TIMEOUT_S)
     return done.stdout + done.stderr
 
 
-def command(nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, has_range: bool) -> list[str]:
-    """The whole command line. `report` is without its ending; `has_range`: the agent opens cudaProfilerStart."""
+def command(
+    nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, has_range: bool,
+    counters: Mapping[str, str] = _NO_COUNTERS,
+) -> list[str]:  # fmt: skip
+    """The whole command line. `report` is without its ending; `has_range`: the agent opens cudaProfilerStart.
+
+    `counters`: the options that sample the GPU's counters.
+    """
     wanted = {
         "trace": "cuda,nvtx,osrt" if has_gpu else "nvtx,osrt",
         "output": str(report),
@@ -99,22 +108,8 @@ def command(nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, 
     }
     if has_range:
         wanted |= {"capture-range": "cudaProfilerApi", "capture-range-end": "stop"}
-    if has_gpu:
-        wanted |= _gpu_metrics(nsys)
-    options = [f"--{name}={value}" for name, value in wanted.items() if nsys.has(name)]
+    options = [f"--{name}={value}" for name, value in {**wanted, **counters}.items() if nsys.has(name)]
     return [nsys.path, "profile", *options, *program]
-
-
-def _gpu_metrics(nsys: Nsys) -> dict[str, str]:
-    """Hardware counters of all GPUs, where this machine permits it: nsys then lists `all`."""
-    for option in ("gpu-metrics-devices", "gpu-metrics-device"):
-        if nsys.has(option):
-            try:
-                printed = _output_of(nsys.path, "profile", f"--{option}=help")
-            except (OSError, subprocess.SubprocessError):
-                return {}
-            return {option: "all"} if re.search(r"^\s*all\b", printed, re.MULTILINE) else {}
-    return {}
 
 
 def keeps_environment(nsys: Nsys) -> bool:
