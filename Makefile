@@ -54,7 +54,7 @@ test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longe
 	$(if $(LOCK),$(LOCKED) requirements/night.txt,$(NEWEST) --group night)
 	$(PYTEST) -m "" --hypothesis-profile thorough
 
-coverage: $(BIN)/.made  ## which statements and branches do the tests reach, and is it enough: takes three times as long as `make test`
+coverage: $(BIN)/.made  ## which statements and branches do the tests reach, and is it enough: what CI asks each night
 	$(BIN)/python scripts/covered.py
 
 lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts, docstrings of the public API

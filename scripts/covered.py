@@ -9,16 +9,23 @@ Commands, forked processes and trainings are measured as well. Tests that fail w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _DATA = _ROOT / ".cache" / "coverage"
 _SOURCE = Path("src", "perfdoctor")
+_WITH_SITE = """\
+if "COVERAGE_PROCESS_CONFIG" in os.environ:
+    from perfdoctor.system import tool_process
+    tool_process.isolated = lambda: ("-I",)
+"""
 #: By path: lists of lines, and under `summary` how many there are.
 _Files = dict[str, dict[str, dict[str, int]]]
 #: Statements of the whole program.
@@ -51,8 +58,21 @@ def measure(arguments: list[str]) -> None:
     if python := os.environ.get("PERFDOCTOR_TORCH_PYTHON"):
         environment["PERFDOCTOR_TORCH_PYTHON"] = str(_measuring(Path(python)))
     tests = ["-n", "auto", "--dist", "loadgroup", "--no-loadscope-reorder", *arguments]
-    subprocess.run([*coverage, "run", "-m", "pytest", *tests], cwd=_ROOT, env=environment, check=False)
+    with _own_processes_measured():
+        subprocess.run([*coverage, "run", "-m", "pytest", *tests], cwd=_ROOT, env=environment, check=False)
+    # What was killed while it wrote has left half a file, which is told and left out.
     subprocess.run([*coverage, "combine", "--quiet"], cwd=_ROOT, check=True)
+
+
+@contextlib.contextmanager
+def _own_processes_measured() -> Iterator[None]:
+    """Processes of our own start without site, and so without coverage: while they are measured they have both."""
+    hook = Path(sysconfig.get_path("purelib"), "zz_perfdoctor_measured.pth")  # read after coverage's own, by name
+    hook.write_text(f"import os; exec({_WITH_SITE!r})\n", "utf-8")
+    try:
+        yield
+    finally:
+        hook.unlink()
 
 
 def _measuring(python: Path) -> Path:
