@@ -23,6 +23,16 @@ _ENVIRONMENTS = [
 _NAME_LENGTH = 60
 
 
+#: Licences that ask others to open their source, or that are none: what has one cannot be required.
+_CLOSED = re.compile(r"GPL|MPL|EPL|General Public|Mozilla|Eclipse|Proprietary|EULA")
+_OPEN = re.compile(r"MIT|BSD|Apache|PSF|Python Software|ISC|Zlib|Public Domain|Unlicense")
+
+
+def is_admitted(stated: str) -> bool:
+    """May what is under this licence be required?"""
+    return bool(_OPEN.search(stated)) and not _CLOSED.search(stated)
+
+
 def normal(name: str) -> str:
     """As PEP 503 spells a name."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import audit
+import licences
 from packaging.version import InvalidVersion, Version
 
 _ROOT = Path(__file__).parents[1]
@@ -126,7 +128,7 @@ class Release:
         return ran(self.clone / "scripts" / "try-pythons", self._wheel(), folder=self.clone).splitlines()[-1]
 
     def of_materials(self) -> str:
-        """The bill of materials: what `pip install` of this wheel brings today."""
+        """The bill of materials: what `pip install` of this wheel brings today, and under which licences."""
         environment = self.scratch / "environment"
         venv.create(environment)
         site = ran(
@@ -140,7 +142,11 @@ class Release:
         target = self.files / f"perfdoctor-{self.version}.cdx.json"
         of_project = ("--pyproject", self.clone / "pyproject.toml", "--output-reproducible", "--output-file", target)
         ran(_BIN / "cyclonedx-py", "environment", *of_project, environment, folder=self.clone)
-        return target.name
+        components = json.loads(target.read_text("utf-8"))["components"]
+        stated = {each["name"]: json.dumps(each.get("licenses", "")) for each in components}
+        if refused := [f"{name}: {said}" for name, said in stated.items() if not licences.is_admitted(said)]:
+            raise Stop("these licences are not admitted:\n" + "\n".join(refused))
+        return f"{target.name}, {len(components)} distributions, all under open licences"
 
     def of_audit(self) -> str:
         """No known vulnerability in what the development environment has, which holds all that users get."""
