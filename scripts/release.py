@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ import tempfile
 import venv
 from collections.abc import Callable
 from datetime import datetime, timezone
+from importlib.metadata import distributions
 from pathlib import Path
 
 import audit
@@ -142,11 +142,10 @@ class Release:
         target = self.files / f"perfdoctor-{self.version}.cdx.json"
         of_project = ("--pyproject", self.clone / "pyproject.toml", "--output-reproducible", "--output-file", target)
         ran(_BIN / "cyclonedx-py", "environment", *of_project, environment, folder=self.clone)
-        components = json.loads(target.read_text("utf-8"))["components"]
-        stated = {each["name"]: json.dumps(each.get("licenses", "")) for each in components}
+        stated = {each.metadata["Name"]: licences.licence(each) for each in distributions(path=[site])}
         if refused := [f"{name}: {said}" for name, said in stated.items() if not licences.is_admitted(said)]:
             raise Stop("these licences are not admitted:\n" + "\n".join(refused))
-        return f"{target.name}, {len(components)} distributions, all under open licences"
+        return f"{target.name}, {len(stated)} distributions, all under open licences"
 
     def of_audit(self) -> str:
         """No known vulnerability in what the development environment has, which holds all that users get."""
