@@ -17,11 +17,24 @@ $(BIN)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# What the tests and the other targets need besides.
-$(BIN)/.made: $(BIN)/.installed
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+# What the tests and the other targets need: versions and hashes of `make lock`. `make test LOCK=` takes the newest ones.
+LOCK   ?= requirements/dev.txt
+# The newest are asked for by group, which pip knows since 25.1.
+NEWEST := $(BIN)/python -m pip install --quiet --upgrade "pip>=25.1" && $(BIN)/python -m pip install --quiet --upgrade --editable .
+LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement
+
+$(BIN)/.made: $(BIN)/.installed $(LOCK)
+	$(if $(LOCK),$(LOCKED) $(LOCK),$(NEWEST) --group dev)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# Settled for every Python and system at once; no index is named, so that each machine uses its own.
+RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
+
+lock: $(BIN)/.made  ## settle the versions of the development environment anew: writes requirements/
+	mkdir -p requirements
+	$(RESOLVE) --group dev --output-file requirements/dev.txt
+	$(RESOLVE) --group night --output-file requirements/night.txt
 
 demo: $(BIN)/.installed  ## diagnose a recording that comes with the project, and write its report
 	$(BIN)/perfdoctor analyze $(DEMO) --html perfdoctor-demo.html
@@ -37,13 +50,12 @@ MARKED ?= recordings and not thorough
 test-recordings: $(BIN)/.made  ## run the tests of public recordings alone: PERFDOCTOR_RECORDINGS names their folder
 	$(PYTEST) -m "$(MARKED)"
 
-# Google's storage, and an emulator of it: with all the others pip takes minutes to find versions that fit.
-BUCKETS := "gcsfs>=2024.6" "gcp-storage-emulator>=2024.8"
-
 test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longer: what CI does each night
-	$(BIN)/python -m pip install --quiet --group trackers --group dataframes
-	$(BIN)/python -m pip install --quiet $(BUCKETS)
+	$(if $(LOCK),$(LOCKED) requirements/night.txt,$(NEWEST) --group night)
 	$(PYTEST) -m "" --hypothesis-profile thorough
+
+coverage: $(BIN)/.made  ## which statements and branches do the tests reach, and is it enough: what CI asks each night
+	$(BIN)/python scripts/covered.py
 
 lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts, docstrings of the public API
 	$(BIN)/ruff check .
@@ -99,10 +111,13 @@ pictures: $(BIN)/.made  ## take the pictures of docs/ anew
 	$(BIN)/python scripts/take_pictures.py
 
 wheel: $(BIN)/.made  ## build the wheel and the source archive
-	$(BIN)/python -m build
+	$(BIN)/python -m build --no-isolation
+
+audit: $(BIN)/.made  ## is a vulnerability known in what is installed?
+	$(BIN)/python scripts/audit.py
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-recordings test-all lint truth invariance accuracy promises programs busy-machine pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
+.PHONY: help demo test test-recordings test-all coverage lock audit lint truth invariance accuracy promises programs busy-machine pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help

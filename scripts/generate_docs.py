@@ -1,8 +1,9 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
 and prices in docs/outside.md, tools in docs/assistants.md, docs/architecture.md with its picture,
-docs/diagnosis.schema.json, README.md.
+docs/diagnosis.schema.json, licences in docs/licences.md, README.md.
 
-`--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
+`--check` only compares. What a terminal shows is left as it is where the public recordings are not here, and licences
+on other Pythons than CI's: they get other versions, which say the same in other words.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import architecture
+import licences
 from generated_pages import rules_page
 from msgspec.structs import fields
 
@@ -29,6 +31,8 @@ from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.tables import tables, views
 
+#: Whose versions of what is required the page of licences speaks of.
+_PYTHON_OF_LICENCES = (3, 11)
 #: What stands for a column without a unit.
 _TYPES = {int: "", float: "", bool: "0 or 1", str: "text"}
 _ROOT = Path(__file__).parents[1]
@@ -166,6 +170,9 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield savings, with_part(savings.read_text("utf-8"), "hurts", hurts_table())
     assistants = _ROOT / "docs" / "assistants.md"
     yield assistants, with_part(assistants.read_text("utf-8"), "tools", tools_table())
+    if sys.version_info[:2] == _PYTHON_OF_LICENCES:
+        of_licences = _ROOT / "docs" / "licences.md"
+        yield of_licences, with_part(of_licences.read_text("utf-8"), "licences", licences.table())
     yield _ROOT / "docs" / "architecture.md", architecture.page()
     yield _ROOT / "docs" / "pictures" / "architecture.svg", architecture.picture()
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))

@@ -1,7 +1,8 @@
-"""Does what is installed from a wheel hold everything that the checkout has?"""
+"""Does what is installed from a wheel hold everything that the checkout has, and is it the same wherever it is built?"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,13 +12,22 @@ import pytest
 from folders import ROOT
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def build(source: Path, target: Path, **how: int) -> Path:
+    """The folder with the wheel and the source archive that it was made from."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return zipfile.ZipFile(next(folder.glob("*.whl")))
+    return target
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, tmp_path_factory.mktemp("packages"))
+
+
+@pytest.fixture(scope="module")
+def wheel(packages: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(packages.glob("*.whl")))
 
 
 def test_every_rule_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
@@ -71,3 +81,17 @@ print(rules_folder(), len(load_rules()), examples_folder(), len(load_examples())
     assert (rules, examples) == (str(tmp_path / "perfdoctor" / "rules"), str(tmp_path / "perfdoctor" / "examples"))
     assert int(rule_count) == len(list((ROOT / "rules").rglob("*.toml")))
     assert int(example_count) == len(list((ROOT / "examples").glob("*_fixed.py")))
+
+
+def test_an_unpacked_source_archive_builds_the_same_wheel_and_archive_to_the_byte(
+    packages: Path, tmp_path: Path
+) -> None:
+    subprocess.run(["tar", "-xzf", str(next(packages.glob("*.tar.gz"))), "-C", str(tmp_path)], check=True)
+    (source,) = tmp_path.iterdir()
+    # In another folder, of another time, and with other rights.
+    for path in source.rglob("*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+        path.chmod(path.stat().st_mode & ~0o077)
+    again = build(source, tmp_path / "again", umask=0o077)
+    for path in packages.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
