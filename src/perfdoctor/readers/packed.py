@@ -22,6 +22,7 @@ from perfdoctor.model.packed_columns import PackedFrame
 from perfdoctor.model.timeline import Device, RecordedProcess, Source, Timeline
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers.leaving_out import unopened
+from perfdoctor.system.paths import unzipped
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import SIGNALS
@@ -144,13 +145,13 @@ def _packed(timeline: Timeline) -> bytes:
 
 def _unpacked(path: Path, content: bytes) -> Timeline:
     try:
-        packed = msgspec.msgpack.decode(zlib.decompress(content), type=_PackedTimeline, dec_hook=_as_array)
+        packed = msgspec.msgpack.decode(unzipped(content), type=_PackedTimeline, dec_hook=_as_array)
         frames = {signal: each.frame() for signal, each in packed.frames.items() if signal in SIGNALS}
         whole = Timeline.build(frames, packed.recorded, sources=packed.sources, devices=packed.devices)
         others = {name: getattr(packed, name) for name in packed.__struct_fields__ if name != "frames"}
         others["thread_names"] = {(process, thread): name for process, thread, name in packed.thread_names}
         return msgspec.structs.replace(whole, **others)
-    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
+    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, TypeError, OverflowError, AssertionError) as error:
         raise _damaged(path) from error
 
 
