@@ -38,10 +38,10 @@ def confine(folder: Path) -> list[str]:
 
 def only_below(folder: Path) -> bool:
     """Landlock this process and its children: False where the kernel cannot."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
+    version = _landlock()
     if version < 1:
         return False
+    libc = ctypes.CDLL(None, use_errno=True)
     handled = _CHANGES[min(version, max(_CHANGES))]
     rules = libc.syscall(_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
     for path in (folder, Path(os.devnull)):
@@ -55,6 +55,15 @@ def only_below(folder: Path) -> bool:
         raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     os.close(rules)
     return True
+
+
+def has_landlock() -> bool:
+    return _landlock() > 0
+
+
+def _landlock() -> int:
+    """Its version here, below 1 where the kernel has none."""
+    return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1))
 
 
 def watched(folder: Path) -> list[str]:
@@ -78,7 +87,7 @@ def watched(folder: Path) -> list[str]:
             changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             if changes and is_outside(path):
                 tried.append(f"open to write {path!r}")
-        elif event in _CHANGING and any(map(is_outside, arguments[:2])):
+        elif event in _CHANGING and any(map(is_outside, arguments[event == "os.symlink" : 2])):  # a link may lead anywhere
             tried.append(f"{event} {arguments[:2]}")
 
     sys.addaudithook(hook)

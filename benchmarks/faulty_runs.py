@@ -385,26 +385,35 @@ def _is_possible(fault_: str, passes: str) -> bool:
     return fault_ != "kill nsys" or "nsys" in passes
 
 
-def tried(case: Case) -> list[str]:
-    """What is wrong with a run: nothing."""
+def tried(case: Case) -> list[str] | None:
+    """What is wrong with a run: nothing. None where the program hangs without perfdoctor too, as with few descriptors."""
     for name in ("code", "home", "tmpdir", "recorded"):
         (case.folder / name).mkdir()
     (case.folder / "ncu").write_text(_NCU)
     (case.folder / "ncu").chmod(0o755)
     with fault(case) as (_, how):  # the same limits, without perfdoctor
         case_alone = {key: value for key, value in how.items() if key != "stderr"}
-        alone = run(case, command(case), **case_alone)
+        try:
+            alone = run(case, command(case), **case_alone)
+        except subprocess.TimeoutExpired:
+            _end_all(case)
+            return None
     before = _files(case)
     with fault(case) as (meanwhile, how):
         try:
             ran = run(case, recorded(case), meanwhile, **how)
         except subprocess.TimeoutExpired:
-            return [f"it hangs: {alive(case)}"]
-        wrong = list(_wrong(case, alone, ran, before))
+            wrong = [f"it hangs: {alive(case)}"]
+        else:
+            wrong = list(_wrong(case, alone, ran, before))
+    _end_all(case)
+    return wrong
+
+
+def _end_all(case: Case) -> None:
     for pid, _ in alive(case):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return wrong
 
 
 def _wrong(case: Case, alone: Ran, ran: Ran, before: set[str]) -> Iterator[str]:
@@ -488,6 +497,8 @@ def main() -> None:
             if given.fault and given.fault not in str(case):
                 return None
             wrong = tried(case)
+            if wrong is None:
+                return None
             if wrong:
                 kept = given.keep / f"{given.seed}-{number}"
                 shutil.rmtree(kept, ignore_errors=True)

@@ -303,12 +303,19 @@ def _cut_member(content: bytes, random: Random) -> bytes:
 
 
 def _is_wrong_so(content: bytes, what: str, target: Target, folder: Path) -> bool:
+    report = tried_apart(target, content, Random(0), folder)
+    return bool(report["is_wrong"]) and str(report["what"])[:300] == what
+
+
+def tried_apart(target: Target, content: bytes, random: Random, folder: Path) -> dict[str, object]:
+    """What comes of one content, read by a child that is confined to the folder: `is_wrong`, `what`, `trace`."""
+
     def work(tell: Tell) -> None:
         tell({"begins": True, "content": ""})
-        tell({**_tried_once(target, content, Random(0), folder / "case"), "content": ""})
+        tell({**_tried_once(target, content, random, folder / "case"), "content": ""})
 
-    reports = list(_child(folder, work))  # the child has ended
-    return any(report["is_wrong"] and str(report["what"])[:300] == what for report in reports)
+    (report,) = list(_child(folder.resolve(), work))
+    return report
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "fixtures"
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "history")]
+sys.path.insert(0, str(ROOT / "tests"))
 
 import measured_builders
 import ncu_files
@@ -23,7 +23,7 @@ import ncu_tables
 import nsys_tables
 import own_rule_files
 import snapshots
-from histories import facts, history
+from history.histories import facts, history
 from mutations import packed
 from side_texts import SIDE_TEXTS
 
