@@ -15,17 +15,20 @@ import sys
 from pathlib import Path
 
 MOST_BYTES = 3 << 29  # 1.5 GB
+#: Of the processor; by the clock so many times as long, as other programs may have it, and what waits uses none.
 MOST_SECONDS = 20
+CLOCK_FACTOR = 5
 #: System calls of all architectures since Linux 5.13.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 #: Of LANDLOCK_ACCESS_FS_* all that change something: write, remove, make, refer, truncate; by version of Landlock.
 _CHANGES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}
+_OF_FILES = 0x4002  # write and truncate: the others are of folders
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _BELOW_PATH = 1  # LANDLOCK_RULE_PATH_BENEATH
 #: What Python tells before it happens, and no reading of a file needs.
 _NEVER = ("socket.connect", "socket.bind", "socket.getaddrinfo", "os.exec", "os.system", "os.posix_spawn", "ctypes.dlopen",
           "os.chmod", "os.chown", "os.kill", "os.putenv")  # fmt: skip
-_CHANGING = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime", "shutil.rmtree")
+_CHANGING = ("os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime", "shutil.rmtree")
 
 
 def confine(folder: Path) -> list[str]:
@@ -36,17 +39,17 @@ def confine(folder: Path) -> list[str]:
     return watched(folder)
 
 
-def only_below(folder: Path) -> bool:
-    """Landlock this process and its children: False where the kernel cannot."""
+def only_below(*folders: Path) -> bool:
+    """Landlock this process and its children: they write below these folders. False where the kernel cannot."""
     version = _landlock()
     if version < 1:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     handled = _CHANGES[min(version, max(_CHANGES))]
     rules = libc.syscall(_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
-    for path in (folder, Path(os.devnull)):
+    for path in (*folders, Path(os.devnull)):
         opened = os.open(path, os.O_PATH)
-        allowed = handled if path is folder else handled & 0x4002
+        allowed = handled if path in folders else handled & _OF_FILES
         if libc.syscall(_ADD, rules, _BELOW_PATH, struct.pack("=Qi", allowed, opened), 0):
             raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
         os.close(opened)
@@ -66,15 +69,16 @@ def _landlock() -> int:
     return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1))
 
 
-def watched(folder: Path) -> list[str]:
-    """A list to which each change outside of the folder, and each connection and program, is added as it is tried."""
+def watched(*folders: Path) -> list[str]:
+    """A list to which each change outside of the folders, and each connection and program, is added as it is tried."""
     tried: list[str] = []
-    inside = (f"{folder}/", os.devnull)
+    inside = (*(f"{folder}/" for folder in folders), os.devnull)
 
-    def is_outside(path: object) -> bool:
+    def is_outside(path: object, folder: int = -1) -> bool:
         if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor, whose opening was seen
             return False
-        return not os.path.realpath(os.fsdecode(path)).startswith(inside)
+        base = "." if folder < 0 else f"/proc/self/fd/{folder}"
+        return not os.path.realpath(os.path.join(base, os.fsdecode(path))).startswith(inside)
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in _NEVER:
@@ -87,6 +91,9 @@ def watched(folder: Path) -> list[str]:
             changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             if changes and is_outside(path):
                 tried.append(f"open to write {path!r}")
+        elif event in ("os.remove", "os.rmdir"):
+            if is_outside(*arguments):
+                tried.append(f"{event} {arguments}")
         elif event in _CHANGING and any(map(is_outside, arguments[event == "os.symlink" : 2])):  # a link may lead anywhere
             tried.append(f"{event} {arguments[:2]}")
 

@@ -15,10 +15,12 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -60,8 +62,11 @@ def main() -> None:
     options.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS), metavar="READER")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--keep", type=Path, default=Path("fuzz-failures"))
+    options.add_argument("--guided", type=float, metavar="SECONDS", help="search with atheris for so long, each reader")
     options.add_argument("--json", type=Path, help="write the figures here")
     given = options.parse_args()
+    if given.guided:
+        sys.exit(any([guided(name, given.guided, given.seed, given.keep) for name in given.only]))
     results = {}
     for name in given.only:
         results[name] = result = campaign(name, given.inputs, given.seed, given.keep, given.seconds or float("inf"))
@@ -80,6 +85,20 @@ def main() -> None:
         }  # fmt: skip
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
     sys.exit(any(result.wrong for result in results.values()))
+
+
+def guided(name: str, seconds: float, seed: int, keep: Path) -> bool:
+    """Search with atheris. Is anything wrong?"""
+    before = set((keep / name).glob("*"))
+    program = Path(__file__).with_name("fuzz_guided.py")
+    words = [sys.executable, str(program), name, f"{seconds:.0f}", str(keep), str(seed)]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    if "No module named 'atheris'" in done.stderr:
+        raise SystemExit("atheris is not installed: pip install atheris, on a Python that it is built for")
+    stats = dict(line[6:].split(":", 1) for line in done.stderr.splitlines() if line.startswith("stat::"))
+    wrong = set((keep / name).glob("*")) - before
+    print(f"{name:20} {int(stats.get('number_of_executed_units', 0)):7,} inputs, guided, {len(wrong)} wrong (seed {seed})", flush=True)
+    return bool(wrong)
 
 
 def campaign(name: str, inputs: int, seed: int, keep: Path, seconds: float) -> Result:
@@ -178,7 +197,8 @@ def _child(folder: Path, work: Callable[[Tell], None]) -> Iterator[dict[str, obj
             fatal.seek(0)
             trace = fatal.read().decode("utf-8", "replace")
             code = os.waitstatus_to_exitcode(status)
-            what = f"more than {confined.MOST_SECONDS} s{_innermost(trace)}" if "Timeout" in trace else f"the process ended with {code}"
+            is_late = "Timeout" in trace or code == -signal.SIGPROF
+            what = f"more than {confined.MOST_SECONDS} s{_innermost(trace)}" if is_late else f"the process ended with {code}"
             yield {**current, "is_wrong": True, "what": what, "trace": trace, "seconds": 0, "bytes": 0}
         elif status:
             raise RuntimeError(f"the fuzzer's own process ended with {status}")
@@ -188,7 +208,7 @@ def _lines(reading: int, child: int) -> Iterator[bytes]:
     """Yield the lines of a pipe until its end. The child's own clock is to end it, with a traceback, before ours does."""
     pending = b""
     while True:
-        if not select.select([reading], [], [], 3 * confined.MOST_SECONDS)[0]:
+        if not select.select([reading], [], [], 2 * confined.CLOCK_FACTOR * confined.MOST_SECONDS)[0]:
             os.killpg(child, signal.SIGKILL)
         if not (piece := os.read(reading, 1 << 20)):
             return
@@ -207,7 +227,9 @@ def _begin(folder: Path, fatal: int) -> None:
         os.environ[name] = str(folder / inside)
     tempfile.tempdir = str(folder / "tmp")
     os.chdir(folder)
+    warnings.simplefilter("error", RuntimeWarning)  # of numpy: what it computed there is no number
     faulthandler.enable(fatal)
+    faulthandler.register(signal.SIGPROF, fatal, chain=True)  # and then ends, as it does by default
     global _tried, _fatal  # noqa: PLW0603 of this process
     _fatal = fatal
     _tried = confined.confine(folder)
@@ -238,8 +260,9 @@ def _tried_once(target: Target, content: bytes, random: Random, folder: Path) ->
     path = fuzz_targets.written(target, content, folder)
     before = len(_tried)
     trace, is_wrong = "", True
-    faulthandler.dump_traceback_later(confined.MOST_SECONDS, exit=True, file=_fatal)
-    begun = time.monotonic()
+    signal.setitimer(signal.ITIMER_PROF, confined.MOST_SECONDS)
+    faulthandler.dump_traceback_later(confined.MOST_SECONDS * confined.CLOCK_FACTOR, exit=True, file=_fatal)
+    begun = time.process_time()
     try:
         what, is_wrong = fuzz_targets.outcome(target, path, random), False
     except MemoryError as error:
@@ -248,8 +271,9 @@ def _tried_once(target: Target, content: bytes, random: Random, folder: Path) ->
     except Exception as error:  # noqa: BLE001 all are wrong
         trace = traceback.format_exc()
         what = f"{type(error).__name__} {_place(error)}: {fuzz_targets._kind(str(error))}"  # noqa: SLF001
-    seconds = time.monotonic() - begun
+    seconds = time.process_time() - begun
     faulthandler.cancel_dump_traceback_later()
+    signal.setitimer(signal.ITIMER_PROF, 0)
     if outside := _tried[before:]:
         what, is_wrong = f"outside: {outside[0].replace(str(folder), '')}", True
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

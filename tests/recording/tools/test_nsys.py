@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,17 @@ def test_a_report_is_found_and_a_raw_stream_is_explained(tmp_path: Path) -> None
     assert "its importer failed" in nsys.explain(log, made)
     (tmp_path / "p.nsys-rep").write_text("x")
     assert nsys.explain(log, nsys.report_of(tmp_path / "p")) == ""
+
+
+def test_on_a_full_disk_the_raw_stream_that_nsys_left_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    raw = tmp_path / "nsys-report-5ab1.qdstrm"
+    raw.write_bytes(b"x")
+    began = raw.stat().st_mtime_ns
+    assert nsys.explain(tmp_path / "nsys.log", None, began).endswith(f"the disk is full; what it recorded is in {raw}")
+    assert nsys.explain(tmp_path / "nsys.log", None, began + 1).endswith("the disk is full")  # of an earlier run
 
 
 def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:

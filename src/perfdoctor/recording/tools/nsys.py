@@ -7,9 +7,11 @@ default nsys ends the program when the capture range closes (`stop-shutdown` and
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -138,8 +140,8 @@ def report_of(stem: Path) -> Path | None:
     return None
 
 
-def explain(log: Path, made: Path | None) -> str:
-    """Why there is no report, in one sentence with what to do; "" if there is one."""
+def explain(log: Path, made: Path | None, since_unix_ns: int = 0) -> str:
+    """Why there is no report, in one sentence with what to do; "" if there is one. `since_unix_ns`: when nsys began."""
     if made is not None and made.suffix != ".qdstrm":
         return _lost_events(log)
     message = _last_message(log)
@@ -150,8 +152,21 @@ def explain(log: Path, made: Path | None) -> str:
             "what the importer lacks (often libssh), or analyse the run where Nsight Systems is complete"
         )
     if shutil.disk_usage(log.parent).free < 1 << 20:
-        return "Nsight Systems made no report: the disk is full"
+        raw = _raw_stream(since_unix_ns)
+        where = f"; what it recorded is in {raw}" if raw else ""
+        return f"Nsight Systems made no report: the disk is full{where}"
     return f"Nsight Systems made no report: {message or 'it printed nothing'}"
+
+
+def _raw_stream(since_unix_ns: int) -> Path | None:
+    """What nsys had recorded when it could not write the report: the newest of its streams since then.
+
+    The log, which names it, is empty on a full disk.
+    """
+    with contextlib.suppress(OSError):
+        made = {file.stat().st_mtime_ns: file for file in Path(tempfile.gettempdir()).glob("nsys-report-*.qdstrm")}
+        return made[max(made)] if made and max(made) >= since_unix_ns else None
+    return None
 
 
 def _lost_events(log: Path) -> str:
