@@ -78,7 +78,7 @@ def watched(*folders: Path) -> list[str]:
         if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor, whose opening was seen
             return False
         base = "." if folder < 0 else f"/proc/self/fd/{folder}"
-        return not os.path.realpath(os.path.join(base, os.fsdecode(path))).startswith(inside)
+        return not os.path.realpath(Path(base, os.fsdecode(path))).startswith(inside)
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in _NEVER:
@@ -94,7 +94,9 @@ def watched(*folders: Path) -> list[str]:
         elif event in ("os.remove", "os.rmdir"):
             if is_outside(*arguments):
                 tried.append(f"{event} {arguments}")
-        elif event in _CHANGING and any(map(is_outside, arguments[event == "os.symlink" : 2])):  # a link may lead anywhere
+        elif event in _CHANGING and any(
+            map(is_outside, arguments[event == "os.symlink" : 2])
+        ):  # a link may lead anywhere
             tried.append(f"{event} {arguments[:2]}")
 
     sys.addaudithook(hook)

@@ -114,6 +114,7 @@ for epoch in range(2):
         print(f"{loss.item():.6f}", flush=True)
 sys.exit(3)
 """
+_STARTED_ANEW = {"multiprocessing-spawn", "multiprocessing-forkserver", "torch-2"}
 WAYS = ("script", "script", "script", "-I", "-E", "-S", "-P", "-u", "-c", "-m", "zipapp", "venv", "stdin-closed")
 PASSES = ("torch", "torch", "nsys", "nsys,torch", "torch,ncu")
 
@@ -280,7 +281,7 @@ def alive(case: Case) -> list[tuple[int, str]]:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 if state not in "ZX":
                     found.append((int(entry.name), (entry / "cmdline").read_text().replace("\0", " ")[:120]))
-        except OSError:
+        except OSError:  # noqa: PERF203 it has ended meanwhile
             continue
     return found
 
@@ -301,7 +302,11 @@ def _kill(case: Case, is_it: Callable[[int, str], bool], number: int = signal.SI
 
 
 def is_program(name: str) -> bool:
-    return any(word in name for word in ("train.py", "-m mine", "print(")) and "perfdoctor" not in name and "nsys" not in name
+    return (
+        any(word in name for word in ("train.py", "-m mine", "print("))
+        and "perfdoctor" not in name
+        and "nsys" not in name
+    )
 
 
 @contextlib.contextmanager
@@ -319,7 +324,12 @@ def fault(case: Case) -> Iterator[tuple[Callable[[int], None], dict[str, Any]]]:
             elif what == "nsys":
                 yield lambda _: _kill(case, lambda _pid, name: "nsys" in name.split(" ")[0] or "Qdstrm" in name), {}
             else:
-                yield lambda pid: _kill(case, lambda each, name: each != pid and not is_program(name) and "nsys" not in name), {}
+                yield (
+                    lambda pid: _kill(
+                        case, lambda each, name: each != pid and not is_program(name) and "nsys" not in name
+                    ),
+                    {},
+                )
         case "signal":
             number = signal.Signals[what]
             case.may_end, case.may_be_cut = {128 + number, 1}, True
@@ -408,11 +418,13 @@ def drawn(number: int, seed: int, folder: Path) -> Case:
     has_torch = "PERFDOCTOR_TORCH_PYTHON" in os.environ
     program = random.choice(("torch-0", "torch-2")) if has_torch and random.random() < 0.15 else random.choice(names)
     passes = random.choice(PASSES)
-    chosen = random.choice([each for each in FAULTS if _is_possible(each, passes)])
-    return Case(program, random.choice(WAYS), passes, chosen, folder, random)
+    chosen = random.choice([each for each in FAULTS if is_possible(each, passes)])
+    # a child that multiprocessing starts anew does not find its module in an archive, and is started again and again
+    ways = [way for way in WAYS if way != "zipapp" or program not in _STARTED_ANEW]
+    return Case(program, random.choice(ways), passes, chosen, folder, random)
 
 
-def _is_possible(fault_: str, passes: str) -> bool:
+def is_possible(fault_: str, passes: str) -> bool:
     if fault_.startswith(("disk", "tmp")):
         return os.geteuid() == 0
     if fault_ == "clock":
@@ -438,11 +450,11 @@ def tried(case: Case) -> list[str] | None:
         try:
             ran = run(case, recorded(case), meanwhile, **how)
         except subprocess.TimeoutExpired:
-            wrong = [f"it hangs: {alive(case)}"]
+            found = [f"it hangs: {alive(case)}"]
         else:
-            wrong = list(_wrong(case, alone, ran, before))
+            found = list(wrong(case, alone, ran, before))
     _end_all(case)
-    return wrong
+    return found
 
 
 def _end_all(case: Case) -> None:
@@ -451,7 +463,7 @@ def _end_all(case: Case) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _wrong(case: Case, alone: Ran, ran: Ran, before: set[str]) -> Iterator[str]:
+def wrong(case: Case, alone: Ran, ran: Ran, before: set[str]) -> Iterator[str]:
     if case.own_killed and ran.code == 137:
         until = time.monotonic() + _LOST_S + 10
         while any(is_program(name) for _, name in alive(case)) and time.monotonic() < until:
@@ -463,9 +475,14 @@ def _wrong(case: Case, alone: Ran, ran: Ran, before: set[str]) -> Iterator[str]:
         yield f"exit code {ran.code}, alone {alone.code}"
     # each pass runs the program again, until one fails
     whole = [alone.output * times for times in range(1, repeats + 1)]
-    if ran.output not in whole and not (case.may_be_cut and (alone.output * repeats).startswith(_whole_lines(ran.output))):
+    if ran.output not in whole and not (
+        case.may_be_cut and (alone.output * repeats).startswith(_whole_lines(ran.output))
+    ):
         yield f"output of {len(ran.output)} bytes, alone {len(alone.output)}: {ran.output[-80:]!r}"
-    if ran.errors.count(b"Traceback (most recent") > alone.errors.count(b"Traceback (most recent") * repeats + case.may_be_cut * 3:
+    if (
+        ran.errors.count(b"Traceback (most recent")
+        > alone.errors.count(b"Traceback (most recent") * repeats + case.may_be_cut * 3
+    ):
         yield f"a traceback: {ran.errors[-600:].decode(errors='replace')}"
     if b"perfdoctor_agent" in ran.errors or b"bug of perfdoctor" in ran.errors:
         yield f"a frame of ours: {ran.errors[-600:].decode(errors='replace')}"
@@ -489,9 +506,17 @@ def _whole_lines(output: bytes) -> bytes:
 def _files(case: Case) -> set[str]:
     """All files but of the recording, and of our cache."""
     # what is mounted for a run is not there when it runs alone
-    places = (case.folder / name for name in ("code", "home", "tmpdir") if not (name == "tmpdir" and case.fault.startswith("tmp")))
-    return {str(file.relative_to(case.folder)) for place in places for file in place.rglob("*")
-            if "/.cache" not in str(file) and "nvidia" not in str(file)}  # nsys keeps files of its own
+    places = (
+        case.folder / name
+        for name in ("code", "home", "tmpdir")
+        if not (name == "tmpdir" and case.fault.startswith("tmp"))
+    )
+    return {
+        str(file.relative_to(case.folder))
+        for place in places
+        for file in place.rglob("*")
+        if "/.cache" not in str(file) and "nvidia" not in str(file)
+    }  # nsys keeps files of its own
 
 
 def _wrong_manifest(case: Case) -> Iterator[str]:
@@ -534,16 +559,16 @@ def main() -> None:
             case = drawn(number, given.seed, Path(folder))
             if given.fault and given.fault not in str(case):
                 return None
-            wrong = tried(case)
-            if wrong is None:
+            found = tried(case)
+            if found is None:
                 return None
-            if wrong:
+            if found:
                 kept = given.keep / f"{given.seed}-{number}"
                 shutil.rmtree(kept, ignore_errors=True)
                 with contextlib.suppress(shutil.Error):  # pipes
                     shutil.copytree(folder, kept, symlinks=True)
-                (kept / "wrong.txt").write_text("\n".join([str(case), *wrong]))
-            return f"{number}: {case}", wrong
+                (kept / "wrong.txt").write_text("\n".join([str(case), *found]))
+            return f"{number}: {case}", found
 
     with ThreadPoolExecutor(given.at_once) as pool:
         for found in pool.map(one, range(given.first, given.first + given.runs)):
@@ -554,7 +579,9 @@ def main() -> None:
             wrong_runs += bool(wrong)
             for each in wrong:
                 print(f"{case}\n    {each}", flush=True)
-    print(f"{sum(counts.values())} runs in {time.monotonic() - began:.0f} s, {wrong_runs} wrong (seed {given.seed}): {dict(sorted(counts.items()))}")
+    print(
+        f"{sum(counts.values())} runs in {time.monotonic() - began:.0f} s, {wrong_runs} wrong (seed {given.seed}): {dict(sorted(counts.items()))}"
+    )
     sys.exit(bool(wrong_runs))
 
 

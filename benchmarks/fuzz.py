@@ -28,11 +28,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-os.environ |= {"OPENBLAS_NUM_THREADS": "1", "PERFDOCTOR_HISTORY": "off"}
-for _name in ("PERFDOCTOR_NSYS", "PERFDOCTOR_NCU"):
-    os.environ.pop(_name, None)
-os.environ["PATH"] = os.defpath  # no tool of NVIDIA is started
-
 import confined
 import fuzz_targets
 import mutations
@@ -66,7 +61,8 @@ def main() -> None:
     options.add_argument("--json", type=Path, help="write the figures here")
     given = options.parse_args()
     if given.guided:
-        sys.exit(any([guided(name, given.guided, given.seed, given.keep) for name in given.only]))
+        wrong = [name for name in given.only if guided(name, given.guided, given.seed, given.keep)]
+        sys.exit(bool(wrong))
     results = {}
     for name in given.only:
         results[name] = result = campaign(name, given.inputs, given.seed, given.keep, given.seconds or float("inf"))
@@ -97,7 +93,10 @@ def guided(name: str, seconds: float, seed: int, keep: Path) -> bool:
         raise SystemExit("atheris is not installed: pip install atheris, on a Python that it is built for")
     stats = dict(line[6:].split(":", 1) for line in done.stderr.splitlines() if line.startswith("stat::"))
     wrong = set((keep / name).glob("*")) - before
-    print(f"{name:20} {int(stats.get('number_of_executed_units', 0)):7,} inputs, guided, {len(wrong)} wrong (seed {seed})", flush=True)
+    print(
+        f"{name:20} {int(stats.get('number_of_executed_units', 0)):7,} inputs, guided, {len(wrong)} wrong (seed {seed})",
+        flush=True,
+    )
     return bool(wrong)
 
 
@@ -115,7 +114,12 @@ def campaign(name: str, inputs: int, seed: int, keep: Path, seconds: float) -> R
         while result.inputs < inputs and time.monotonic() - began < seconds:
             many = min(_FILES_OF_A_CHILD, inputs - result.inputs)
             random = Random(f"{name} {seed} {result.inputs}")
-            for report in _child(folder, lambda tell, many=many, random=random: _try_many(target, pool, many, random, folder, tell, began + seconds)):
+            for report in _child(
+                folder,
+                lambda tell, many=many, random=random: _try_many(
+                    target, pool, many, random, folder, tell, began + seconds
+                ),
+            ):
                 _note(report, result, pool, originals, keep / name, folder, target)
         if (folder / "outside").read_bytes() != b"not to be changed":
             raise AssertionError("a file outside was changed")
@@ -133,7 +137,15 @@ def _check_seeds(name: str, target: Target, pool: list[bytes]) -> None:
                 raise SystemExit(f"{name}: seed {number} is refused: {found}")
 
 
-def _note(report: dict[str, object], result: Result, pool: list[bytes], originals: int, keep: Path, folder: Path, target: Target) -> None:
+def _note(
+    report: dict[str, object],
+    result: Result,
+    pool: list[bytes],
+    originals: int,
+    keep: Path,
+    folder: Path,
+    target: Target,
+) -> None:
     result.inputs += 1
     result.most_seconds = max(result.most_seconds, float(str(report["seconds"])))
     result.most_bytes = max(result.most_bytes, int(str(report["bytes"])))
@@ -198,7 +210,11 @@ def _child(folder: Path, work: Callable[[Tell], None]) -> Iterator[dict[str, obj
             trace = fatal.read().decode("utf-8", "replace")
             code = os.waitstatus_to_exitcode(status)
             is_late = "Timeout" in trace or code == -signal.SIGPROF
-            what = f"more than {confined.MOST_SECONDS} s{_innermost(trace)}" if is_late else f"the process ended with {code}"
+            what = (
+                f"more than {confined.MOST_SECONDS} s{_innermost(trace)}"
+                if is_late
+                else f"the process ended with {code}"
+            )
             yield {**current, "is_wrong": True, "what": what, "trace": trace, "seconds": 0, "bytes": 0}
         elif status:
             raise RuntimeError(f"the fuzzer's own process ended with {status}")
@@ -225,6 +241,7 @@ def _begin(folder: Path, fatal: int) -> None:
     for name, inside in (("HOME", "home"), ("TMPDIR", "tmp"), ("XDG_CACHE_HOME", "home/cache")):
         (folder / inside).mkdir(parents=True, exist_ok=True)
         os.environ[name] = str(folder / inside)
+    os.environ |= {"PERFDOCTOR_HISTORY": "off", "PERFDOCTOR_NSYS": "", "PERFDOCTOR_NCU": "", "PATH": os.defpath}
     tempfile.tempdir = str(folder / "tmp")
     os.chdir(folder)
     warnings.simplefilter("error", RuntimeWarning)  # of numpy: what it computed there is no number
@@ -239,7 +256,9 @@ _tried: list[str] = []
 _fatal = 2
 
 
-def _try_many(target: Target, pool: list[bytes], many: int, random: Random, folder: Path, tell: Tell, until: float) -> None:
+def _try_many(
+    target: Target, pool: list[bytes], many: int, random: Random, folder: Path, tell: Tell, until: float
+) -> None:
     known: set[str] = set()
     own = list(pool)
     for _ in range(many):

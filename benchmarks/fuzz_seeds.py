@@ -13,9 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
-ROOT = Path(__file__).parents[1]
-FIXTURES = ROOT / "fixtures"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import measured_builders
 import ncu_files
@@ -31,6 +29,8 @@ import perfdoctor
 from perfdoctor.scale import leave
 from perfdoctor.system.progress import silent
 
+ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "fixtures"
 #: A reader needs no more events to go wrong, and half as many are read twice as fast.
 _MOST_EVENTS = 300
 TRACES = (
@@ -38,7 +38,12 @@ TRACES = (
     "deep-queue-small-kernels",
 )  # fmt: skip
 EXPORTS = ("copy-bound", "cuda-graphs", "cpu-slow-input-nsys", "pageable", "sync-with-full-queue")
-RUNS = ("pairs/new-shapes", "h100-80gb-hbm3-fp32-matmuls/torch", "h100-80gb-hbm3-slow-input-nsys/nsys", "pairs/uneven-rows")
+RUNS = (
+    "pairs/new-shapes",
+    "h100-80gb-hbm3-fp32-matmuls/torch",
+    "h100-80gb-hbm3-slow-input-nsys/nsys",
+    "pairs/uneven-rows",
+)
 
 
 def traces() -> list[bytes]:
@@ -94,12 +99,17 @@ def ncu_reports() -> list[bytes]:
     rules = [ncu_files.rule("Tail", {"text": "Effect", "title": "Tail", "percent": 50.0})]
     launches = [ncu_files.launch(values, rules), ncu_files.launch(values, name="ampere_sgemm")]
     return [
-        ncu_files.report(ncu_files.block([]), ncu_files.block([], sources=[b"a cubin"]), ncu_files.block(names, launches, [b"x"]))
+        ncu_files.report(
+            ncu_files.block([]), ncu_files.block([], sources=[b"a cubin"]), ncu_files.block(names, launches, [b"x"])
+        )
     ]
 
 
 def ncu_csv() -> list[bytes]:
-    details = [ncu_tables.LONG, *ncu_tables.long(*([a, b, c, d, "", "", "", "", ""] for a, b, c, d in ncu_tables.DETAILS))]
+    details = [
+        ncu_tables.LONG,
+        *ncu_tables.long(*([a, b, c, d, "", "", "", "", ""] for a, b, c, d in ncu_tables.DETAILS)),
+    ]
     return [ncu_tables.wide(launches=3).encode(), ncu_tables.table(details).encode()]
 
 
@@ -109,7 +119,9 @@ def ncu_text() -> list[bytes]:
     sections = dict.fromkeys(section for section, *_ in ncu_tables.DETAILS)
     rows = "".join(
         f"    Section: {section}\n{dashes}    Metric Name                      Metric Unit         Metric Value\n{dashes}"
-        + "".join(f"    {name:<28} {unit:>15} {value:>20}\n" for at, name, unit, value in ncu_tables.DETAILS if at == section)
+        + "".join(
+            f"    {name:<28} {unit:>15} {value:>20}\n" for at, name, unit, value in ncu_tables.DETAILS if at == section
+        )
         + dashes
         for section in sections
     )
@@ -145,7 +157,11 @@ def flight_recordings() -> tuple[list[bytes], list[bytes]]:
         }
         for seq in range(1, 9)
     ]  # fmt: skip
-    dump = {"version": "2.5", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}, "entries": entries}
+    dump = {
+        "version": "2.5",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+        "entries": entries,
+    }
     return [pickle.dumps(dump, protocol=2)], [json.dumps(dump).encode()]
 
 
@@ -157,7 +173,9 @@ def stacks() -> tuple[list[bytes], list[bytes]]:
     schema = "https://www.speedscope.app/file-format-schema.json"
     speedscope = {"$schema": schema, "profiles": [profile], "shared": {"frames": frames}}
     place = {"filename": "/p/train.py", "line": 3}
-    chrome = [{"args": {"name": "python train.py"}, "cat": "", "name": "process_name", "ph": "M", "pid": 7, "tid": 7, "ts": 0}]
+    chrome = [
+        {"args": {"name": "python train.py"}, "cat": "", "name": "process_name", "ph": "M", "pid": 7, "tid": 7, "ts": 0}
+    ]
     chrome += [
         {"args": place, "cat": "py-spy", "name": f"main{number % 3}", "ph": phase, "pid": 7, "tid": 7, "ts": 1000 * number + (phase == "E") * 900}
         for number in range(30)
@@ -209,7 +227,11 @@ def folders_of_ranks() -> list[bytes]:
 
 def diagnoses() -> list[bytes]:
     """diagnosis.json of runs with and without a GPU."""
-    sources = (FIXTURES / RUNS[0], FIXTURES / RUNS[1], *(FIXTURES / name / "torch" for name in ("communication-exposed",)))
+    sources = (
+        FIXTURES / RUNS[0],
+        FIXTURES / RUNS[1],
+        *(FIXTURES / name / "torch" for name in ("communication-exposed",)),
+    )
     return [perfdoctor.analyze(source).to_json().encode() for source in sources]
 
 

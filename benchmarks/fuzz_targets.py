@@ -35,9 +35,9 @@ from perfdoctor.records.findings import Outcome, with_symptoms
 from perfdoctor.report import html, json_document, json_report, markdown, stored_diagnosis, terminal
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
-from perfdoctor.views.build import views
 from perfdoctor.viewer.contents import Folder
 from perfdoctor.viewer.root import ViewedFolder
+from perfdoctor.views.build import views
 from perfdoctor.vocabulary import own_rules, rulebook
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -87,7 +87,13 @@ def check(diagnosis: Diagnosis) -> None:
         _hold(set(split.idle_causes_ns) <= set(IDLE_CAUSES), "unknown causes")
         _hold(sum(split.idle_causes_ns.values()) == split.idle_ns, "causes do not sum to the idle time")
         _hold(split.hidden_communication_ns + split.exposed_communication_ns == split.communication_ns, "communication")
-        for each in (*parts, *split.idle_causes_ns.values(), split.communication_ns, split.hidden_communication_ns, split.copy_ns):
+        for each in (
+            *parts,
+            *split.idle_causes_ns.values(),
+            split.communication_ns,
+            split.hidden_communication_ns,
+            split.copy_ns,
+        ):
             _hold(0 <= each <= split.window_ns < _MOST_NS, f"{each} of a window of {split.window_ns}")
         for families in (split.compute_by_family_ns, split.compute_by_phase_ns):
             _hold(all(each >= 0 for each in families.values()), f"families {families}")
@@ -100,7 +106,10 @@ def check(diagnosis: Diagnosis) -> None:
     for advice in with_symptoms(diagnosis.findings):
         saving = advice.saving_ns_per_step
         most = diagnosis.base_ns if advice.basis == "step" else advice.run_ns
-        _hold(0 <= saving.low <= saving.likely <= saving.high <= max(most, diagnosis.base_ns), f"{advice.rule}: {saving} of {diagnosis.base_ns}")
+        _hold(
+            0 <= saving.low <= saving.likely <= saving.high <= max(most, diagnosis.base_ns),
+            f"{advice.rule}: {saving} of {diagnosis.base_ns}",
+        )
         _hold(0 <= advice.saved.low <= advice.saved.high <= most, f"{advice.rule}: {advice.saved} of {most}")
     failed = [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
     _hold(not failed, f"{_failed(failed)}")

@@ -72,7 +72,18 @@ def in_place(data: bytes, random: Random) -> bytes:
     if not data:
         return data
     at = random.randrange(len(data))
-    new = random.choice((b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff" * 4, b"\x00" * 8, b"\xff" * 7 + b"\x7f", bytes([random.randrange(256)])))
+    new = random.choice(
+        (
+            b"\x00",
+            b"\xff",
+            b"\x7f",
+            b"\x80",
+            b"\xff" * 4,
+            b"\x00" * 8,
+            b"\xff" * 7 + b"\x7f",
+            bytes([random.randrange(256)]),
+        )
+    )
     return data[:at] + new[: len(data) - at] + data[at + len(new) :]
 
 
@@ -133,13 +144,17 @@ def _other(value: Any, random: Random) -> Any:
         return not value
     if kind is int:
         known = value if isinstance(value, int) else 0
-        return random.choice((*INTEGERS, known + 1, known - 1, -known, known * 1000, known // 2, random.randrange(1 << 40)))
+        return random.choice(
+            (*INTEGERS, known + 1, known - 1, -known, known * 1000, known // 2, random.randrange(1 << 40))
+        )
     if kind is float:
         known = value if isinstance(value, float) else 1.0
         return random.choice((*FLOATS, -known, known * 1000, known / 3, random.random() * 1e6))
     if kind is str:
         known = value if isinstance(value, str) else ""
-        return random.choice((*TEXTS, *TEXTS, known[: len(known) // 2], known * 2, f"{known}\udc80", str(random.choice(INTEGERS))))
+        return random.choice(
+            (*TEXTS, *TEXTS, known[: len(known) // 2], known * 2, f"{known}\udc80", str(random.choice(INTEGERS)))
+        )
     if kind is list:
         known = value if isinstance(value, list) else [value]
         return random.choice(([], known * 2, [known], known[::-1], known[:1]))
@@ -206,13 +221,13 @@ def pickled(data: bytes, random: Random) -> bytes:
 
 
 def packed_tree(data: bytes, random: Random) -> bytes:
-    """msgpack behind a line of text, with another tree in it; bytes where it is none."""
+    """What msgpack packed behind a line of text, with another tree in it; bytes where it is none."""
     head, line, body = data.partition(b"\n")
     return head + line + _repacked(body, random)
 
 
 def _repacked(data: bytes, random: Random) -> bytes:
-    """msgpack, which may be compressed and hold more of it, with another tree in it; bytes of anything else."""
+    """What msgpack packed, which may be compressed and hold more of it, with another tree in it; bytes of anything else."""
     try:
         plain = zlib.decompress(data)
     except zlib.error:
@@ -294,7 +309,9 @@ def _change(database: sqlite3.Connection, random: Random) -> None:
         case 0:
             database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         case 1:
-            database.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {_quoted(random.choice(('x', 'start', 'end')))}")
+            database.execute(
+                f"ALTER TABLE {table} RENAME COLUMN {column} TO {_quoted(random.choice(('x', 'start', 'end')))}"
+            )
         case 2:
             database.execute(f"DROP TABLE {table}")
         case 3:
@@ -302,7 +319,9 @@ def _change(database: sqlite3.Connection, random: Random) -> None:
         case 4:
             database.execute(f"UPDATE {table} SET {column} = ?", (_cell(random),))
         case 5:
-            database.execute(f"UPDATE {table} SET {column} = {column} * ? + ?", (_cell(random), random.randrange(1 << 20)))
+            database.execute(
+                f"UPDATE {table} SET {column} = {column} * ? + ?", (_cell(random), random.randrange(1 << 20))
+            )
         case _:
             database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = {row}", (_cell(random),))
 
@@ -310,7 +329,9 @@ def _change(database: sqlite3.Connection, random: Random) -> None:
 def _cell(random: Random) -> object:
     whole = [number for number in INTEGERS if -(2**63) <= number < 2**63]
     texts = [text for text in TEXTS if text.isprintable() or text.isascii()]
-    return random.choice((random.choice(whole), random.choice(whole), random.choice(FLOATS), random.choice(texts), None, b"\xff\xfe"))
+    return random.choice(
+        (random.choice(whole), random.choice(whole), random.choice(FLOATS), random.choice(texts), None, b"\xff\xfe")
+    )
 
 
 def _quoted(name: str) -> str:
@@ -339,13 +360,19 @@ def folder(by_ending: Sequence[tuple[str, Mutation]], leads_to: str) -> Mutation
                 del members[name]
             case 1:
                 del members[name]
-                target = random.choice((leads_to, ".", name.rpartition("/")[2], "/dev/zero", "nowhere", "../" * 40, "run.json"))
+                target = random.choice(
+                    (leads_to, ".", name.rpartition("/")[2], "/dev/zero", "nowhere", "../" * 40, "run.json")
+                )
                 members[name.partition("@")[0] + LINK] = target.encode()
             case 2:
                 del members[name]
                 members[name.partition("@")[0] + random.choice((PIPE, FOLDER))] = b""
             case 3:
-                members[random.choice((name + ".json", "torch/" + name, name.upper(), "x" * 200, "a\nb.json", ".report.html.1.tmp"))] = members[name]
+                members[
+                    random.choice(
+                        (name + ".json", "torch/" + name, name.upper(), "x" * 200, "a\nb.json", ".report.html.1.tmp")
+                    )
+                ] = members[name]
             case 4:
                 members[name] = random.choice((b"", b"{}", b"[]", b"\x1f\x8b", b"\x00" * 100))
             case _:

@@ -105,7 +105,9 @@ def test_a_library_in_c_cannot_write_outside_either(tmp_path: Path) -> None:
     inside.mkdir()
 
     def copies(path: Path, _random: Random) -> str:
-        subprocess.run([sys.executable, "-c", f"open({str(tmp_path / 'other')!r}, 'w')"], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-c", f"open({str(tmp_path / 'other')!r}, 'w')"], check=False, stderr=subprocess.DEVNULL
+        )
         return "tried"
 
     tried(inside, copies)
@@ -127,7 +129,12 @@ def test_too_much_time_and_memory_and_a_crash_are_wrong(tmp_path: Path, monkeypa
 def test_a_pack_of_files_is_put_on_disk_without_following_its_links(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "inside").mkdir()
-    members = {f"to{mutations.LINK}": b"../../outside", "to/file": b"x", f"pipe{mutations.PIPE}": b"", "a/b.json": b"{}"}
+    members = {
+        f"to{mutations.LINK}": b"../../outside",
+        "to/file": b"x",
+        f"pipe{mutations.PIPE}": b"",
+        "a/b.json": b"{}",
+    }
     target = fuzz_targets.TARGETS["run-folder"]
     fuzz_targets.written(target, mutations.packed(members), tmp_path / "inside")
     assert list((tmp_path / "outside").iterdir()) == []

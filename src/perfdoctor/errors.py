@@ -33,7 +33,16 @@ class UsageError(PerfdoctorError):
 
 
 #: What the system says of a call that makes no sense. Of a file, a disk, a network or a limit it says something else.
-_SENSELESS = (errno.EBADF, errno.ECHILD, errno.EDEADLK, errno.EFAULT, errno.EINVAL, errno.ENOTTY, errno.ESPIPE, errno.ESRCH)
+_SENSELESS = (
+    errno.EBADF,
+    errno.ECHILD,
+    errno.EDEADLK,
+    errno.EFAULT,
+    errno.EINVAL,
+    errno.ENOTTY,
+    errno.ESPIPE,
+    errno.ESRCH,
+)
 
 
 def is_a_bug(error: OSError) -> bool:

@@ -71,7 +71,14 @@ def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["run.json", "agents/torch-1.json", "device/measured.json", "device/cpu.csv", "torch/rank0.pt.trace.json.gz", "x.json"],
+    [
+        "run.json",
+        "agents/torch-1.json",
+        "device/measured.json",
+        "device/cpu.csv",
+        "torch/rank0.pt.trace.json.gz",
+        "x.json",
+    ],
 )
 def test_a_pipe_in_the_place_of_a_file_of_a_run_is_not_waited_for(tmp_path: Path, name: str) -> None:
     shutil.copytree(RUN, tmp_path / "run")
@@ -82,7 +89,9 @@ def test_a_pipe_in_the_place_of_a_file_of_a_run_is_not_waited_for(tmp_path: Path
         perfdoctor.analyze(tmp_path / "run")
 
 
-def test_a_text_that_would_be_many_times_as_long_as_its_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_would_be_many_times_as_long_as_its_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inflate, "_FREE_BYTES", 1 << 20)
     lines = SIDE_TEXTS["nccl"][0] + "\n" * (1 << 24)
     (tmp_path / "nccl.log.gz").write_bytes(gzip.compress(lines.encode()))

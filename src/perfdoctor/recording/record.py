@@ -106,7 +106,7 @@ class Session(Struct, frozen=True):
         )
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
-        made = nsys.report_of(stem)
+        made = nsys.report_of(stem) or nsys.keep_stream(stem, record.started_unix_ns)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made, record.started_unix_ns):
             record.notes.append(why)

@@ -202,11 +202,12 @@ def test_a_sampler_that_cannot_be_started_leaves_no_folder(tmp_path, monkeypatch
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", refuses)
-    before = set(os.listdir("/proc/self/fd"))
+    opened = Path("/proc/self/fd")
+    before = len(list(opened.iterdir()))
     with pytest.raises(BlockingIOError):
         SamplerProcess(py_spy.PySpy(path="/nowhere"))
     assert list(tmp_path.iterdir()) == []
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(list(opened.iterdir())) == before
 
 
 def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):

@@ -107,6 +107,27 @@ def test_on_a_full_disk_the_raw_stream_that_nsys_left_is_named(tmp_path: Path, m
     assert nsys.explain(tmp_path / "nsys.log", None, began + 1).endswith("the disk is full")  # of an earlier run
 
 
+def test_a_raw_stream_that_an_ended_nsys_left_is_moved_to_where_its_report_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stem, raw = tmp_path / "train", tmp_path / "nsys-report-5ab1.qdstrm"
+    raw.write_bytes(b"x")
+    began = raw.stat().st_mtime_ns
+    assert nsys.keep_stream(stem, began + 1) is None  # of an earlier run
+    with raw.open("rb"):
+        assert nsys.keep_stream(stem, began) is None  # another nsys has it open
+    (tmp_path / "nsys-report-5ab2.qdstrm").write_bytes(b"y")
+    assert nsys.keep_stream(stem, began) is None  # nobody knows which it is
+    (tmp_path / "nsys-report-5ab2.qdstrm").unlink()
+    kept = nsys.keep_stream(stem, began)
+    assert kept == nsys.report_of(stem) == tmp_path / "train.qdstrm"
+    assert not raw.exists()
+    raw.symlink_to(kept)
+    kept.rename(tmp_path / "elsewhere")
+    assert nsys.keep_stream(stem, 0) is None  # a link of a stranger
+
+
 def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:
     assert "printed nothing" in nsys.explain(tmp_path / "none.log", None)
 

@@ -1,8 +1,8 @@
 """Which launches does a report of Nsight Compute hold? Read with NVIDIA's own package `ncu-report` (`perfdoctor[ncu]`).
 
 It is optional, as it is under NVIDIA's licence. It reads reports of all versions up to its own, and needs no GPU and no
-ncu. It does not recognise damage: a damaged report appears empty, a call raises some error, or the library aborts. It is
-loaded by a process of its own.
+ncu. It does not recognise damage: a damaged report appears empty, a call raises some error, or the library aborts. A
+process of its own loads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does the library of nsys keep a program from ending, and how is it made to let go?
 
-nsys (seen with 2023.4) has threads of its own in the program, which wait for descriptors that the library has opened. A
-program that closes all descriptors (`os.closerange(3, …)`, as those do that become daemons) closes these as well. At the
-program's end its main thread then waits, in the library, for threads that nothing wakes; killing nsys changes nothing.
+nsys (seen with 2023.4) has threads of its own in the program, which wait for descriptors that the library has opened.
+A program that closes all descriptors (`os.closerange(3, …)`, as those do that become daemons) closes these, too. At
+its end its main thread waits, in the library, for threads that nothing wakes, and killing nsys changes nothing.
 A thread that waits in epoll is woken by SIGSTOP and SIGCONT (signal(7)), sees that it is to end, and the program ends
 with its own exit code.
 

@@ -8,8 +8,10 @@ default nsys ends the program when the capture range closes (`stop-shutdown` and
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.recording.launch import processes
 from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import text_of
 
@@ -152,21 +155,36 @@ def explain(log: Path, made: Path | None, since_unix_ns: int = 0) -> str:
             "what the importer lacks (often libssh), or analyse the run where Nsight Systems is complete"
         )
     if shutil.disk_usage(log.parent).free < 1 << 20:
-        raw = _raw_stream(since_unix_ns)
+        raw = left_stream(since_unix_ns)
         where = f"; what it recorded is in {raw}" if raw else ""
         return f"Nsight Systems made no report: the disk is full{where}"
     return f"Nsight Systems made no report: {message or 'it printed nothing'}"
 
 
-def _raw_stream(since_unix_ns: int) -> Path | None:
-    """What nsys had recorded when it could not write the report: the newest of its streams since then.
+def left_stream(since_unix_ns: int) -> Path | None:
+    """The raw stream that nsys has left in the temporary folder since then: it was ended, or the disk was full.
 
-    The log, which names it, is empty on a full disk.
+    Its log does not name it in either case. None where several may be it; one that a process has open is another's.
     """
-    with contextlib.suppress(OSError):
-        made = {file.stat().st_mtime_ns: file for file in Path(tempfile.gettempdir()).glob("nsys-report-*.qdstrm")}
-        return made[max(made)] if made and max(made) >= since_unix_ns else None
-    return None
+    found = []
+    for file in Path(tempfile.gettempdir()).glob("nsys-report-*.qdstrm"):
+        with contextlib.suppress(OSError):
+            now = file.lstat()
+            if stat.S_ISREG(now.st_mode) and now.st_uid == os.geteuid() and now.st_mtime_ns >= since_unix_ns:
+                found.append(file)
+    return found[0] if len(found) == 1 and not processes.has_open(found[0]) else None
+
+
+def keep_stream(stem: Path, since_unix_ns: int) -> Path | None:
+    """Move a raw stream that nsys has left to where its report would be, if that takes no time."""
+    if report_of(stem) is not None or (left := left_stream(since_unix_ns)) is None:
+        return None
+    kept = stem.with_name(f"{stem.name}.qdstrm")
+    try:
+        left.rename(kept)
+    except OSError:  # another disk, which may be full
+        return None
+    return kept
 
 
 def _lost_events(log: Path) -> str:
