@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class PerfdoctorError(Exception):
     """Something you can fix: `what` happened, and what to `do`, one line each. As text it says both.
@@ -28,6 +30,27 @@ class PerfdoctorError(Exception):
 
 class UsageError(PerfdoctorError):
     """Options that cannot be used, with this recording or at all: `do` names valid ones. The exit code is 2."""
+
+
+#: What the system says of a call that makes no sense. Of a file, a disk, a network or a limit it says something else.
+_SENSELESS = (
+    errno.EBADF,
+    errno.ECHILD,
+    errno.EDEADLK,
+    errno.EFAULT,
+    errno.EINVAL,
+    errno.ENOTTY,
+    errno.ESPIPE,
+    errno.ESRCH,
+)
+
+
+def is_a_bug(error: OSError) -> bool:
+    """Is it an error of ours, which keeps its traceback, and nothing that a user can act on?
+
+    A path that is named may be of a strange file system, which refuses what others do.
+    """
+    return error.filename is None and ((error.errno is None and type(error) is OSError) or error.errno in _SENSELESS)
 
 
 def _rebuilt(kind: type[PerfdoctorError], what: str, do: str) -> PerfdoctorError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 
 import pytest
@@ -9,6 +10,7 @@ from report.samples import COMMUNICATION, INPUT_BOUND, POISONED
 from rich.console import Console
 
 from perfdoctor.cli import main
+from perfdoctor.errors import is_a_bug
 from perfdoctor.report import terminal
 
 
@@ -41,3 +43,42 @@ def test_characters_of_latin_1_are_kept():
 def test_unknown_characters_are_question_marks():
     assert "文 µ →".encode("ascii", main.PLAIN) == b"? u ->"
     assert printed(POISONED, "ascii").isascii()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EBADF, "Bad file descriptor"), OSError(errno.EINVAL, "Invalid argument"), OSError("something of ours"),
+        ChildProcessError(errno.ECHILD, "No child processes"),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_system_that_no_user_can_act_on_keeps_its_traceback(monkeypatch, error):
+    with pytest.raises(type(error)) as caught:
+        fail_with(monkeypatch, error)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EINVAL, "Invalid argument", "strange:name"),
+        PermissionError(errno.EACCES, "Permission denied", "file"), TimeoutError("timed out"),
+    ],
+)  # fmt: skip
+def test_what_the_system_refuses_is_said_in_two_lines(monkeypatch, capsys, error):
+    assert not is_a_bug(error)
+    with pytest.raises(SystemExit) as caught:
+        fail_with(monkeypatch, error)
+    assert caught.value.code == main.FAILED
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def fail_with(monkeypatch, error):
+    """Run a command, the first thing of which raises the error."""
+
+    def raises(*_, **__):
+        raise error
+
+    monkeypatch.setattr("perfdoctor.cli.rules.list_rules", raises)
+    monkeypatch.setattr("sys.argv", ["perfdoctor", "rules"])
+    main.program("rules")(prog_name="perfdoctor")

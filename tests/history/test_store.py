@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -242,6 +243,15 @@ def test_a_damaged_file_is_one_line(tmp_path, content):
         with pytest.raises(PerfdoctorError) as caught:
             use()
         assert "\n" not in caught.value.what + caught.value.do
+
+
+def test_a_name_in_the_schema_that_is_no_text_is_one_line(tmp_path):
+    file = history(tmp_path / "history.db", [facts()])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    file.write_bytes(file.read_bytes().replace(b"step_times_ns", b"step_times_\xff\xfe"))
+    with pytest.raises(PerfdoctorError, match="it is malformed"), store.read(file) as db:
+        runs.listed(db)
 
 
 def elsewhere(work):

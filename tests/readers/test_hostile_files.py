@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import shutil
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from folders import ROOT
+from side_texts import SIDE_TEXTS
 
 import perfdoctor
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.packed_columns import Numbers, UnpackedColumns, Words
 from perfdoctor.readers.kineto import inflate
 from perfdoctor.readers.kineto.inflate import whole_text
 from perfdoctor.readers.kineto.window import MOST_BYTES
 from perfdoctor.readers.open import read
-from perfdoctor.report import json_document
+from perfdoctor.report import json_document, stored_diagnosis
+from perfdoctor.system import paths
+from perfdoctor.system.paths import unzipped
 from perfdoctor.system.run_folder import RunFolder
 
 RUN = ROOT / "fixtures" / "h100-80gb-hbm3-fp32-matmuls" / "torch"
@@ -59,6 +67,65 @@ def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
         read([tmp_path / "t.json"])
     with pytest.raises(PerfdoctorError, match="holds no recording"):
         read([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run.json",
+        "agents/torch-1.json",
+        "device/measured.json",
+        "device/cpu.csv",
+        "torch/rank0.pt.trace.json.gz",
+        "x.json",
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_of_a_run_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    shutil.copytree(RUN, tmp_path / "run")
+    file = tmp_path / "run" / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    with contextlib.suppress(PerfdoctorError):
+        perfdoctor.analyze(tmp_path / "run")
+
+
+def test_a_text_that_would_be_many_times_as_long_as_its_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inflate, "_FREE_BYTES", 1 << 20)
+    lines = SIDE_TEXTS["nccl"][0] + "\n" * (1 << 24)
+    (tmp_path / "nccl.log.gz").write_bytes(gzip.compress(lines.encode()))
+    with pytest.raises(PerfdoctorError, match=r"nccl\.log\.gz cannot be read: it would be more than 200 times as long"):
+        read([tmp_path / "nccl.log.gz"])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        Numbers(0, 0, b"", 1 << 60),
+        Numbers(0, 0, b"\0" * 7, 9),
+        Numbers(0, 3, b"\1" * 12, 3),
+        Numbers(5, 0, b"\1", 0),
+    ],
+)
+def test_packed_numbers_that_are_not_there_are_damaged(numbers: Numbers) -> None:
+    with pytest.raises(ValueError, match=r"differences|multiple of element size"):
+        numbers.values()
+
+
+def test_a_packed_text_with_a_code_of_no_value_is_damaged() -> None:
+    with pytest.raises(ValueError, match="a code of no text"):
+        Words(Numbers.of(np.array([0, 2])), ("a", "b")).text(UnpackedColumns())
+
+
+def test_what_zlib_packed_is_unpacked_as_far_as_it_is_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = os.urandom(1 << 16)
+    assert unzipped(zlib.compress(text)) == text
+    with pytest.raises(zlib.error):
+        unzipped(zlib.compress(text)[:-5])
+    monkeypatch.setattr(paths, "_FREE_BYTES", 1 << 20)
+    with pytest.raises(zlib.error):
+        unzipped(zlib.compress(bytes(1 << 26)))
 
 
 def test_times_that_do_not_add_up_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -115,6 +182,15 @@ def test_a_diagnosis_of_wrong_types_is_damaged(tmp_path: Path, wrong: dict[str, 
     (tmp_path / "diagnosis.json").write_text(json.dumps({**known, **wrong}))
     with pytest.raises(PerfdoctorError, match="d is damaged"):
         json_document.document("d", tmp_path / "diagnosis.json")
+
+
+def test_a_saving_that_is_limited_by_nothing_known_is_damaged(tmp_path: Path) -> None:
+    known = json.loads(perfdoctor.analyze(RUN).to_json())
+    found = next(each for each in known["findings"] if each["derivation"] and each["derivation"]["bounds"])
+    found["derivation"]["bounds"][0]["by"] = "[rank0]:"
+    (tmp_path / "diagnosis.json").write_text(json.dumps(known))
+    with pytest.raises(PerfdoctorError, match="d is damaged"):
+        stored_diagnosis.stored("d", tmp_path / "diagnosis.json")
 
 
 def test_a_database_with_a_damaged_list_of_tables_is_damaged(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_nodes_write_to_an_address_that_is_read_from_anywhere(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    (b"perfdoctor rank 99\nabc", "another version"), (b"perfdoctor rank 2\nabc", "is damaged"),
+    (b"perfdoctor rank 99\nabc", "another version"), (b"perfdoctor rank 1\nabc", "is damaged"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_used_says_why(tmp_path, content, said):
     (tmp_path / "x.rank").write_bytes(content)

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from perfdoctor import __version__
 from perfdoctor.cli import completion, examples, plain_values, streams
-from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.errors import PerfdoctorError, UsageError, is_a_bug
 from perfdoctor.report.words.foreign_text import clean, message
 from perfdoctor.system import own_process
 
@@ -51,6 +51,8 @@ class _Commands(TyperGroup):
                 # The interpreter flushes once more at its end, which would print an error.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OUTPUT_CLOSED) from None
+            if is_a_bug(error):
+                raise
             _print_failed(error)
             raise typer.Exit(FAILED) from None
         except MemoryError:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, shared_options
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, is_a_bug
 from perfdoctor.report.words.foreign_text import clean_block, message
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def _print_error(what: str, error: Exception) -> None:
     """Say why something of ours failed; the program goes on. What nobody expected is a bug, and keeps its traceback."""
     if isinstance(error, PerfdoctorError):
         typer.echo(message(f"{what}: {error.what}", error.do), err=True)
-    elif isinstance(error, OSError):
+    elif isinstance(error, OSError) and not is_a_bug(error):
         where = f": {error.filename}" if error.filename else ""
         typer.echo(f"perfdoctor: {what}: {clean_block(f'{error.strerror or error}{where}')}", err=True)
     else:

@@ -254,6 +254,8 @@ def _patiently(work: Callable[[], Result]) -> Result:
 def _explained(file: Path) -> Iterator[None]:
     try:
         yield
+    except UnicodeError as error:  # of a name in its schema
+        raise PerfdoctorError(f"the history {file} cannot be used: it is malformed", do=_remedy("malformed")) from error
     except (sqlite3.Error, OSError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PerfdoctorError(f"the history {file} cannot be used: {what}", do=_remedy(what)) from error

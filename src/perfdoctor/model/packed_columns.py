@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import intern
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from perfdoctor.model.columns import Column, Floats, Ints, Mask, Text, constant
 from perfdoctor.model.timeline import Frame
@@ -18,10 +19,10 @@ _WIDTHS = tuple(np.dtype(width) for width in ("i1", "<i2", "<i4", "<i8"))
 class Numbers(Struct, frozen=True):
     """A column as the differences of neighbours, in as few bytes each as hold them. `width`: a place in `_WIDTHS`."""
 
-    first: int = 0
-    width: int = 0
+    first: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
+    width: Annotated[int, Meta(ge=0, lt=len(_WIDTHS))] = 0
     differences: bytes = b""
-    count: int = 0
+    count: Annotated[int, Meta(ge=0)] = 0
 
     @classmethod
     def of(cls, values: Ints) -> Numbers:
@@ -35,11 +36,15 @@ class Numbers(Struct, frozen=True):
         return cls(int(values[0]), width, apart.astype(_WIDTHS[width]).tobytes(), int(values.size))
 
     def values(self) -> Ints:
+        """The numbers. Raises ValueError where so many are not there, in a file that was changed."""
+        differences = np.frombuffer(self.differences, _WIDTHS[self.width])
+        if self.count != (len(differences) + 1 if differences.size or self.count else 0):
+            raise ValueError(f"{self.count} numbers of {len(differences)} differences")
         if not self.differences.strip(b"\0"):
             return constant(self.first, self.count)
         result = np.empty(self.count, np.int64)
         result[0] = self.first
-        result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
+        result[1:] = differences
         return np.cumsum(result, out=result)
 
 
@@ -69,7 +74,11 @@ class Words(Struct, frozen=True):
         return cls(Numbers.of(codes.ravel().astype(np.int64)), tuple(text.values[code] for code in occurring.tolist()))
 
     def text(self, columns: UnpackedColumns) -> Text:
-        return Text(columns.codes(self.codes), [intern(value) for value in self.values])
+        """The column. Raises ValueError where a code is of no value, in a file that was changed."""
+        codes = columns.codes(self.codes)
+        if codes.size and not (codes.min() >= 0 and codes.max() < len(self.values)):
+            raise ValueError("a code of no text")
+        return Text(codes, [intern(value) for value in self.values])
 
 
 class PackedFrame(Struct, frozen=True):

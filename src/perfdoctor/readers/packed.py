@@ -7,7 +7,7 @@ Each begins with a line that names its content and the version of it; all behind
 
 from __future__ import annotations
 
-import lzma
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,15 @@ from perfdoctor.model.packed_columns import PackedFrame
 from perfdoctor.model.timeline import Device, RecordedProcess, Source, Timeline
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers.leaving_out import unopened
+from perfdoctor.system.paths import unzipped
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import SIGNALS
 
 #: Changes with the content of a summary or of a Timeline.
-_FORMAT = 2
+_FORMAT = 1
 _RANK, _MACHINE = (f"perfdoctor {what} {_FORMAT}\n".encode() for what in ("rank", "machine"))
 _ANY = (b"perfdoctor rank ", b"perfdoctor machine ")
-#: A Timeline is packed once, sent, and read once: a fifth smaller than zlib's.
-_SMALLEST = 9 | lzma.PRESET_EXTREME
 RANK_ENDING, MACHINE_ENDING = ".rank", ".machine"
 
 
@@ -141,18 +140,18 @@ def _packed(timeline: Timeline) -> bytes:
     fields: dict[str, Any] = {name: getattr(timeline, name) for name in _PackedTimeline.__struct_fields__}
     fields["frames"] = {signal: PackedFrame.of(frame) for signal, frame in timeline.frames.items() if len(frame)}
     fields["thread_names"] = tuple((*thread, name) for thread, name in timeline.thread_names.items())
-    return lzma.compress(msgspec.msgpack.encode(_PackedTimeline(**fields), enc_hook=_as_bytes), preset=_SMALLEST)
+    return zlib.compress(msgspec.msgpack.encode(_PackedTimeline(**fields), enc_hook=_as_bytes), 9)
 
 
 def _unpacked(path: Path, content: bytes) -> Timeline:
     try:
-        packed = msgspec.msgpack.decode(lzma.decompress(content), type=_PackedTimeline, dec_hook=_as_array)
+        packed = msgspec.msgpack.decode(unzipped(content), type=_PackedTimeline, dec_hook=_as_array)
         frames = {signal: each.frame() for signal, each in packed.frames.items() if signal in SIGNALS}
         whole = Timeline.build(frames, packed.recorded, sources=packed.sources, devices=packed.devices)
         others = {name: getattr(packed, name) for name in packed.__struct_fields__ if name != "frames"}
         others["thread_names"] = {(process, thread): name for process, thread, name in packed.thread_names}
         return msgspec.structs.replace(whole, **others)
-    except (lzma.LZMAError, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
+    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, TypeError, OverflowError, AssertionError) as error:
         raise _damaged(path) from error
 
 

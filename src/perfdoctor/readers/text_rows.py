@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 
@@ -12,6 +15,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Source, Text, Timeline
 from perfdoctor.patterns import regex
+from perfdoctor.readers.kineto.inflate import MAGIC, TooLongError, check_ratio
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
 _ESCAPES = regex(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -37,16 +41,21 @@ _LONGEST_LINE = 1 << 20
 def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, also of a gzipped one; bytes that are no UTF-8 are shown as the replacement sign.
 
-    PerfdoctorError where the file cannot be read.
+    PerfdoctorError where the file cannot be read, or its text is so much longer than it that no tool wrote it.
     """
     try:
         with path.open("rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-        opened = gzip.open if zipped else open
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline=None) as text:
+            zipped = raw.read(len(MAGIC)) == MAGIC
+            raw.seek(0)
+            inner = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
+            text, length = io.TextIOWrapper(inner, encoding="utf-8-sig", errors="replace"), 0
             while line := text.readline(_LONGEST_LINE):
+                length += len(line)
+                check_ratio(length, raw.tell())
                 yield plain(line).rstrip()
-    except (OSError, EOFError) as error:
+    except TooLongError as error:
+        raise PerfdoctorError(f"{path.name} cannot be read: {error.what}", do=error.do) from error
+    except (OSError, EOFError, zlib.error) as error:
         what = getattr(error, "strerror", None) or error
         raise PerfdoctorError(f"{path.name} cannot be read: {what}", do="Check the file.") from error
 

@@ -109,9 +109,9 @@ class Session(Struct, frozen=True):
         around = launch.ProfilerCommand(partial(plain, counters=counters), log, plain if counters else None)
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
-        made = nsys.report_of(stem)
+        made = nsys.report_of(stem) or nsys.keep_stream(stem, record.started_unix_ns)
         record.files += [f"nsys/{made.name}"] if made else []
-        if why := nsys.explain(log, made):
+        if why := nsys.explain(log, made, record.started_unix_ns):
             record.notes.append(why)
         if counters and (trouble := gpu_counters.explain(text_of(log))):
             record.notes.append("the GPU's counters were not recorded: {}. {}".format(*trouble))
@@ -150,16 +150,22 @@ class Session(Struct, frozen=True):
         try:
             yield sampler
         finally:
-            if sampler is not None:
-                sampler.end()
-                record.notes += sampler.keep(self.folder.path / "stacks", record.name, Path.cwd())
-            cells = sampler.folder if sampler is not None else Path()
-            record.files += whole_run.keep(
-                self.folder, record.name, Path.cwd(), lambda pid: cells_of(cells, pid), with_source=self.window.source
-            )
-            record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
-            if sampler is not None:
-                sampler.close()
+            with contextlib.ExitStack() as at_last:  # no file of ours stays, whatever fails
+                if sampler is not None:
+                    at_last.callback(sampler.close)
+                    sampler.end()
+                self._keep_stacks(record, sampler)
+
+    def _keep_stacks(self, record: PassRecord, sampler: SamplerProcess | None) -> None:
+        """Keep what was sampled in the run folder."""
+        stacks = self.folder.path / "stacks"
+        if sampler is not None:
+            record.notes += sampler.keep(stacks, record.name, Path.cwd())
+        cells = sampler.folder if sampler is not None else Path()
+        record.files += whole_run.keep(
+            self.folder, record.name, Path.cwd(), lambda pid: cells_of(cells, pid), with_source=self.window.source
+        )
+        record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
 
     def _run(
         self, recording: PassSettings, tool: launch.ProfilerCommand | None = None, *, time_limit_s: float | None = None,

@@ -13,7 +13,7 @@ from perfdoctor.records.document import Document, FindingRow
 from perfdoctor.records.findings import Advice, Rows
 from perfdoctor.report import json_document
 from perfdoctor.report.words.foreign_text import clean
-from perfdoctor.vocabulary.derivations import SOURCES
+from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 
 
 def stored(name: str, path: Path) -> Diagnosis | None:
@@ -43,6 +43,8 @@ def _check(of: Document) -> None:
                 raise ValueError("a row of evidence has not its columns")
         if finding.derivation and not all(each.source in SOURCES for each in finding.derivation.inputs):
             raise ValueError("a number of a formula is from nowhere")
+        if finding.derivation and not all(each.by in BOUNDS for each in finding.derivation.bounds):
+            raise ValueError("a saving is limited by nothing that is known")
     if any(split.window_ns <= 0 for split in (*of.time, *of.recording)):
         raise ValueError("a window has no length")
     if of.prediction and any(step.samples <= 0 for step in of.prediction.steps):

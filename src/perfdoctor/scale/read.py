@@ -279,7 +279,7 @@ def _notes(job: ReadJob, chosen: Mapping[int, str], in_full: Collection[int]) ->
 
 def _with_job(run: Run, job: ReadJob, typical: Sequence[int]) -> Run:
     """The run with the summaries of the job: places of `typical` ranks count for all that were not read in full."""
-    others = len(job.summaries.places) - len(run.places)
+    others = max(len(job.summaries.places) - len(run.places), 0)  # a changed file may hold more than its summary says
     standing = [place.rank in typical for place in run.places]
     each = others // max(sum(standing), 1)
     weights = tuple(1 + each * stands for stands in standing)

@@ -34,6 +34,7 @@ from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.system.paths import unzipped
 from perfdoctor.vocabulary.signals import SIGNALS
 
 #: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
@@ -177,33 +178,53 @@ def packed_summary(timeline: Timeline, selection: Selection) -> bytes:
     return packed
 
 
-def pack(summary: FileSummary, level: int = 1) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode(summary), level)
+def pack(summary: FileSummary) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(summary), 1)
 
 
 def unpack(packed: bytes) -> FileSummary:
-    return msgspec.msgpack.decode(zlib.decompress(packed), type=FileSummary)
+    return msgspec.msgpack.decode(unzipped(packed), type=FileSummary)
 
 
 def unpack_head(packed: bytes) -> FileHead:
-    return msgspec.msgpack.decode(zlib.decompress(packed), type=FileHead)
+    return msgspec.msgpack.decode(unzipped(packed), type=FileHead)
 
 
 def without_recording(packed: bytes) -> bytes:
-    """The same summary where there is no recording behind it, as small as it gets."""
-    return pack(replace(unpack(packed), is_alone=True), level=9)
+    """The same summary where there is no recording behind it."""
+    return pack(replace(unpack(packed), is_alone=True))
 
 
 def checked(packed: bytes, name: str) -> bytes:
     """The packed summary of the file of this name again. Raises PerfdoctorError where it is damaged."""
     try:
-        unpack(packed)
-    except (zlib.error, msgspec.DecodeError) as error:
+        for place in unpack(packed).places:
+            _check(place)
+    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
         raise PerfdoctorError(
             f"the summary {name} is damaged, or was made by another version of perfdoctor",
             do="Summarize the recording again, with the version that analyses it.",
         ) from error
     return packed
+
+
+def _check(place: PlaceSummary) -> None:
+    """Raises ValueError, KeyError or AssertionError for what no place has: the file may have been changed."""
+    window = intervals(place.window)
+    for pieces in (window, intervals(place.communication), *map(intervals, place.pieces.values())):
+        edges = np.stack((pieces.starts, pieces.ends), axis=1).ravel()
+        if edges.size and not (np.diff(edges) >= 0).all():
+            raise ValueError("pieces of time that are not in order")
+    of = place.split
+    parts = (of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns, *of.idle_causes_ns.values())
+    if min(parts) < 0 or sum(parts[:4]) != of.window_ns or sum(parts[4:]) != of.idle_ns:
+        raise ValueError("parts that do not sum to their window")
+    steps = place.steps.steps()
+    if not 0 <= steps.first <= steps.last <= max(len(steps.bounds) - 1, 0) or (np.diff(steps.bounds) < 0).any():
+        raise ValueError("steps that are not in order")
+    rows = collectives(place, place.rank, UnpackedColumns())
+    if len({len(column) for column in rows.columns.values()}) > 1 or (rows.duration_ns < 0).any():
+        raise ValueError("collectives of different lengths")
 
 
 def _summary(place: Place, every: int) -> PlaceSummary:

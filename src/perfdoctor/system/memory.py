@@ -27,6 +27,16 @@ def give_back() -> None:
         trim(0)
 
 
+def limited(most_bytes: int) -> None:
+    """Limit the address space of this process from now on, where the system can (not on Windows)."""
+    try:
+        import resource  # noqa: PLC0415 not on Windows
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most_bytes if hard < 0 else min(most_bytes, hard), hard))
+
+
 def available_bytes() -> int:
     """Free bytes of the machine's memory, or half of all if that is unknown; at most the limit of the container."""
     limits = [int(text) for path in _LIMITS if (text := text_of(path).strip()).isdigit()]

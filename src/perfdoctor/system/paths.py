@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,19 @@ def without_home(word: str) -> str:
     """The word with `~` for the home: the same for everybody, and no user's name."""
     home = os.environ.get("HOME", "").rstrip("/")
     return HOME + word[len(home) :] if home and (word == home or word.startswith(f"{home}/")) else word
+
+
+#: What zlib writes may be a thousand times as long as it is. Nothing of ours is, beyond what every machine holds.
+_MOST_RATIO, _FREE_BYTES = 200, 1 << 28
+
+
+def unzipped(data: bytes) -> bytes:
+    """What zlib packed. Raises zlib.error where it is damaged, breaks off, or would be far too long."""
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(data, _FREE_BYTES + _MOST_RATIO * len(data))
+    if not unpacking.eof:
+        raise zlib.error("it breaks off, or would fill the memory")
+    return text
 
 
 def text_of(file: str | Path) -> str:

@@ -253,7 +253,9 @@ def _folders(path: Path) -> list[Path]:
 
 
 def json_object(file: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None where the file cannot be read, or holds something else."""
+    """The JSON object in a file; None where the file cannot be read, is a pipe, or holds something else."""
+    if not file.is_file():
+        return None
     try:
         document = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -328,8 +330,12 @@ class RunFolder:
         write_whole(file, json.dumps({**json.loads(file.read_text("utf-8")), **facts}).encode())
 
     def files(self, folder: str, *patterns: str) -> list[Path]:
-        """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10)."""
-        found = {file for pattern in patterns for file in (self.path / folder).glob(pattern)}
+        """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10).
+
+        No pipes: whoever opens one waits for ever.
+        """
+        every = {file for pattern in patterns for file in (self.path / folder).glob(pattern)}
+        found = [file for file in every if file.is_file()]
         return sorted(found, key=lambda file: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", file.name)])
 
     def bytes_on_disk(self) -> int:

@@ -73,6 +73,11 @@ def test_it_stays_silent_where_the_link_was_whole_at_any_time_under_load():
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []
 
 
+@pytest.mark.parametrize("link", [{"pcie_width": 0.0}, {"pcie_generation": 99.0}, {"pcie_generation": 0.0}], ids=str)
+def test_it_stays_silent_on_a_link_that_there_is_not(link):
+    assert findings("narrow-pcie-link", beside(device_samples=linked(**link))) == []
+
+
 def test_it_stays_silent_where_load_is_not_known():
     rows = linked(utilization_share=float("nan"), pcie_generation=1.0)
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []

@@ -39,7 +39,7 @@ WHOLE = report(
 def by_ourselves(request, monkeypatch):
     """Neither NVIDIA's package nor ncu is used, except where a test requests them."""
     if "theirs" not in request.fixturenames:
-        monkeypatch.setattr(ncu_package, "package", lambda: None)
+        monkeypatch.setattr(ncu_package, "is_installed", lambda: False)
         monkeypatch.setattr(tool_process, "find", lambda _: None)
 
 

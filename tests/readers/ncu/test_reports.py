@@ -43,7 +43,7 @@ def report(tmp_path) -> Path:
 @pytest.fixture
 def neither(monkeypatch):
     """Neither the package nor ncu is here."""
-    monkeypatch.setattr(ncu_package, "package", lambda: None)
+    monkeypatch.setattr(ncu_package, "is_installed", lambda: False)
     monkeypatch.setattr(tool_process, "find", lambda _: None)
 
 
@@ -153,6 +153,12 @@ class Action:
         return self._rules
 
 
+def installed(monkeypatch, module):
+    """Read reports with this module in place of NVIDIA's package, and in this process."""
+    monkeypatch.setattr(ncu_package, "is_installed", lambda: True)
+    monkeypatch.setattr(ncu_package, "read_apart", lambda report: ncu_package.read_launches(module, report))
+
+
 def package(*actions, fails: Exception | None = None):
     def load(path):
         if fails:
@@ -188,7 +194,7 @@ def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
         {**SPEEDUP, "speedup_estimation": {"type": 1, "speedup": 500}},
     ]
     stand_in = package(Action(BASIC, rules), Action(BASIC, kind=2), Action({}, name=None))
-    monkeypatch.setattr(ncu_package, "package", lambda: stand_in)
+    installed(monkeypatch, stand_in)
     timeline = ncu.read(report)
     frame = timeline["kernel_profiles"]
     assert list(frame.name) == ["k(int)", ""]  # a range is no kernel
@@ -208,7 +214,7 @@ def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
     [package(), package(Action({})), package(fails=TypeError("'NoneType' object\nis not subscriptable")), package(fails=OSError("x"))],
 )  # fmt: skip
 def test_a_damaged_report_is_refused_in_one_line(report, monkeypatch, neither, broken):
-    monkeypatch.setattr(ncu_package, "package", lambda: broken)
+    installed(monkeypatch, broken)
     with pytest.raises(PerfdoctorError, match=r"`kernels.ncu-rep` cannot be read: ") as caught:
         ncu.read(report)
     assert "\n" not in caught.value.what
@@ -216,8 +222,22 @@ def test_a_damaged_report_is_refused_in_one_line(report, monkeypatch, neither, b
 
 def test_what_the_package_cannot_read_ncu_may(tool, report, monkeypatch):
     tool(wide(), "")
-    monkeypatch.setattr(ncu_package, "package", lambda: package(fails=OSError("too new")))
+    installed(monkeypatch, package(fails=OSError("too new")))
     assert len(ncu.read(report)["kernel_profiles"]) == 1
+
+
+#: Its blocks are read with lengths that lead beyond the file: NVIDIA's library aborts its process.
+ABORTS = (FIXTURES.parent / "tests" / "found" / "ncu-report" / "length-beyond-the-end").read_bytes()
+
+
+@pytest.mark.skipif(not ncu_package.is_installed(), reason="NVIDIA's package is not installed")
+def test_a_report_at_which_nvidias_library_aborts_is_refused(report, capfd):
+    report.write_bytes(ABORTS)
+    with pytest.raises(PerfdoctorError, match="the library that reads it crashed"):
+        ncu_package.read_apart(report)
+    with pytest.raises(PerfdoctorError, match=r"`kernels.ncu-rep` cannot be read"):
+        ncu.read(report)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_package_that_does_not_load_is_none(monkeypatch):

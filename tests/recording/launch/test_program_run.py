@@ -17,6 +17,8 @@ from launched import PROMPT_S, SH, STAND_INS, STANDING_IN, WAYS, PerfdoctorRun, 
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.launch.held_by_nsys import is_held
+from perfdoctor.system.paths import text_of
 
 #: Grace times as they are would make the tests long.
 QUICK = {"LEFTOVER_GRACE_S": 0.5, "ENDING_GRACE_S": 0.5}
@@ -535,3 +537,26 @@ def test_a_run_leaves_no_descriptor_open() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+CLOSES_ALL = "import os, sys, time; os.closerange(3, 4096); print('done', flush=True); {}; sys.exit(7)"
+
+
+@pytest.mark.nsys
+def test_a_program_that_closed_the_descriptors_of_nsys_ends_by_itself_with_its_own_code(tmp_path: Path) -> None:
+    with Run(tmp_path / "run", python(CLOSES_ALL.format("pass")), "nsys") as run:
+        assert run.finish()[:2] == (7, b"done\n")
+        assert "had closed descriptors of nsys" in run.notes
+        assert run.alive() == []
+
+
+@pytest.mark.nsys
+def test_a_program_that_closed_them_and_waits_is_left_alone_until_it_ends(tmp_path: Path) -> None:
+    waits = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire(timeout=6)"
+    with Run(tmp_path / "run", python(CLOSES_ALL.format(waits)), "nsys") as run:
+        assert run.process.stdout.readline() == b"done\n"
+        (pid,) = [pid for pid, name in run.alive() if name.startswith(f"{sys.executable} -I -c import os")]
+        wait_for(lambda: text_of(f"/proc/{pid}/wchan").startswith("futex"))
+        assert not is_held(pid)
+        assert run.finish()[0] == 7
+        assert run.notes.count("had closed descriptors of nsys") == 1

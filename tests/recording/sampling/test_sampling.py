@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -193,6 +194,20 @@ def is_alive(pid: int | str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_sampler_that_cannot_be_started_leaves_no_folder(tmp_path, monkeypatch):
+    def refuses(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", refuses)
+    opened = Path("/proc/self/fd")
+    before = len(list(opened.iterdir()))
+    with pytest.raises(BlockingIOError):
+        SamplerProcess(py_spy.PySpy(path="/nowhere"))
+    assert list(tmp_path.iterdir()) == []
+    assert len(list(opened.iterdir())) == before
 
 
 def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):

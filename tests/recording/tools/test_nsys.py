@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,38 @@ def test_a_report_is_found_and_a_raw_stream_is_explained(tmp_path: Path) -> None
     assert "its importer failed" in nsys.explain(log, made)
     (tmp_path / "p.nsys-rep").write_text("x")
     assert nsys.explain(log, nsys.report_of(tmp_path / "p")) == ""
+
+
+def test_on_a_full_disk_the_raw_stream_that_nsys_left_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    raw = tmp_path / "nsys-report-5ab1.qdstrm"
+    raw.write_bytes(b"x")
+    began = raw.stat().st_mtime_ns
+    assert nsys.explain(tmp_path / "nsys.log", None, began).endswith(f"the disk is full; what it recorded is in {raw}")
+    assert nsys.explain(tmp_path / "nsys.log", None, began + 1).endswith("the disk is full")  # of an earlier run
+
+
+def test_a_raw_stream_that_an_ended_nsys_left_is_moved_to_where_its_report_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stem, raw = tmp_path / "train", tmp_path / "nsys-report-5ab1.qdstrm"
+    raw.write_bytes(b"x")
+    began = raw.stat().st_mtime_ns
+    assert nsys.keep_stream(stem, began + 1) is None  # of an earlier run
+    with raw.open("rb"):
+        assert nsys.keep_stream(stem, began) is None  # another nsys has it open
+    (tmp_path / "nsys-report-5ab2.qdstrm").write_bytes(b"y")
+    assert nsys.keep_stream(stem, began) is None  # nobody knows which it is
+    (tmp_path / "nsys-report-5ab2.qdstrm").unlink()
+    kept = nsys.keep_stream(stem, began)
+    assert kept == nsys.report_of(stem) == tmp_path / "train.qdstrm"
+    assert not raw.exists()
+    raw.symlink_to(kept)
+    kept.rename(tmp_path / "elsewhere")
+    assert nsys.keep_stream(stem, 0) is None  # a link of a stranger
 
 
 def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:

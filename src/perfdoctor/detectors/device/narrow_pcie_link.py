@@ -85,7 +85,8 @@ def _narrow(gpu: SampledGpu, at: Mapping[str, float]) -> _Narrow | None:
         return None
     generation, width, most_generation, most_width = (float(column[known].max()) for column in columns)
     found = _Narrow(gpu, generation, width, most_generation, most_width)
-    return found if found.share < at["max_share_of_link"] else None
+    # a link of no lanes, or of a generation that there is not, is none that carries this program's copies
+    return found if 0 < found.share < at["max_share_of_link"] else None
 
 
 def _waits_ns(place: Place, own: _Narrow, least_bytes: float, *, at_most: bool) -> float:

@@ -30,6 +30,15 @@ class TooLongError(PerfdoctorError):
     """A text that no profiler writes, and that would take all memory."""
 
 
+def check_ratio(text_bytes: int, file_bytes: int) -> None:
+    """Raises TooLongError where no tool writes so long a text into so many bytes of a file."""
+    if text_bytes > _FREE_BYTES + _MOST_RATIO * file_bytes:
+        raise TooLongError(
+            f"it would be more than {_MOST_RATIO} times as long when it is decompressed",
+            do="No profiler writes that. If the file is trusted, decompress it first: gunzip FILE",
+        )
+
+
 class Inflated:
     """The text of a gzip stream, which can be sought. `is_whole` is False once it is known to be damaged or cut off."""
 
@@ -91,11 +100,7 @@ class Inflated:
         self._ready = memoryview(text)
         self._given += len(text)
         self._all += len(text)
-        if self._all > _FREE_BYTES + _MOST_RATIO * self._stream.tell():
-            raise TooLongError(
-                f"it would be more than {_MOST_RATIO} times as long when it is decompressed",
-                do="No profiler writes that. If the file is trusted, decompress it first: gunzip FILE",
-            )
+        check_ratio(self._all, self._stream.tell())
 
     def _salvage(self) -> None:
         """Make all text before the damaged byte ready: a call that fails returns nothing of what it had inflated."""

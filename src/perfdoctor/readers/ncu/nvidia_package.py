@@ -1,16 +1,22 @@
 """Which launches does a report of Nsight Compute hold? Read with NVIDIA's own package `ncu-report` (`perfdoctor[ncu]`).
 
 It is optional, as it is under NVIDIA's licence. It reads reports of all versions up to its own, and needs no GPU and no
-ncu. It does not recognise damage: a damaged report appears empty, or a call raises some error.
+ncu. It does not recognise damage: a damaged report appears empty, a call raises some error, or the library aborts. A
+process of its own loads it.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import (
@@ -23,17 +29,62 @@ from perfdoctor.readers.ncu.metric_names import (
     wanted_names,
 )
 from perfdoctor.readers.ncu.report_file import unreadable
+from perfdoctor.system import tool_process
+from perfdoctor.system.memory import limited
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
 _GLOBAL = 2
 #: NVIDIA's MsgType of a rule that could not be evaluated: no advice, and it names folders of the machine.
 _FAILED = 4
+_NAME = "ncu_report"
+#: A few hundred launches are read in a second.
+_TIMEOUT_S = 300
+#: Objects take some ten times the bytes of their report; the library itself takes 200 MB.
+_GROWTH, _FREE_BYTES = 32, 1 << 30
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What the process of its own found, or why it could not."""
+
+    launches: tuple[Launch, ...] = ()
+    why: str = ""
+
+
+def is_installed() -> bool:
+    return find_spec(_NAME) is not None
+
+
+def read_apart(report: Path) -> tuple[Launch, ...]:
+    """All kernels of a report, in its order, read by another process. PerfdoctorError where it is damaged."""
+    code, printed, _ = tool_process.run(
+        [*tool_process.own_command(__name__), str(report.absolute())],
+        environment=dict(os.environ), timeout_s=_TIMEOUT_S, not_started="Check the installation of Python.",
+        too_slow=_damaged(report, f"NVIDIA's package took more than {_TIMEOUT_S // 60} minutes"),
+    )  # fmt: skip
+    if code:
+        raise _damaged(report, "the library that reads it crashed" if code < 0 else "its process failed")
+    answer = msgspec.msgpack.decode(printed, type=_Answer)
+    if answer.why:
+        raise _damaged(report, answer.why)
+    return answer.launches
+
+
+def main() -> None:
+    """Print the launches of the report sys.argv[1], for `read_apart`."""
+    report = Path(sys.argv[1])
+    limited(_FREE_BYTES + _GROWTH * report.stat().st_size)
+    module = package()
+    try:
+        found = _Answer(read_launches(module, report)) if module else _Answer(why="NVIDIA's package does not load")
+    except PerfdoctorError as error:
+        found = _Answer(why=error.what.partition("cannot be read: ")[2] or error.what)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
 def package() -> Any | None:
     """The module, or None: not installed, or built for another machine than this one."""
     try:
-        return importlib.import_module("ncu_report")
+        return importlib.import_module(_NAME)
     except (ImportError, OSError):
         return None
 
@@ -108,3 +159,7 @@ def _advice(results: Iterable[dict[str, Any]]) -> Iterator[RuleAdvice]:
         if message.get("type") != _FAILED and (words or not isnan(share)):
             rule, is_global = str(result.get("rule_identifier", "")), int(estimate.get("type", 0)) == _GLOBAL
             yield RuleAdvice(rule, share, is_global, plain_message(words))
+
+
+if __name__ == "__main__":
+    main()

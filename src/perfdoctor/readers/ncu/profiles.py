@@ -75,10 +75,10 @@ def read(path: Path) -> Timeline:
 
 def read_report(report: Path) -> tuple[Launch, ...]:
     """The launches of a .ncu-rep: by NVIDIA's package, else from the file, else by ncu. PerfdoctorError if all fail."""
-    module, tool = ncu_package.package(), tool_process.find("ncu")
+    tool = tool_process.find("ncu")
     ways: list[Callable[[], tuple[Launch, ...]]] = [lambda: ncu_file.read_launches(report)]
-    if module is not None:
-        ways.insert(0, lambda: ncu_package.read_launches(module, report))
+    if ncu_package.is_installed():
+        ways.insert(0, lambda: ncu_package.read_apart(report))
     if tool is not None:
         ways.append(lambda: ncu_tool.read_launches(tool, report))
     *others, last = ways

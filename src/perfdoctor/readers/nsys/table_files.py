@@ -23,6 +23,7 @@ from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.nsys.export import TIMEOUT_S, is_table_read, last_line
 from perfdoctor.readers.nsys.tables import HOLDS_EVENTS, quoted
 from perfdoctor.system import tool_process
+from perfdoctor.system.memory import limited
 
 #: Each folder has this table.
 STRINGS = "StringIds"
@@ -94,7 +95,7 @@ def main() -> None:
     files = [file for file in sorted(folder.iterdir()) if file.suffix == ending and file.is_file()]
     files = [file for file in files if is_table_read(file.stem)]
     most_bytes = _FREE_BYTES + _MOST_RATIO * sum(file.stat().st_size for file in files)
-    _limit_memory(_MOST_MEMORY_BYTES)
+    limited(_MOST_MEMORY_BYTES)
 
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415 readers load none of these packages
     from adbc_driver_sqlite import connect  # noqa: PLC0415
@@ -106,15 +107,6 @@ def main() -> None:
                 statement.execute_update()
         for file in files:
             _copy(file, connection)
-
-
-def _limit_memory(most_bytes: int) -> None:
-    try:
-        import resource  # noqa: PLC0415 there is none on Windows
-    except ImportError:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most_bytes if hard < 0 else min(most_bytes, hard), hard))
 
 
 def _copy(file: Path, connection: Any) -> None:

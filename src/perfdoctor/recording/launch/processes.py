@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 from perfdoctor.system.paths import text_of
 
@@ -78,6 +79,26 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of these processes so far."""
     stats = [stat for pid in pids if (stat := _stat(pid))]
     return sum(int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def has_open(file: Path) -> bool:
+    """Has a process that we may look at this file open?"""
+    for entry in os.listdir("/proc"):  # noqa: PTH208 a Path an entry would be slow
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and any(_leads_to(f"/proc/{entry}/fd/{number}", file) for number in _opened(entry)):
+                return True
+    return False
+
+
+def _opened(pid: str) -> list[str]:
+    return os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+
+
+def _leads_to(link: str, file: Path) -> bool:
+    try:
+        return os.readlink(link) == str(file)  # noqa: PTH115
+    except OSError:  # it was closed meanwhile
+        return False
 
 
 def name_of(pid: int) -> str:

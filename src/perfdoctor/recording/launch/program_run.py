@@ -29,6 +29,7 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
+from perfdoctor.recording.launch.held_by_nsys import HeldByNsys
 from perfdoctor.recording.launch.program import NOT_EXECUTABLE, NOT_FOUND
 from perfdoctor.recording.launch.signals import ENDING, Signals
 
@@ -121,6 +122,7 @@ class _Launch:
         self.early: list[int] = []  # signals that came before the program was started
         self.is_to_end = False  # its end was requested, or that of all processes
         self.ends_all = False  # the program did not end by itself
+        self.held = HeldByNsys()
         self.child_watch: ChildWatch | None = None  # until the program is started
         self.tool_pid = 0
         self.tool_status: int | None = None
@@ -291,6 +293,10 @@ class _Launch:
             self._request_end()
         elif not self.is_to_end and self.is_finished():
             self._request_end()
+        if self.tool_pid and self.program and (woken := self.held.wake([self.program])):
+            self.ended.notes.append(
+                f"{_names(woken)} had closed descriptors of nsys, whose library then kept it from ending: it was woken"
+            )
         if now >= self.overdue_at:
             self.overdue_at = _NEVER
             processes.send(self.overdue(), signal.SIGKILL)

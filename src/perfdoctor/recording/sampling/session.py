@@ -32,16 +32,21 @@ class SamplerProcess:
         self.tool, self.with_source = tool, with_source
         # Not in the run folder: py-spy's files are larger than what is kept, and the FIFO is nobody else's.
         self.folder = Path(tempfile.mkdtemp(prefix="perfdoctor-sampling-"))
-        self.requests = self.folder / "requests"
-        os.mkfifo(self.requests, 0o600)
-        # Open from now on: who asks before the sampler has opened it, is heard.
-        self.held = os.open(self.requests, os.O_RDONLY | os.O_NONBLOCK)
-        budget = BUDGET_SHARE * own_cores()
-        self.process = subprocess.Popen(
-            [
-                *tool_process.own_command("perfdoctor.recording.sampling.sampler"), self.requests, self.folder,
-                str(budget), tool.path,
-            ],
+        self.requests, self.held = self.folder / "requests", -1
+        try:
+            os.mkfifo(self.requests, 0o600)
+            # Open from now on: who asks before the sampler has opened it, is heard.
+            self.held = os.open(self.requests, os.O_RDONLY | os.O_NONBLOCK)
+            self.process = self._started()
+        except BaseException:
+            self._let_go()
+            self.close()
+            raise
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        words = [str(BUDGET_SHARE * own_cores()), self.tool.path]
+        return subprocess.Popen(
+            [*tool_process.own_command("perfdoctor.recording.sampling.sampler"), self.requests, self.folder, *words],
             cwd="/",  # the user's folder may be removed meanwhile
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,  # the terminal's Ctrl-C is for the training
@@ -57,9 +62,7 @@ class SamplerProcess:
 
     def end(self) -> None:
         """End what is still sampled, after the program. May be called again."""
-        if self.held >= 0:
-            os.close(self.held)
-            self.held = -1
+        self._let_go()
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             if not self.process.stdin.closed:
@@ -70,6 +73,11 @@ class SamplerProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def _let_go(self) -> None:
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
 
     def keep(self, target: Path, pass_name: str, project: Path) -> Iterator[str]:
         """Store what was sampled in the run folder. Yields notes on what was not."""

@@ -7,9 +7,13 @@ default nsys ends the program when the capture range closes (`stop-shutdown` and
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +22,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
+from perfdoctor.recording.launch import processes
 from perfdoctor.system import nsys_importer, tool_process
 from perfdoctor.system.paths import text_of
 
@@ -133,8 +138,8 @@ def report_of(stem: Path) -> Path | None:
     return None
 
 
-def explain(log: Path, made: Path | None) -> str:
-    """Why there is no report, in one sentence with what to do; "" if there is one."""
+def explain(log: Path, made: Path | None, since_unix_ns: int = 0) -> str:
+    """Why there is no report, in one sentence with what to do; "" if there is one. `since_unix_ns`: when nsys began."""
     if made is not None and made.suffix != ".qdstrm":
         return _lost_events(log)
     message = _last_message(log)
@@ -145,8 +150,36 @@ def explain(log: Path, made: Path | None) -> str:
             "what the importer lacks (often libssh), or analyse the run where Nsight Systems is complete"
         )
     if shutil.disk_usage(log.parent).free < 1 << 20:
-        return "Nsight Systems made no report: the disk is full"
+        raw = left_stream(since_unix_ns)
+        where = f"; what it recorded is in {raw}" if raw else ""
+        return f"Nsight Systems made no report: the disk is full{where}"
     return f"Nsight Systems made no report: {message or 'it printed nothing'}"
+
+
+def left_stream(since_unix_ns: int) -> Path | None:
+    """The raw stream that nsys has left in the temporary folder since then: it was ended, or the disk was full.
+
+    Its log does not name it in either case. None where several may be it; one that a process has open is another's.
+    """
+    found = []
+    for file in Path(tempfile.gettempdir()).glob("nsys-report-*.qdstrm"):
+        with contextlib.suppress(OSError):
+            now = file.lstat()
+            if stat.S_ISREG(now.st_mode) and now.st_uid == os.geteuid() and now.st_mtime_ns >= since_unix_ns:
+                found.append(file)
+    return found[0] if len(found) == 1 and not processes.has_open(found[0]) else None
+
+
+def keep_stream(stem: Path, since_unix_ns: int) -> Path | None:
+    """Move a raw stream that nsys has left to where its report would be, if that takes no time."""
+    if report_of(stem) is not None or (left := left_stream(since_unix_ns)) is None:
+        return None
+    kept = stem.with_name(f"{stem.name}.qdstrm")
+    try:
+        left.rename(kept)
+    except OSError:  # another disk, which may be full
+        return None
+    return kept
 
 
 def _lost_events(log: Path) -> str:

@@ -1,0 +1,103 @@
+"""How is a stranger's file read so that nothing but its own folder can be changed, and so much memory and time is used?
+
+A child process is held by three things: Linux' Landlock lets it write below one folder alone (where the kernel has it),
+an audit hook of Python names what it tried besides, and limits of the system bound its memory. Nothing of it follows a
+link: what a link leads to is outside of the folder, and Landlock judges the file and not its name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+import sys
+from pathlib import Path
+
+MOST_BYTES = 3 << 29  # 1.5 GB
+#: Of the processor; by the clock so many times as long, as other programs may have it, and what waits uses none.
+MOST_SECONDS = 20
+CLOCK_FACTOR = 5
+#: System calls of all architectures since Linux 5.13.
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+#: Of LANDLOCK_ACCESS_FS_* all that change something: write, remove, make, refer, truncate; by version of Landlock.
+_CHANGES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}
+_OF_FILES = 0x4002  # write and truncate: the others are of folders
+_NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
+_BELOW_PATH = 1  # LANDLOCK_RULE_PATH_BENEATH
+#: What Python tells before it happens, and no reading of a file needs.
+_NEVER = ("socket.connect", "socket.bind", "socket.getaddrinfo", "os.exec", "os.system", "os.posix_spawn", "ctypes.dlopen",
+          "os.chmod", "os.chown", "os.kill", "os.putenv")  # fmt: skip
+_CHANGING = ("os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime", "shutil.rmtree")
+
+
+def confine(folder: Path) -> list[str]:
+    """Let this process write below the folder alone. Returns a list that what it tried besides is added to."""
+    only_below(folder)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return watched(folder)
+
+
+def only_below(*folders: Path) -> bool:
+    """Landlock this process and its children: they write below these folders. False where the kernel cannot."""
+    version = _landlock()
+    if version < 1:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    handled = _CHANGES[min(version, max(_CHANGES))]
+    rules = libc.syscall(_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
+    for path in (*folders, Path(os.devnull)):
+        opened = os.open(path, os.O_PATH)
+        allowed = handled if path in folders else handled & _OF_FILES
+        if libc.syscall(_ADD, rules, _BELOW_PATH, struct.pack("=Qi", allowed, opened), 0):
+            raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
+        os.close(opened)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if libc.syscall(_RESTRICT, rules, 0):
+        raise OSError(ctypes.get_errno(), "landlock_restrict_self")
+    os.close(rules)
+    return True
+
+
+def has_landlock() -> bool:
+    return _landlock() > 0
+
+
+def _landlock() -> int:
+    """Its version here, below 1 where the kernel has none."""
+    return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1))
+
+
+def watched(*folders: Path) -> list[str]:
+    """A list to which each change outside of the folders, and each connection and program, is added as it is tried."""
+    tried: list[str] = []
+    inside = (*(f"{folder}/" for folder in folders), os.devnull)
+
+    def is_outside(path: object, folder: int = -1) -> bool:
+        if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor, whose opening was seen
+            return False
+        base = "." if folder < 0 else f"/proc/self/fd/{folder}"
+        return not os.path.realpath(Path(base, os.fsdecode(path))).startswith(inside)
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if event in _NEVER:
+            tried.append(f"{event} {arguments[:1]}")
+        elif event == "subprocess.Popen":
+            if arguments[0] != sys.executable:  # which is confined as well
+                tried.append(f"{event} {arguments[0]}")
+        elif event == "open":
+            path, _, flags = arguments
+            changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            if changes and is_outside(path):
+                tried.append(f"open to write {path!r}")
+        elif event in ("os.remove", "os.rmdir"):
+            if is_outside(*arguments):
+                tried.append(f"{event} {arguments}")
+        elif event in _CHANGING and any(
+            map(is_outside, arguments[event == "os.symlink" : 2])
+        ):  # a link may lead anywhere
+            tried.append(f"{event} {arguments[:2]}")
+
+    sys.addaudithook(hook)
+    return tried

@@ -1,0 +1,340 @@
+"""What is read of a stranger, how is it changed, and what must hold of whatever is made of it?
+
+Each target has small files, changes that know their form, and what the program does with such a file. That returns a word
+of what came out, so that a file with another outcome is changed further. It raises PerfdoctorError, or it is wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import fuzz_seeds as seeds
+import msgspec
+import mutations as change
+from mutations import Mutation
+from rich.console import Console
+
+from perfdoctor.comparison import snapshot
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware import measured
+from perfdoctor.history import metrics, runs, series, store
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers.open import read
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Outcome, with_symptoms
+from perfdoctor.report import html, json_document, json_report, markdown, stored_diagnosis, terminal
+from perfdoctor.scale.read import read_run
+from perfdoctor.system.progress import silent
+from perfdoctor.viewer.contents import Folder
+from perfdoctor.viewer.root import ViewedFolder
+from perfdoctor.views.build import views
+from perfdoctor.vocabulary import own_rules, rulebook
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
+
+#: Every so manyth file is also rendered as every report: that takes ten times as long as a diagnosis.
+_RENDERED_EVERY = 20
+#: No device event lies further from the others, in ns: the sums of all parts stay below 2^63.
+_MOST_NS = 1 << 62
+#: What the members of a folder are changed by, by the ends of their names.
+_MEMBERS: Sequence[tuple[str, Mutation]] = (
+    (".json.gz", change.inside_gzip(change.tree)), (".json", change.several(change.tree, change.tree, change.raw)),
+    (".sqlite", change.several(change.cells, change.raw)), (".csv", change.several(change.words, change.lines)),
+    (".txt", change.several(change.words, change.lines)), (".log", change.several(change.words, change.lines)),
+)  # fmt: skip
+_JSON = change.several(change.tree, change.tree, change.tree, change.raw, change.words)
+_TEXT = change.several(change.words, change.words, change.lines, change.raw)
+_TABLES = change.several(change.cells, change.cells, change.cells, change.in_place, change.raw)
+_BYTES = change.several(change.in_place, change.in_place, change.raw)
+#: A link of a changed folder leads here, beside it.
+OUTSIDE = "../outside"
+
+Use = Callable[[Path, Random], str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """`name` of the file that a content is written into; "" where it is a folder. `kinds`: of `readers/formats.py`."""
+
+    seeds: Callable[[], list[bytes]]
+    mutation: Mutation
+    use: Use
+    name: str = ""
+    kinds: tuple[str, ...] = ()
+
+
+class WrongError(Exception):
+    """Something that no file may lead to."""
+
+
+# --- what holds of a diagnosis ---------------------------------------------------------------------------------------
+
+
+def check(diagnosis: Diagnosis) -> None:
+    """Raise WrongError where parts do not sum, a number is negative or above the whole, or a rule failed."""
+    for split in (*diagnosis.time, *diagnosis.recording):
+        parts = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
+        _hold(sum(parts) == split.window_ns, f"parts {parts} of a window of {split.window_ns}")
+        _hold(set(split.idle_causes_ns) <= set(IDLE_CAUSES), "unknown causes")
+        _hold(sum(split.idle_causes_ns.values()) == split.idle_ns, "causes do not sum to the idle time")
+        _hold(split.hidden_communication_ns + split.exposed_communication_ns == split.communication_ns, "communication")
+        for each in (
+            *parts,
+            *split.idle_causes_ns.values(),
+            split.communication_ns,
+            split.hidden_communication_ns,
+            split.copy_ns,
+        ):
+            _hold(0 <= each <= split.window_ns < _MOST_NS, f"{each} of a window of {split.window_ns}")
+        for families in (split.compute_by_family_ns, split.compute_by_phase_ns):
+            _hold(all(each >= 0 for each in families.values()), f"families {families}")
+        _hold(split.step_ns is None or split.step_ns > 0, f"a step of {split.step_ns}")
+        _hold(split.kernel_count >= 0, "kernels")
+    for kernel in diagnosis.kernels:
+        _hold(kernel.count > 0 and kernel.total_ns >= 0 and kernel.mean_ns >= 0, f"{kernel}")
+    steps = diagnosis.steps
+    _hold(0 <= steps.p10_ns <= steps.median_ns <= steps.p90_ns and 0 <= steps.used <= steps.count, f"{steps}")
+    for advice in with_symptoms(diagnosis.findings):
+        saving = advice.saving_ns_per_step
+        most = diagnosis.base_ns if advice.basis == "step" else advice.run_ns
+        _hold(
+            0 <= saving.low <= saving.likely <= saving.high <= max(most, diagnosis.base_ns),
+            f"{advice.rule}: {saving} of {diagnosis.base_ns}",
+        )
+        _hold(0 <= advice.saved.low <= advice.saved.high <= most, f"{advice.rule}: {advice.saved} of {most}")
+    failed = [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
+    _hold(not failed, f"{_failed(failed)}")
+    _hold(0 <= diagnosis.contended_share <= 1, "share of contention")
+
+
+def _failed(outcomes: Iterable[Outcome]) -> str:
+    return "; ".join(f"{outcome.rule} failed: {outcome.error}" for outcome in outcomes)
+
+
+def _hold(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise WrongError(what)
+
+
+@cache
+def _rules() -> list[rulebook.Rule]:
+    return list(rulebook.load_rules().values())
+
+
+def _diagnosed(timeline: Timeline, random: Random) -> str:
+    run = prepare(timeline)
+    return _examined(run, random)
+
+
+def _examined(run: object, random: Random) -> str:
+    examination = examine(run, _rules())  # type: ignore[arg-type]
+    diagnosis = examination.diagnosis
+    check(diagnosis)
+    text = json_report.render(diagnosis)
+    msgspec.json.decode(text)
+    if random.randrange(_RENDERED_EVERY) == 0:
+        _rendered(diagnosis)
+        html.render(diagnosis, views(examination.run, diagnosis))
+        snapshot.of_examination("x", examination, rulebook.load_rules(), ())
+    found = sorted({advice.rule for advice in with_symptoms(diagnosis.findings)})
+    return f"{found} {sorted(map(_kind, diagnosis.notes))}"
+
+
+def _rendered(diagnosis: Diagnosis) -> None:
+    markdown.render(diagnosis)
+    terminal.render(diagnosis, Console(file=io.StringIO(), width=100), show_all=True)
+
+
+def _kind(text: str) -> str:
+    """A note without its numbers and names."""
+    return re.sub(r"[\d.,]+|'[^']*'|\"[^\"]*\"", "", text)[:60]
+
+
+# --- what is done with a file ----------------------------------------------------------------------------------------
+
+
+def recording(path: Path, random: Random) -> str:
+    """Of one that stands alone."""
+    return _diagnosed(read([path]), random)
+
+
+def beside(path: Path, random: Random) -> str:
+    """Of what joins a recording: alone, and every second time with one."""
+    if random.randrange(2):
+        return joined(path, random)
+    timeline = read([path])
+    prepare(timeline)
+    return f"{sorted(timeline.recorded)} {sorted(map(_kind, timeline.notes))}"
+
+
+def joined(path: Path, random: Random) -> str:
+    """Of what says nothing without a recording."""
+    trace = path.with_name("rank0.pt.trace.json")
+    trace.write_bytes(_small_trace())
+    return _diagnosed(read([trace, path]), random)
+
+
+@cache
+def _small_trace() -> bytes:
+    return seeds.small_trace()
+
+
+def whole_folder(path: Path, random: Random) -> str:
+    """Of a run or of the ranks of a job: read at once, or in parts, and listed by the viewer."""
+    Folder(ViewedFolder(path)).contents()
+    run = read_run([path], silent, most_in_full=random.choice((None, None, 1)))
+    return _examined(run, random)
+
+
+def left_rank(path: Path, random: Random) -> str:
+    """What a node left of a rank: in full, or as its summary."""
+    return _examined(read_run([path], silent, most_in_full=random.choice((None, 0))), random)
+
+
+def diagnosis_file(path: Path, random: Random) -> str:
+    """Printed again, compared, and listed by the viewer."""
+    known = rulebook.load_rules()
+    document = json_document.document("d", path)
+    if document is None:
+        return "no document"
+    snapshot.of_document("d", document, known)
+    found = stored_diagnosis.stored("d", path)
+    assert found is not None
+    _rendered(found)
+    if random.randrange(_RENDERED_EVERY) == 0:
+        html.render(found)
+    return f"{len(found.findings)} {len(found.notes)}"
+
+
+def history_file(path: Path, _random: Random) -> str:
+    """Listed, drawn as a trend, brought up to date and merged into another."""
+    with store.read(path) as db:
+        rows = runs.listed(db)
+        for row in rows[:3]:
+            if isinstance(row["id"], str):
+                runs.stored(db, row["id"])
+        series.trend(db, metrics.metric(metrics.STEP), folder=path.parent)
+    with store.written(path.with_name("other.sqlite")) as db:
+        merged = runs.merge(db, path)
+    return f"{len(rows)} {merged}"
+
+
+def own_rule(path: Path, _random: Random) -> str:
+    (path.parent / "slow_add.py").write_text("def detect(run, at):\n    return iter(())\n")
+    own_rules.all_rules([str(path.parent)])
+    return str(sorted(map(_kind, own_rules.unusable(path))))
+
+
+def config(path: Path, _random: Random) -> str:
+    rulebook.with_thresholds(rulebook.load_rules(), path)
+    own_rules.named_in(path)
+    return "read"
+
+
+def rates(path: Path, _random: Random) -> str:
+    found = measured.load(path)
+    _hold(all(each.median >= 0 for each in found.measurements), "a negative rate")
+    return f"{len(found.measurements)}"
+
+
+TARGETS: dict[str, Target] = {
+    "kineto": Target(seeds.traces, _JSON, recording, "rank0.pt.trace.json", ("kineto",)),
+    "kineto-gz": Target(
+        lambda: [change.gzip.compress(each, 1) for each in seeds.traces()],
+        change.several(change.inside_gzip(_JSON), change.inside_gzip(_JSON), change.raw), recording, "rank0.pt.trace.json.gz", ("kineto",),
+    ),
+    "nsys": Target(seeds.exports, _TABLES, recording, "profile.sqlite", ("nsys",)),
+    "nsys-arrow": Target(lambda: seeds.tables(".arrow"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-arrow",)),
+    "nsys-parquet": Target(lambda: seeds.tables(".parquet"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-parquet",)),
+    "zip": Target(seeds.archives, change.several(change.inside_zip(_MEMBERS), change.inside_zip(_MEMBERS), change.in_place, change.raw), recording, "f.zip", ("zip",)),
+    "ncu-report": Target(seeds.ncu_reports, _BYTES, beside, "f.ncu-rep", ("ncu-report",)),
+    "ncu-table": Target(seeds.ncu_csv, _TEXT, beside, "f.csv", ("ncu-table",)),
+    "ncu-text": Target(seeds.ncu_text, _TEXT, beside, "f.txt", ("ncu-text",)),
+    "snapshot": Target(seeds.memory_snapshots, change.several(change.pickled, change.pickled, change.raw), recording, "f.pickle", ("snapshot",)),
+    "memory-timeline": Target(seeds.memory_timelines, _JSON, beside, "f.json", ("memory-timeline",)),
+    "flight-recorder": Target(
+        lambda: seeds.flight_recordings()[0], change.several(change.pickled, change.pickled, change.raw), beside, "dump", ("flight-recorder",)
+    ),
+    "flight-recorder-json": Target(lambda: seeds.flight_recordings()[1], _JSON, beside, "dump.json", ("flight-recorder",)),
+    "stacks": Target(lambda: seeds.stacks()[0], _JSON, joined, "stacks.json", ("stacks",)),
+    "stacks-text": Target(lambda: seeds.stacks()[1], _TEXT, joined, "stacks.txt", ("stacks",)),
+    **{kind: Target(lambda kind=kind: seeds.side_texts(kind), _TEXT, beside, "side.txt", (kind,)) for kind in seeds.SIDE_TEXTS},  # type: ignore[misc]
+    "cpu": Target(seeds.cpu_samples, _TEXT, beside, "cpu.csv", ("cpu",)),
+    "rank": Target(lambda: seeds.left()[0], change.several(change.packed_tree, change.packed_tree, change.raw), left_rank, "a.rank", ("rank",)),
+    "machine": Target(lambda: seeds.left()[1], change.several(change.packed_tree, change.packed_tree, change.raw), beside, "a.machine", ("machine",)),
+    "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder),
+    "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder),
+    "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json"),
+    "history": Target(seeds.histories, _TABLES, history_file, "history.sqlite"),
+    "own-rules": Target(seeds.own_rules, _TEXT, own_rule, "slow-add.toml"),
+    "config": Target(seeds.settings, _TEXT, config, "pyproject.toml"),
+    "measured.json": Target(seeds.measured, _JSON, rates, "measured.json"),
+}  # fmt: skip
+#: Read by NVIDIA's own program alone.
+ELSEWHERE = {"report"}
+
+
+# --- a case on disk --------------------------------------------------------------------------------------------------
+
+
+def written(target: Target, content: bytes, folder: Path) -> Path:
+    """The content as a new file or folder of this folder, which is empty. No link in it is followed."""
+    if target.name:
+        _new(folder / target.name, content)
+        return folder / target.name
+    root = folder / "given"
+    root.mkdir()
+    for name, member in change.unpacked(content).items():
+        _put(root, name, member)
+    return root
+
+
+def _put(root: Path, name: str, member: bytes) -> None:
+    plain, _, kind = name.partition("@")
+    path = root / plain
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.resolve() != path.parent:  # behind a link
+            return
+        match f"@{kind}":
+            case change.LINK:
+                path.symlink_to(member.decode())
+            case change.PIPE:
+                os.mkfifo(path)
+            case change.FOLDER:
+                path.mkdir()
+            case _:
+                _new(path, member)
+    except (OSError, ValueError):  # two of one name, or a name that no file has
+        return
+
+
+def _new(path: Path, content: bytes) -> None:
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(opened, "wb") as stream:
+        stream.write(content)
+
+
+def emptied(folder: Path) -> None:
+    """Remove all in it: `rmtree` follows no link."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+
+def outcome(target: Target, path: Path, random: Random) -> str:
+    """What came out, as one word. Raises whatever is wrong."""
+    try:
+        return target.use(path, random)
+    except PerfdoctorError as error:
+        for line in (error.what, error.do):
+            _hold(0 < len(line) < 20_000, f"an error of {len(line)} characters")
+        return f"error {_kind(error.what)}"
