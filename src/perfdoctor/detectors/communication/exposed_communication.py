@@ -103,7 +103,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
             *table_of_uses(run),
-            *nvlink_evidence(worst),
+            *nvlink_evidence(run.worst(_exposed_ns)),
             *permutation(run),
             *([bandwidth_table(measured)] if measured else []),
         ),
