@@ -91,6 +91,7 @@ COMMANDS = {
     "query": _Command("query"),
     "view": _Command("view"),
     "summarize": _Command("summarize"),
+    "scrub": _Command("scrub"),
     "history": _Command("history", is_group=True),
     "mcp": _Command("mcp"),
     "env": _Command("env"),

@@ -37,12 +37,17 @@ _KEPT_ENVIRONMENT = regex(
 )
 
 
+def explains_recording(variable: str) -> bool:
+    """May the variable of this name affect speed?"""
+    return _KEPT_ENVIRONMENT.match(variable) is not None
+
+
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that may affect speed, with secrets masked."""
     return {
         name: masked(f"{name}={value}").partition("=")[2]
         for name, value in sorted(environment.items())
-        if _KEPT_ENVIRONMENT.match(name)
+        if explains_recording(name)
     }
 
 
@@ -51,7 +56,7 @@ def environment_again(recorded: Mapping[str, str], now: Mapping[str, str]) -> di
 
     What was masked stays as it is now.
     """
-    others = {name: value for name, value in now.items() if not _KEPT_ENVIRONMENT.match(name)}
+    others = {name: value for name, value in now.items() if not explains_recording(name)}
     known = {name: value for name, value in recorded.items() if MASK not in value}
     masked_ones = {name: now[name] for name in recorded.keys() - known.keys() if name in now}
     return {**others, **known, **masked_ones}

@@ -1,0 +1,195 @@
+"""How is a text of any length cleaned? In pieces that end where no word, and no string of JSON, is cut in two.
+
+JSON is not parsed: its strings are replaced where they stand, and every other byte stays. So a trace that breaks off,
+or has members that nobody knows, is cleaned like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.patterns import regex
+from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
+from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, names_owner
+from perfdoctor.system.run_folder import explains_recording
+
+_PIECE_BYTES = 4 << 20
+#: Of strings that come again and again, and between a key and its value.
+_KEPT_STRINGS, _MOST_BLANKS = 1 << 20, 8
+#: No profiler writes a line, or a string, of this length.
+_LONGEST_WORD = 256 << 20
+#: A string of JSON, and whether it is a key. Line breaks are in none: behind a damaged one the next line is right again.
+_STRING = regex(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"(\s*:)?')
+#: Besides strings JSON has numbers and a few words.
+_STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
+_WORDS = frozenset(b"trufalsnINiyt")
+#: An object of variables: none of their values is text that a reader needs, except of those that explain a recording.
+_ENVIRONMENT = regex(rb'"(?:environ(?:ment)?|env|env_?vars|environment_variables)"\s*:\s*\{([^{}]*)\}', re.IGNORECASE)
+_PAIR = regex(rb'"((?:[^"\\\n]|\\.)*)"(\s*:\s*)("(?:[^"\\\n]|\\.)*"|[^,}\s]+)')
+
+
+class Opened:
+    """The bytes of a file, without compression."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.is_packed = stream.read(len(MAGIC)) == MAGIC
+        stream.seek(0)
+        self._stream = Inflated(stream) if self.is_packed else stream
+
+    def pieces(self) -> Iterator[bytes]:
+        buffer = memoryview(bytearray(_PIECE_BYTES))
+        while size := self._stream.readinto(buffer):  # type: ignore[union-attr]
+            yield bytes(buffer[:size])
+
+
+def cleaned(path: Path, texts: Texts, *, is_json: bool) -> Iterator[bytes]:
+    """Yield the file's bytes without compression, with stand-ins."""
+    yield from _each(path, _Json(texts).cleaned if is_json else _Lines(texts).cleaned, is_json=is_json)
+
+
+def learn(path: Path, texts: Texts, *, is_json: bool) -> None:
+    """Look at all texts of a file."""
+    for _ in _each(path, _Json(texts).learn if is_json else _Lines(texts).learn, is_json=is_json):
+        pass
+
+
+def is_packed(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _each(path: Path, of_piece: Callable[[bytes], bytes], *, is_json: bool) -> Iterator[bytes]:
+    """What `of_piece` makes of each piece; a piece ends behind a line, or in JSON behind a member."""
+    rest = b""
+    with path.open("rb") as stream:
+        for piece in Opened(stream).pieces():
+            whole = rest + piece
+            cut = _end_of_member(whole) if is_json else whole.rfind(b"\n") + 1
+            rest = whole[cut:]
+            if len(rest) > _LONGEST_WORD:
+                raise PerfdoctorError(
+                    f"{path.name} holds a text of more than {_LONGEST_WORD >> 20} MB", do="No profiler writes that."
+                )
+            if cut:
+                yield of_piece(whole[:cut])
+    if rest:
+        yield of_piece(rest)
+
+
+def _end_of_member(data: bytes) -> int:
+    """Where the last whole value ends: behind a comma or a line that stands in no string. 0 where there is none."""
+    for end in (b"},", b"\n", b'",'):
+        at = data.rfind(end)
+        if at > 0 and not _is_in_string(data, at + len(end)):
+            return at + len(end)
+    return 0
+
+
+def _is_in_string(data: bytes, at: int) -> bool:
+    line = data[data.rfind(b"\n", 0, at) + 1 : at]
+    return line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') % 2 == 1
+
+
+class _Lines:
+    """Text that is no JSON."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def learn(self, piece: bytes) -> bytes:
+        self._texts.learn(piece.decode("utf-8", "surrogateescape"))
+        return b""
+
+    def cleaned(self, piece: bytes) -> bytes:
+        lines = piece.decode("utf-8", "surrogateescape").split("\n")
+        return "\n".join(map(self._texts.text, lines)).encode("utf-8", "surrogateescape")
+
+
+class _Json(_Lines):
+    """Text whose strings are those of JSON. A piece in which words stand outside of strings is taken for lines."""
+
+    def __init__(self, texts: Texts) -> None:
+        super().__init__(texts)
+        self._same: dict[bytes, bytes] = {}
+        self._key, self._key_ends = "", -1
+
+    def learn(self, piece: bytes) -> bytes:
+        if not _is_json(piece):
+            super().learn(piece)
+        strings = _STRING.findall(piece)
+        for raw in {raw for raw, _ in strings} - self._same.keys():
+            self._texts.learn(_decoded(raw))
+            self._keep(raw, raw)
+        for (key, is_key), (raw, other) in pairwise(strings):
+            if is_key and not other and (name := _telling(key)):
+                self._texts.learn(_decoded(raw), name)
+        for block in _ENVIRONMENT.findall(piece):
+            pairs = ((_decoded(name), _decoded(value.strip(b'"'))) for name, _, value in _PAIR.findall(block))
+            self._texts.learn("".join(f"{name}={value}\0" for name, value in pairs))
+        return b""
+
+    def cleaned(self, piece: bytes) -> bytes:
+        if not _is_json(piece):
+            return super().cleaned(piece)
+        self._key_ends = -1
+        return _STRING.sub(self._string, _ENVIRONMENT.sub(self._environment, piece))
+
+    def _string(self, found: re.Match[bytes]) -> bytes:
+        raw, colon = found.group(1, 2)
+        if colon:
+            self._key, self._key_ends = _telling(raw), found.end()
+        elif self._key and found.start() - self._key_ends <= _MOST_BLANKS:
+            return b'"' + self._replaced(raw, self._key) + b'"'
+        same = self._same.get(raw)
+        return b'"' + (self._keep(raw, self._replaced(raw)) if same is None else same) + b'"' + (colon or b"")
+
+    def _keep(self, raw: bytes, shown: bytes) -> bytes:
+        """What stands for a string, kept for its copies."""
+        if len(self._same) >= _KEPT_STRINGS:
+            self._same.clear()
+        self._same[raw] = shown
+        return shown
+
+    def _replaced(self, raw: bytes, key: str = "") -> bytes:
+        text = _decoded(raw)
+        shown = self._texts.text(text, key)
+        return raw if shown == text else json.dumps(shown, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]
+
+    def _environment(self, found: re.Match[bytes]) -> bytes:
+        """The object with the variables that explain a recording, and no others."""
+        kept = []
+        for name, colon, value in _PAIR.findall(found[1]):
+            if explains_recording(_decoded(name)):
+                kept.append(b'"%s"%s%s' % (name, colon, value))
+            else:
+                self._texts.stand_ins.removed(ENVIRONMENT, _decoded(name))
+        start, end = (at - found.start() for at in found.span(1))
+        return found[0][:start] + b", ".join(kept) + found[0][end:]
+
+
+def _is_json(piece: bytes) -> bool:
+    return _WORDS.issuperset(_STRING.sub(b"", piece).translate(None, _STRUCTURE))
+
+
+@lru_cache(4096)
+def _telling(key: bytes) -> str:
+    """The key, where it says that its value is somebody's name or a secret; else ""."""
+    name = _decoded(key)
+    return name if names_owner(name) else ""
+
+
+def _decoded(raw: bytes) -> str:
+    text = raw.decode("utf-8", "surrogateescape")
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
