@@ -15,15 +15,19 @@ _ONE = regex(rf"(?:{'|'.join(_COUNTED)})-\d+(?:\.\w+)*")
 
 
 class StandIns:
-    """Numbers names in the order in which they are met, and counts what was removed, by kind."""
+    """Numbers names in the order in which they are met, and counts what was removed, by kind.
+
+    `widths`: digits of the numbers of a kind, with which names of files keep their order.
+    """
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self.widths: dict[str, int] = {}
         self._removed: defaultdict[str, set[str]] = defaultdict(set)
 
     def of(self, kind: str, name: str) -> str:
         """`host-1` of the first host that is met."""
-        return f"{kind}-{self.number(kind, name)}"
+        return f"{kind}-{self.number(kind, name):0{self.widths.get(kind, 1)}}"
 
     def number(self, kind: str, name: str) -> int:
         """The number of a name among those of its kind, from 1 on."""

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,12 +20,13 @@ from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, names_owner
 from perfdoctor.system.run_folder import explains_recording
 
 _PIECE_BYTES = 4 << 20
-#: Of strings that come again and again, and between a key and its value.
-_KEPT_STRINGS, _MOST_BLANKS = 1 << 20, 8
+_KEPT_STRINGS = 1 << 20
+#: So many different strings are replaced one after the other sooner than all are looked up.
+_MOST_SEARCHES = 64
 #: No profiler writes a line, or a string, of this length.
 _LONGEST_WORD = 256 << 20
-#: A string of JSON, and whether it is a key. Line breaks are in none: behind a damaged one the next line is right again.
-_STRING = regex(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"(\s*:)?')
+#: A string of JSON. Line breaks are in none: behind a damaged one the next line is right again.
+_STRING = regex(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"')
 #: Besides strings JSON has numbers and a few words.
 _STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
 _WORDS = frozenset(b"trufalsnINiyt")
@@ -117,45 +117,37 @@ class _Json(_Lines):
 
     def __init__(self, texts: Texts) -> None:
         super().__init__(texts)
-        self._same: dict[bytes, bytes] = {}
-        self._key, self._key_ends = "", -1
+        self._seen: set[bytes] = set()
 
     def learn(self, piece: bytes) -> bytes:
-        if not _is_json(piece):
-            super().learn(piece)
-        strings = _STRING.findall(piece)
-        for raw in {raw for raw, _ in strings} - self._same.keys():
+        strings = _strings(piece)
+        if strings is None:
+            return super().learn(piece)
+        new = strings - self._seen
+        for raw in new:
             self._texts.learn(_decoded(raw))
-            self._keep(raw, raw)
-        for (key, is_key), (raw, other) in pairwise(strings):
-            if is_key and not other and (name := _telling(key)):
-                self._texts.learn(_decoded(raw), name)
+        for found in _of_telling_keys(strings, piece):
+            self._texts.learn(_decoded(found[2]), _decoded(found[1]))
         for block in _ENVIRONMENT.findall(piece):
             pairs = ((_decoded(name), _decoded(value.strip(b'"'))) for name, _, value in _PAIR.findall(block))
             self._texts.learn("".join(f"{name}={value}\0" for name, value in pairs))
+        self._seen = new if len(self._seen) > _KEPT_STRINGS else self._seen | new
         return b""
 
     def cleaned(self, piece: bytes) -> bytes:
-        if not _is_json(piece):
+        strings = _strings(piece)
+        if strings is None:
             return super().cleaned(piece)
-        self._key_ends = -1
-        return _STRING.sub(self._string, _ENVIRONMENT.sub(self._environment, piece))
-
-    def _string(self, found: re.Match[bytes]) -> bytes:
-        raw, colon = found.group(1, 2)
-        if colon:
-            self._key, self._key_ends = _telling(raw), found.end()
-        elif self._key and found.start() - self._key_ends <= _MOST_BLANKS:
-            return b'"' + self._replaced(raw, self._key) + b'"'
-        same = self._same.get(raw)
-        return b'"' + (self._keep(raw, self._replaced(raw)) if same is None else same) + b'"' + (colon or b"")
-
-    def _keep(self, raw: bytes, shown: bytes) -> bytes:
-        """What stands for a string, kept for its copies."""
-        if len(self._same) >= _KEPT_STRINGS:
-            self._same.clear()
-        self._same[raw] = shown
-        return shown
+        piece = _ENVIRONMENT.sub(self._environment, piece)
+        for found in [*_of_telling_keys(strings, piece)][::-1]:
+            start, end = found.span(2)
+            piece = piece[:start] + self._replaced(found[2], _decoded(found[1])) + piece[end:]
+        shown = {raw: new for raw in strings if (new := self._replaced(raw)) != raw}
+        if len(shown) > _MOST_SEARCHES:
+            return _STRING.sub(lambda found: b'"%s"' % shown.get(found[1], found[1]), piece)
+        for raw, new in sorted(shown.items()):
+            piece = piece.replace(b'"%s"' % raw, b'"%s"' % new)
+        return piece
 
     def _replaced(self, raw: bytes, key: str = "") -> bytes:
         text = _decoded(raw)
@@ -174,15 +166,27 @@ class _Json(_Lines):
         return found[0][:start] + b", ".join(kept) + found[0][end:]
 
 
-def _is_json(piece: bytes) -> bool:
-    return _WORDS.issuperset(_STRING.sub(b"", piece).translate(None, _STRUCTURE))
+def _strings(piece: bytes) -> set[bytes] | None:
+    """The different strings of a piece, as they are written; None where it is no JSON."""
+    if b'\\"' in piece:
+        strings, structure = set(_STRING.findall(piece)), _STRING.sub(b"", piece)
+    else:
+        parts = piece.split(b'"')
+        strings, structure = set(parts[1::2]), b"".join(parts[::2])
+    is_json = _WORDS.issuperset(structure.translate(None, _STRUCTURE)) and not any(b"\n" in each for each in strings)
+    return strings if is_json else None
 
 
-@lru_cache(4096)
-def _telling(key: bytes) -> str:
-    """The key, where it says that its value is somebody's name or a secret; else ""."""
-    name = _decoded(key)
-    return name if names_owner(name) else ""
+def _of_telling_keys(strings: set[bytes], piece: bytes) -> Iterator[re.Match[bytes]]:
+    """The members of the piece whose keys say that their values are names or secrets."""
+    keys = [re.escape(raw) for raw in sorted(strings) if _is_telling(raw)]
+    if keys:
+        yield from re.finditer(rb'"(%s)"\s*:\s*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"' % b"|".join(keys), piece)
+
+
+@lru_cache(1 << 16)
+def _is_telling(raw: bytes) -> bool:
+    return names_owner(_decoded(raw))
 
 
 def _decoded(raw: bytes) -> str:

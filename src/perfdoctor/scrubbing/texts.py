@@ -82,10 +82,11 @@ class Texts:
         self._keep_paths = keep_paths
         self._public = public
         self._hosts: set[str] = set()
+        self._glued: set[str] = set()
         self._users: set[str] = set()
         self._secrets: set[str] = set()
         self._files: dict[str, str] = {}
-        self._host_pattern = self._user_pattern = self._secret_pattern = _any_of((), "", "")
+        self._host_pattern = self._nccl_pattern = self._user_pattern = self._secret_pattern = _any_of((), "", "")
         self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
         self._learn_this_machine()
 
@@ -96,8 +97,7 @@ class Texts:
         self._learn_value(key, text)
         for name in self.places.learn(text):
             self._add(self._users, name)
-        for name in _OF_NCCL.findall(text):
-            self._add_host(name)
+        self._glued.update(_OF_NCCL.findall(text))
         for said, name in _SAID.findall(text):
             self._learn_value(said, name)
         for user, host in _AT_HOST.findall(text):
@@ -115,7 +115,13 @@ class Texts:
     def settle(self) -> None:
         """All has been looked at: from now on texts are replaced."""
         self.places.settle()
+        for name in sorted(self._glued, key=len):  # a line may stand directly behind other output
+            if not name.endswith(tuple(self._hosts)):
+                self._add_host(name)
+        machines = {_machine(name) for name in self._hosts}
+        self.stand_ins.widths["host"] = len(str(len(machines)))
         self._host_pattern = _any_of(self._hosts, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
+        self._nccl_pattern = _any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
         self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])", r"(?![\w/\\-]|\.\w)")
         self._secret_pattern = _any_of(self._secrets, "", "")
 
@@ -132,7 +138,7 @@ class Texts:
 
     def file_name(self, name: str) -> str:
         """The name of a file or folder with stand-ins, which texts then call it by."""
-        shown = self._host_pattern.sub(lambda found: self.stand_ins.of("host", found[0]), masked_word(name))
+        shown = self._host_pattern.sub(self._host, masked_word(name))
         loose = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
         shown = loose.sub(lambda found: self.stand_ins.of("user", found[0]), shown)
         if shown != name:
@@ -156,13 +162,13 @@ class Texts:
         text = self._without_addresses(text)
         if not self._keep_paths:
             text = self.places.replaced(text)
-        text = self._host_pattern.sub(lambda found: self.stand_ins.of("host", found[0]), text)
+        text = self._host_pattern.sub(self._host, self._nccl_pattern.sub(self._host, text))
         return self._user_pattern.sub(lambda found: self.stand_ins.of("user", found[0]), text)
 
     def _of_key(self, key: str, text: str) -> str | None:
         """What stands for a text because of what it is called; None where that does not say."""
         if text in self._hosts and _OF_HOST.search(key):
-            return self.stand_ins.of("host", text)
+            return self.stand_ins.of("host", _machine(text))
         if _OF_USER.search(key) and text not in _COMMON and _NAME.fullmatch(text):
             return self.stand_ins.of("user", text)
         if _OF_SECRET.search(key) and len(text) > 1 and not self.stand_ins.is_one(text):
@@ -180,6 +186,9 @@ class Texts:
             elif word != other:
                 self.stand_ins.removed(SECRETS, word)
         return " ".join(shown)
+
+    def _host(self, found: re.Match[str]) -> str:
+        return self.stand_ins.of("host", _machine(found[0]))
 
     def _secret(self, found: re.Match[str]) -> str:
         self.stand_ins.removed(SECRETS, found[0])
@@ -201,7 +210,7 @@ class Texts:
 
     def _at(self, kind: str, name: str) -> str:
         known = self._users if kind == "user" else self._hosts
-        return self.stand_ins.of(kind, name) if name in known else name
+        return self.stand_ins.of(kind, _machine(name) if kind == "host" else name) if name in known else name
 
     def _of_address(self, found: re.Match[str]) -> str:
         """Addresses that perfdoctor's own rules cite stay."""
@@ -250,6 +259,11 @@ class Texts:
     def _add(self, known: set[str], name: str) -> None:
         if len(name) >= _FEWEST_LETTERS and name.lower() not in _COMMON and not self.stand_ins.is_one(name):
             known.add(name)
+
+
+def _machine(host: str) -> str:
+    """The same of a host's short name, and of its name in a domain."""
+    return host.partition(".")[0]
 
 
 def variables(text: str) -> list[tuple[str, str]]:
