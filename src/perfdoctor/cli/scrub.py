@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import shared_options
+from perfdoctor.cli import say, shared_options
 from perfdoctor.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def scrub(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what was left out.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Copy a recording without environment, secrets, paths, and names of hosts and users."""
+    """Copy a recording without names of hosts and users, paths and secrets."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.scrubbing.copies import scrubbed
@@ -42,11 +42,11 @@ def _print(copied: Copied, *, quiet: bool) -> None:
 
     if not quiet:
         files = f", {copied.files} file{'s' * (copied.files != 1)}" if copied.written.is_dir() else ""
-        typer.echo(f"Wrote {clean(str(copied.written))}{files}.")
-        typer.echo("Removed:" if copied.removed else "Nothing was found that had to be removed.")
+        say.line(f"Wrote {clean(str(copied.written))}{files}.")
+        say.line("Removed:" if copied.removed else "Nothing was found that had to be removed.")
         width = max(map(len, copied.removed), default=0)
         for what, count in copied.removed.items():
-            typer.echo(f"  {what:<{width}}  {count:>7,}")
-        typer.echo("Names of kernels, functions, modules and ranges stay: look through them before you hand it on.")
+            say.line(f"  {what:<{width}}  {count:>7,}")
+        say.line("Names of kernels, functions, modules and ranges stay: look through them before you hand it on.")
     for name, why in copied.left_out.items():
-        typer.echo(f"perfdoctor: left out {clean_name(name)}: {clean(why)}", err=True)
+        say.note(f"left out {clean_name(name)}: {clean(why)}")

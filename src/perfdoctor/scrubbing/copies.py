@@ -110,7 +110,7 @@ def _shown(path: Path, source: Path) -> str:
 
 def _source(path: Path, name: Path, scratch: Path, progress: Progress, left_out: dict[str, str]) -> Iterator[_Source]:
     try:
-        if path.is_symlink() and name.parent != Path() or not stat.S_ISREG(path.stat().st_mode):
+        if (path.is_symlink() and name.parent != Path()) or not stat.S_ISREG(path.stat().st_mode):
             left_out[name.as_posix()] = "a link, or no file"
             return
         kind = _kind(path)

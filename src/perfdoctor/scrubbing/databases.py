@@ -22,6 +22,7 @@ from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, variables
 
 STRINGS = "StringIds"
 OUTPUT, PROGRAMS, BYTES = "texts of the program's output", "names of other programs", "binary values with text"
+SETTINGS = "settings of the recorder"
 #: A column of numbers that are those of strings, as nsys's schema says it, and as old ones are called.
 _REFERS = regex(r"^\s*\"?(\w+)\"?\s[^\n]*REFERENCES\s+StringIds", re.MULTILINE)
 _IS_NAME = regex(r"(?:name|text|symbol|module|label|string)(?:Id)?$", re.IGNORECASE)
@@ -142,7 +143,7 @@ def _tables(path: Path, database: sqlite3.Connection, lost: list[str]) -> Iterat
     for name, schema in found:
         try:
             if re.match(r"\s*CREATE\s+VIRTUAL", str(schema), re.IGNORECASE):
-                raise sqlite3.DatabaseError("code would read it")  # noqa: TRY301 like a table that cannot be read
+                raise sqlite3.DatabaseError("code would read it")
             yield Table(database, str(name), str(schema))
         except UNREADABLE:
             lost.append(str(name))
@@ -181,16 +182,16 @@ def _of_recorded(table: Table, recorded: set[int]) -> str:
 
 
 def _copy(database: sqlite3.Connection, table: Table, texts: Texts, recorded: set[int], used: set[int]) -> None:
-    def cell(column: str, value: object, name: object) -> object:
-        if isinstance(value, bytes):
-            return without_text(value, texts)
-        return _text(value, column, name) if isinstance(value, str) else value
+    """Fill the table of the copy. Texts reach functions as bytes: they need not be UTF-8."""
 
-    def _text(value: str, column: str, name: object) -> str:
+    def cell(column: str, kind: str, raw: bytes, number: object) -> object:
+        if kind == "blob":
+            return without_text(raw, texts)
+        value = str(raw, "utf-8", "replace")
         if _CONTENT.search(column):
             texts.stand_ins.removed(OUTPUT, value)
             return ""
-        if table.name == STRINGS and name not in used and not variables(value):
+        if table.name == STRINGS and number not in used and not variables(value):
             if value:
                 texts.stand_ins.removed(PROGRAMS, value)
             return ""
@@ -198,37 +199,45 @@ def _copy(database: sqlite3.Connection, table: Table, texts: Texts, recorded: se
             return f"gpu-{texts.stand_ins.number('gpu', value)}"
         return texts.text(value, column)
 
-    database.create_function("cleaned", 3, cell)
-    database.create_function("is_kept", 2, lambda name, value: _is_kept(name, value, texts))
+    database.create_function("cleaned", 4, cell)
+    database.create_function("is_kept", 2, lambda name, value: _is_kept(_decoded(name), _decoded(value), texts))
     number = '"id"' if table.name == STRINGS and "id" in table.columns else "NULL"
-    chosen = (
-        f"cleaned('{each.replace(chr(39), chr(39) * 2)}', {quoted(each)}, {number})"
-        if each in table.texts
-        else quoted(each)
-        for each in table.columns
-    )
-    where = 'is_kept("name", "value")' if table.is_settings else _of_recorded(table, recorded)
+    where = f"is_kept({_raw('name')}, {_raw('value')})" if table.is_settings else _of_recorded(table, recorded)
+    chosen = (_cleaned(each, number) if each in table.texts else quoted(each) for each in table.columns)
+    into = f"INSERT INTO main.{quoted(table.name)} SELECT {', '.join(chosen)} FROM {table.source} WHERE {where}"
     database.execute("BEGIN")
     try:
-        database.execute(
-            f"INSERT INTO main.{quoted(table.name)} SELECT {', '.join(chosen)} FROM {table.source} WHERE {where}"
-        )
+        database.execute(into)
     except BaseException:
         database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
 
 
-def _is_kept(name: object, value: object, texts: Texts) -> bool:
+def _cleaned(column: str, number: str) -> str:
+    """What stands for a column in which a text or bytes may be."""
+    name, value = "'" + column.replace("'", "''") + "'", quoted(column)
+    made = f"cleaned({name}, typeof({value}), {_raw(column)}, {number})"
+    return f"CASE WHEN typeof({value}) IN ('text', 'blob') THEN {made} ELSE {value} END"
+
+
+def _raw(column: str) -> str:
+    return f"CAST({quoted(column)} AS BLOB)"
+
+
+def _decoded(raw: bytes | None) -> str:
+    return str(raw or b"", "utf-8", "replace")
+
+
+def _is_kept(name: str, text: str, texts: Texts) -> bool:
     """Does a setting tell nothing? An environment, a command, a folder and every other text does not stay."""
-    text = "" if value is None else str(value)
-    if _WRITER.fullmatch(str(name)) or (_SETTING.fullmatch(text) and texts.text(text) == text):
+    if _WRITER.fullmatch(name) or (_SETTING.fullmatch(text) and texts.text(text) == text):
         return True
-    found = variables(text) or ([(text.partition("=")[0], "")] if "ENVIRONMENT" in str(name) else [])
+    found = variables(text) or ([(text.partition("=")[0], "")] if "ENVIRONMENT" in name else [])
     for variable, _ in found:
         texts.stand_ins.removed(ENVIRONMENT, variable)
     if not found:
-        texts.stand_ins.removed("settings of the recorder", str(name))
+        texts.stand_ins.removed(SETTINGS, name)
     return False
 
 

@@ -29,14 +29,17 @@ _LINUX = frozenset(("lib", "lib32", "lib64", "bin", "sbin", "proc", "sys", "dev"
 _OF_USR = regex(r"lib(?:32|64|exec)?|s?bin|include|share|local")
 _OF_LOCAL = regex(r"lib(?:32|64)?|s?bin|include|share|cuda[\w.-]*|python[\w.-]*")
 _OF_OPT = regex(r"(?:mini|ana)?conda\d?|nvidia|venv|rocm[\w.-]*")
-#: Packages by whose names a reader tells a library from the program, wherever they were built.
-_PACKAGES = frozenset((
+#: Packages by whose names the vocabulary tells a library from the program, and what kind of program it is.
+PACKAGES = frozenset((
     "site-packages", "dist-packages", "perfdoctor_agent", "perfdoctor_measuring", "torch", "functorch", "torchvision",
     "numpy", "triton", "transformers", "accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "deepspeed",
-    "fairscale", "gym", "gymnasium",
+    "fairscale", "megatron", "gym", "gymnasium", "pettingzoo", "dm_control", "envpool", "sglang", "vllm", "xfuser",
+    "tensorrt_llm", "jax", "jaxlib", "flax", "optax", "haiku", "equinox", "orbax", "maxtext", "ignite", "fastai", "trl",
+    "composer", "stable_baselines3", "PIL", "cv2", "librosa", "albumentations", "safetensors", "einops",
 ))  # fmt: skip
 _PYTHON = regex(r"python[\d.]+t?|Lib")
-_COMPILER = regex(r"torchinductor_.+")
+#: The compiler of torch keeps its code in folders of two letters, and those in one of the user's name.
+_COMPILER, _COMPILED = regex(r"torchinductor_.+"), regex(r"[/\\]\w{2}[/\\]c\w{20,}\.py$")
 _CODE = regex(r"\.(?:pyx?|pyc|cuh?|c|cc|cpp|cxx|h|hpp|so[\d.]*|dll|exe)$", re.IGNORECASE)
 _ENDING = regex(r"(?:\.[A-Za-z]\w{0,7}){1,2}$")
 
@@ -53,6 +56,8 @@ class Places:
 
     def learn(self, text: str) -> Iterator[str]:
         """Learn from all paths in a text, and yield the names of users that they hold."""
+        if "/" not in text and "\\" not in text:
+            return
         whole = _WHOLE.match(text)
         found = [whole[1]] if whole else []
         for path in (*found, *(each[0] for each in PATH.finditer(text))):
@@ -63,7 +68,7 @@ class Places:
                 if len(home) > 1:
                     yield home[-1]
             if path.endswith((".py", ".pyx")) and len(parts) > 1 and not _is_public(parts) and _library(parts) is None:
-                self._code.add(parts[:-1])
+                self._code.add(parts[:-2] if _COMPILED.search(path) and len(parts) > 2 else parts[:-1])
                 if re.search(r"\s", path):
                     self._blank.add(path[: -len(parts[-1]) - 1])
 
@@ -89,7 +94,7 @@ class Places:
         for folder in sorted(self._blank, key=len, reverse=True):
             if folder in text:
                 text = text.replace(folder, self._of_parts(folder, _parts(folder)))
-        return PATH.sub(self._stand_in, text)
+        return PATH.sub(self._stand_in, text) if "/" in text or "\\" in text else text
 
     def _stand_in(self, found: re.Match[str]) -> str:
         path = found[0].rstrip(".")
@@ -155,7 +160,7 @@ def _common(folders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 def _library(parts: tuple[str, ...]) -> int | None:
     """From which part on a path is one of a package, or of Python's own library; None where it is neither."""
     for at, part in enumerate(parts[:-1]):
-        if part in _PACKAGES:
+        if part in PACKAGES:
             return at
         if _PYTHON.fullmatch(part) and (part == "Lib" or (at and parts[at - 1].startswith("lib"))):
             return at if part == "Lib" else at - 1

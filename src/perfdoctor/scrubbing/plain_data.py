@@ -8,24 +8,31 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.scrubbing.databases import without_text
 from perfdoctor.scrubbing.texts import Texts
 
+_NUMBERS = frozenset((int, float, bool, type(None)))
+
 
 def learn(data: object, texts: Texts) -> None:
     """Look at all texts, of each container once."""
     seen: set[int] = set()
+    texts_seen: set[tuple[str, str]] = set()
     waiting: list[tuple[str, Any]] = [("", data)]
     while waiting:
         key, each = waiting.pop()
         if isinstance(each, str):
-            texts.learn(each, key)
+            if (each, key) not in texts_seen:
+                texts_seen.add((each, key))
+                texts.learn(each, key)
         elif isinstance(each, dict | list | tuple | set | frozenset) and id(each) not in seen:
             seen.add(id(each))
             waiting += _members(each, key)
 
 
 def _members(container: Any, key: str) -> list[tuple[str, Any]]:
+    """Keys and values that are no numbers: those are most of a snapshot."""
     if isinstance(container, dict):
-        return [*((str(name), value) for name, value in container.items()), *(("", name) for name in container)]
-    return [(key, one) for one in container]
+        named = [(str(name), value) for name, value in container.items() if type(value) not in _NUMBERS]
+        return [*named, *(("", name) for name in container)]
+    return [] if _NUMBERS.issuperset(map(type, container)) else [(key, one) for one in container]
 
 
 def cleaned(data: object, texts: Texts) -> object:
@@ -45,6 +52,8 @@ class _Cleaned:
         self._made: dict[int, object] = {}
 
     def of(self, data: Any, key: str = "") -> object:
+        if type(data) in _NUMBERS:
+            return data
         if isinstance(data, str):
             return self._texts.text(data, key)
         if isinstance(data, bytes | bytearray):
@@ -56,7 +65,10 @@ class _Cleaned:
         if isinstance(data, dict):
             made: Any = {}
             self._made[id(data)] = made
-            made.update({self.of(name): self.of(value, str(name)) for name, value in data.items()})
+            for name, value in data.items():
+                made[self.of(name)] = value if type(value) in _NUMBERS else self.of(value, str(name))
+        elif _NUMBERS.issuperset(map(type, data)):
+            return data
         elif isinstance(data, list):
             made = []
             self._made[id(data)] = made

@@ -32,6 +32,8 @@ _STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
 _WORDS = frozenset(b"trufalsnINiyt")
 #: An object of variables: none of their values is text that a reader needs, except of those that explain a recording.
 _ENVIRONMENT = regex(rb'"(?:environ(?:ment)?|env|env_?vars|environment_variables)"\s*:\s*\{([^{}]*)\}', re.IGNORECASE)
+#: A command in words: `["--password", "x"]`.
+_COMMAND = regex(rb'"(?:\w*command|\w*argv|cmd_?line|args)"\s*:\s*\[([^\[\]{}]*)\]', re.IGNORECASE)
 _PAIR = regex(rb'"((?:[^"\\\n]|\\.)*)"(\s*:\s*)("(?:[^"\\\n]|\\.)*"|[^,}\s]+)')
 
 
@@ -131,6 +133,8 @@ class _Json(_Lines):
         for block in _ENVIRONMENT.findall(piece):
             pairs = ((_decoded(name), _decoded(value.strip(b'"'))) for name, _, value in _PAIR.findall(block))
             self._texts.learn("".join(f"{name}={value}\0" for name, value in pairs))
+        for block in _COMMAND.findall(piece):
+            self._texts.learn_command([_decoded(raw) for raw in _STRING.findall(block)])
         self._seen = new if len(self._seen) > _KEPT_STRINGS else self._seen | new
         return b""
 

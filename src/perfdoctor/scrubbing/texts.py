@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -69,8 +69,10 @@ _MAC = regex(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.IGNORECASE
 _GPU = regex(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}(?:/\d+/\d+)?", re.IGNORECASE)
 #: Addresses of nobody (RFC 5737).
 _NOBODYS = ("192.0.2", "198.51.100", "203.0.113")
+_COLONS, _POINTS = regex(r"[0-9A-Fa-f]:[0-9A-Fa-f:]"), regex(r"\d\.\d{1,3}\.")
 #: A word can only be a secret where one of these is in it, or where it is long.
-_MAY_BE_SECRET = regex(r"key|token|secret|pass|pwd|cred|auth|cookie|sig|bearer|basic|@|[\w+/=-]{16}", re.IGNORECASE)
+_OF_SECRETS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "cookie", "sig", "bearer", "basic", "@", " -p")
+_LONG = regex(r"[\w+/=-]{16}")
 
 
 class Texts:
@@ -97,15 +99,22 @@ class Texts:
         self._learn_value(key, text)
         for name in self.places.learn(text):
             self._add(self._users, name)
-        self._glued.update(_OF_NCCL.findall(text))
-        for said, name in _SAID.findall(text):
+        if "NCCL" in text:
+            self._glued.update(_OF_NCCL.findall(text))
+        for said, name in _SAID.findall(text) if "name" in text.lower() else ():
             self._learn_value(said, name)
-        for user, host in _AT_HOST.findall(text):
+        for user, host in _AT_HOST.findall(text) if "@" in text else ():
             if _MAIL.fullmatch(f"{user}@{host}") is None:
                 self._add(self._users, user)
                 self._add_host(host)
         for name, value in variables(text):
             self._learn_variable(name, value)
+
+    def learn_command(self, words: Sequence[str]) -> None:
+        """Look at a command: what is the secret of an option there is one everywhere."""
+        self._secrets.update(
+            word for word, shown in zip(words, masked_command(words), strict=True) if shown == MASK and len(word) > 5
+        )
 
     def learn_file(self, name: str) -> None:
         """Look at the name of a file."""
@@ -157,7 +166,7 @@ class Texts:
         for name, shown in self._files.items():
             text = text.replace(name, shown)
         text = self._secret_pattern.sub(self._secret, text)
-        if _MAY_BE_SECRET.search(text):
+        if _may_hold_secret(text):
             text = "\n".join(map(self._line, text.split("\n")))
         text = self._without_addresses(text)
         if not self._keep_paths:
@@ -179,13 +188,13 @@ class Texts:
     def _line(self, line: str) -> str:
         """The line with what looks like a secret masked. Names of C++ stay: `radix_sort_keys::policy` is none."""
         words = line.split(" ")
-        shown = masked_command(words)
-        for at, (word, other) in enumerate(zip(words, shown, strict=True)):
-            if word != other and ("::" in word or "<" in word):
-                shown[at] = word
-            elif word != other:
+        asked = ["" if "::" in word or "<" in word else word for word in words]
+        shown = masked_command(asked)
+        for word, other in zip(asked, shown, strict=True):
+            if word != other:
                 self.stand_ins.removed(SECRETS, word)
-        return " ".join(shown)
+        pairs = zip(words, asked, shown, strict=True)
+        return " ".join(other if before else word for word, before, other in pairs)
 
     def _host(self, found: re.Match[str]) -> str:
         return self.stand_ins.of("host", _machine(found[0]))
@@ -200,10 +209,13 @@ class Texts:
         if "@" in text:
             text = _MAIL.sub(lambda found: f"{self.stand_ins.of('user', found[0])}@host", text)
             text = _AT_HOST.sub(lambda found: f"{self._at('user', found[1])}@{self._at('host', found[2])}", text)
-        if ":" in text:
+        if _COLONS.search(text):
             text = _MAC.sub(lambda found: self.stand_ins.of("address", found[0]), text)
             text = _IP6.sub(lambda found: self.stand_ins.of("address", found[0]), text)
-        text = _IP.sub(self._of_ip, text)
+        if _POINTS.search(text):
+            text = _IP.sub(self._of_ip, text)
+        if "-" not in text:
+            return text
         return _GPU.sub(
             lambda found: f"{found[1]}-{self.stand_ins.number('gpu', found[0]):08x}-" + "0000-" * 3 + "0" * 12, text
         )
@@ -272,6 +284,11 @@ def variables(text: str) -> list[tuple[str, str]]:
         return []
     found = [(name, value.strip('"')) for name, value in _VARIABLE.findall(text)]
     return found if len(found) >= _FEWEST_VARIABLES or (found and "\0" in text) else []
+
+
+def _may_hold_secret(text: str) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in _OF_SECRETS) or _LONG.search(text) is not None
 
 
 def names_owner(key: str) -> bool:

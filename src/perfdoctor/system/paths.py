@@ -1,4 +1,4 @@
-"""Where is perfdoctor's cache, is a text a path on this machine, and how is a small file read or written as a whole?"""
+"""Where is perfdoctor's cache, is a text a path or printable, and how is a small file read or written as a whole?"""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def without_home(word: str) -> str:
     """The word with `~` for the home: the same for everybody, and no user's name."""
     home = os.environ.get("HOME", "").rstrip("/")
     return HOME + word[len(home) :] if home and (word == home or word.startswith(f"{home}/")) else word
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal obeys instead of showing it: for lines that no report module makes safe."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def text_of(file: str | Path) -> str:
