@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perfdoctor.cli import say
 from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from perfdoctor.patterns import regex
 from perfdoctor.scrubbing.paths import Places
 from perfdoctor.scrubbing.stand_ins import StandIns
-from perfdoctor.system.masking import MASK, masked_command
+from perfdoctor.system.masking import MASK, masked_command, masked_text, may_hold_secret
 
 ENVIRONMENT, SECRETS = "environment variables", "secrets"
 #: A text that is kept again for its many copies is no longer than this.
@@ -70,9 +70,6 @@ _GPU = regex(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}(?:/\d+/\d+)?", re.IGNORECAS
 #: Addresses of nobody (RFC 5737).
 _NOBODYS = ("192.0.2", "198.51.100", "203.0.113")
 _COLONS, _POINTS = regex(r"[0-9A-Fa-f]:[0-9A-Fa-f:]"), regex(r"\d\.\d{1,3}\.")
-#: A word can only be a secret where one of these is in it, or where it is long.
-_OF_SECRETS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "cookie", "sig", "bearer", "basic", "@", " -p")
-_LONG = regex(r"[\w+/=-]{16}")
 
 
 class Texts:
@@ -166,7 +163,7 @@ class Texts:
         for name, shown in self._files.items():
             text = text.replace(name, shown)
         text = self._secret_pattern.sub(self._secret, text)
-        if _may_hold_secret(text):
+        if may_hold_secret(text):
             text = "\n".join(map(self._line, text.split("\n")))
         text = self._without_addresses(text)
         if not self._keep_paths:
@@ -186,15 +183,10 @@ class Texts:
         return None
 
     def _line(self, line: str) -> str:
-        """The line with what looks like a secret masked. Names of C++ stay: `radix_sort_keys::policy` is none."""
-        words = line.split(" ")
-        asked = ["" if "::" in word or "<" in word else word for word in words]
-        shown = masked_command(asked)
-        for word, other in zip(asked, shown, strict=True):
-            if word != other:
-                self.stand_ins.removed(SECRETS, word)
-        pairs = zip(words, asked, shown, strict=True)
-        return " ".join(other if before else word for word, before, other in pairs)
+        shown = masked_text(line)
+        for word in set(line.split(" ")) - set(shown.split(" ")) if shown != line else ():
+            self.stand_ins.removed(SECRETS, word)
+        return shown
 
     def _host(self, found: re.Match[str]) -> str:
         return self.stand_ins.of("host", _machine(found[0]))
@@ -284,11 +276,6 @@ def variables(text: str) -> list[tuple[str, str]]:
         return []
     found = [(name, value.strip('"')) for name, value in _VARIABLE.findall(text)]
     return found if len(found) >= _FEWEST_VARIABLES or (found and "\0" in text) else []
-
-
-def _may_hold_secret(text: str) -> bool:
-    lower = text.lower()
-    return any(word in lower for word in _OF_SECRETS) or _LONG.search(text) is not None
 
 
 def names_owner(key: str) -> bool:
