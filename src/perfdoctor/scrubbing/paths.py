@@ -15,7 +15,9 @@ from perfdoctor.scrubbing.stand_ins import StandIns
 
 _PART = r"[^\s/\\:\"'<>|*?;,()\[\]{}=&#!`$]+"
 #: `/a/b`, `~/a`, `~ada/a`, `C:\a` and `\\server\a`; no part of an address, of a fraction or of a C++ name.
-PATH = regex(rf"(?<![\w.~<>)\]/\\-])(?:~[\w.-]*(?=/)|[A-Za-z]:(?=[/\\])|(?=/)|(?=\\\\))(?:[/\\]{{1,2}}{_PART})+[/\\]?")
+PATH = regex(
+    rf"(?<![\w.~<>)\]/\\-])(?:~[\w.-]*(?=/)|[A-Za-z]:(?=[/\\])|(?=/)(?!(?<=:)//)|(?=\\\\))(?:[/\\]{{1,2}}{_PART})+[/\\]?"
+)
 #: A whole text that is a path of code, which may hold blanks: `/my code/train.py`, also before `(12): step`.
 _WHOLE = regex(r"^((?:[A-Za-z]:)?[/\\][^\n\"<>|*?]*\.pyx?)(?=\(\d+\)|:\d|$)")
 _SEPARATOR = regex(r"[/\\]+")

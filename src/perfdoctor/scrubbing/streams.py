@@ -25,15 +25,22 @@ _KEPT_STRINGS = 1 << 20
 _MOST_SEARCHES = 64
 #: No profiler writes a line, or a string, of this length.
 _LONGEST_WORD = 256 << 20
+#: An environment is a few kilobytes long.
+_LONGEST_OBJECT = 1 << 20
 #: A string of JSON. Line breaks are in none: behind a damaged one the next line is right again.
 _STRING = regex(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"')
 #: Besides strings JSON has numbers and a few words.
 _STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
 _WORDS = frozenset(b"trufalsnINiyt")
+_VARIABLES, _WORDS_OF = rb"environ(?:ment)?|env|env_?vars|environment_variables", rb"\w*command|\w*argv|cmd_?line|args"
 #: An object of variables: none of their values is text that a reader needs, except of those that explain a recording.
-_ENVIRONMENT = regex(rb'"(?:environ(?:ment)?|env|env_?vars|environment_variables)"\s*:\s*\{([^{}]*)\}', re.IGNORECASE)
+_ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{([^{}]*)\}' % _VARIABLES, re.IGNORECASE)
 #: A command in words: `["--password", "x"]`.
-_COMMAND = regex(rb'"(?:\w*command|\w*argv|cmd_?line|args)"\s*:\s*\[([^\[\]{}]*)\]', re.IGNORECASE)
+_COMMAND = regex(rb'"(?:%s)"\s*:\s*\[([^\[\]{}]*)\]' % _WORDS_OF, re.IGNORECASE)
+#: How perfdoctor names the program's repository.
+_PROJECT = regex(rb'("project"\s*:\s*\{)([^{}]*)\}')
+#: One of these that has no end yet: a piece ends before it.
+_OPEN = regex(rb'"(?:%s|%s|project)"\s*:\s*[\[{][^\[\]{}]*\Z' % (_VARIABLES, _WORDS_OF), re.IGNORECASE)
 _PAIR = regex(rb'"((?:[^"\\\n]|\\.)*)"(\s*:\s*)("(?:[^"\\\n]|\\.)*"|[^,}\s]+)')
 
 
@@ -90,7 +97,8 @@ def _end_of_member(data: bytes) -> int:
     for end in (b"},", b"\n", b'",'):
         at = data.rfind(end)
         if at > 0 and not _is_in_string(data, at + len(end)):
-            return at + len(end)
+            opened = _OPEN.search(data, max(at - _LONGEST_OBJECT, 0), at + len(end))
+            return opened.start() if opened else at + len(end)
     return 0
 
 
@@ -122,34 +130,34 @@ class _Json(_Lines):
         self._seen: set[bytes] = set()
 
     def learn(self, piece: bytes) -> bytes:
-        strings = _strings(piece)
-        if strings is None:
-            return super().learn(piece)
-        new = strings - self._seen
-        for raw in new:
-            self._texts.learn(_decoded(raw))
-        for found in _of_telling_keys(strings, piece):
-            self._texts.learn(_decoded(found[2]), _decoded(found[1]))
         for block in _ENVIRONMENT.findall(piece):
             pairs = ((_decoded(name), _decoded(value.strip(b'"'))) for name, _, value in _PAIR.findall(block))
             self._texts.learn("".join(f"{name}={value}\0" for name, value in pairs))
         for block in _COMMAND.findall(piece):
             self._texts.learn_command([_decoded(raw) for raw in _STRING.findall(block)])
+        strings = _strings(piece)
+        if strings is None:
+            return super().learn(piece)
+        new = strings - self._seen
+        for raw in sorted(new):
+            self._texts.learn(_decoded(raw))
+        for found in _of_telling_keys(strings, piece):
+            self._texts.learn(_decoded(found[2]), _decoded(found[1]))
         self._seen = new if len(self._seen) > _KEPT_STRINGS else self._seen | new
         return b""
 
     def cleaned(self, piece: bytes) -> bytes:
+        piece = _PROJECT.sub(self._project, _ENVIRONMENT.sub(self._environment, piece))
         strings = _strings(piece)
         if strings is None:
             return super().cleaned(piece)
-        piece = _ENVIRONMENT.sub(self._environment, piece)
         for found in [*_of_telling_keys(strings, piece)][::-1]:
             start, end = found.span(2)
             piece = piece[:start] + self._replaced(found[2], _decoded(found[1])) + piece[end:]
-        shown = {raw: new for raw in strings if (new := self._replaced(raw)) != raw}
+        shown = {raw: new for raw in sorted(strings) if (new := self._replaced(raw)) != raw}
         if len(shown) > _MOST_SEARCHES:
             return _STRING.sub(lambda found: b'"%s"' % shown.get(found[1], found[1]), piece)
-        for raw, new in sorted(shown.items()):
+        for raw, new in shown.items():
             piece = piece.replace(b'"%s"' % raw, b'"%s"' % new)
         return piece
 
@@ -168,6 +176,17 @@ class _Json(_Lines):
                 self._texts.stand_ins.removed(ENVIRONMENT, _decoded(name))
         start, end = (at - found.start() for at in found.span(1))
         return found[0][:start] + b", ".join(kept) + found[0][end:]
+
+    def _project(self, found: re.Match[bytes]) -> bytes:
+        """The object with a stand-in for the name and the id of the repository."""
+
+        def member(pair: re.Match[bytes]) -> bytes:
+            if pair[1] not in (b"name", b"id") or not pair[3].strip(b'"'):
+                return pair[0]
+            self._texts.stand_ins.removed("paths", _decoded(pair[3]))
+            return b'"%s"%s"project-1"' % pair.group(1, 2)
+
+        return found[1] + _PAIR.sub(member, found[2]) + b"}"
 
 
 def _strings(piece: bytes) -> set[bytes] | None:
