@@ -7,7 +7,11 @@ import random
 import string
 
 _DRAW = random.Random(20_26)
-_LETTERS, _HEX, _UPPER = string.ascii_letters + string.digits, string.digits + "abcdef", string.ascii_uppercase + string.digits
+_LETTERS, _HEX, _UPPER = (
+    string.ascii_letters + string.digits,
+    string.digits + "abcdef",
+    string.ascii_uppercase + string.digits,
+)
 
 
 def _of(alphabet, count):

@@ -16,6 +16,7 @@ from secret_kinds import KINDS
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
+from perfdoctor.recording.agent.perfdoctor_agent import identity
 from perfdoctor.system import masking
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
@@ -35,15 +36,19 @@ def planted_trace(target: Path) -> None:
     events = trace["traceEvents"]
     like = next(event for event in events if event.get("cat") == "user_annotation")
     events += [{**like, "name": f"load {' '.join(words)}"} for words, _ in KINDS.values()]
-    named = {"ph": "M", "name": "thread_name", "pid": like["pid"], "tid": like["tid"], "args": {"name": SECRETS["hugging face"]}}
+    named = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": like["pid"],
+        "tid": like["tid"],
+        "args": {"name": SECRETS["hugging face"]},
+    }
     target.write_bytes(gzip.compress(json.dumps({**trace, "traceEvents": [named, *events]}).encode()))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A run as `perfdoctor run` leaves it, by the functions that write it."""
-    from perfdoctor.recording.agent.perfdoctor_agent import identity
-
     path = tmp_path_factory.mktemp("runs") / "run"
     environment = {f"NCCL_{number}": shlex.join(words) for number, (words, _) in enumerate(KINDS.values())}
     notes = [f"ValueError: {' '.join(words)}" for words, _ in KINDS.values()]
@@ -58,7 +63,15 @@ def folder(tmp_path_factory) -> Path:
         patch.setattr("sys.argv", ["train.py", *WORDS[:38]])
         patch.setattr(process, "current_process", lambda: types.SimpleNamespace(name=WORDS[0]))
         facts = identity.facts(masking.__file__)
-    report = {"pass": "torch", "pid": 1, "rank": 0, "steps_seen": 5, "trace": "rank0.pt.trace.json.gz", "notes": notes, **facts}
+    report = {
+        "pass": "torch",
+        "pid": 1,
+        "rank": 0,
+        "steps_seen": 5,
+        "trace": "rank0.pt.trace.json.gz",
+        "notes": notes,
+        **facts,
+    }
     (path / "agents" / "torch-1.json").write_text(json.dumps({**report, "notes": []}))
     return path
 
@@ -88,9 +101,19 @@ def test_nothing_that_is_made_of_a_run_holds_a_secret(folder: Path, tmp_path: Pa
     made = {str(file.relative_to(tmp_path)): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     made |= {name: gzip.decompress(content) for name, content in made.items() if name.endswith(".gz")}
     made["the terminal"] = "".join(result.output for result in said).encode()
-    assert {"page.html", "diagnosis.json", "run.pftrace", "run.db", "clean/run.json", "clean.json", "history.db"} <= made.keys()
+    assert {
+        "page.html",
+        "diagnosis.json",
+        "run.pftrace",
+        "run.db",
+        "clean/run.json",
+        "clean.json",
+        "history.db",
+    } <= made.keys()
     assert b"load" in made["run.pftrace"]
-    shown = {json.dumps(secret)[1:-1].encode() for secret in SECRETS.values()} | {each.encode() for each in SECRETS.values()}
+    shown = {json.dumps(secret)[1:-1].encode() for secret in SECRETS.values()} | {
+        each.encode() for each in SECRETS.values()
+    }
     found = {secret: name for name, content in made.items() for secret in shown if secret in content}
     assert found == {}
     with sqlite3.connect(tmp_path / "run.db") as database:

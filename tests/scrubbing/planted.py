@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import pickle
 import shutil
 import sqlite3
@@ -158,6 +157,6 @@ def run_folder(folder: Path) -> Path:
     (folder / "report.html").write_text(f"<!doctype html>\n<!-- perfdoctor report 1 -->\n{HOST}")
     secret = folder.parent / "outside.json"
     secret.write_text(json.dumps({"x": "stranger"}))
-    os.symlink(secret, folder / "device" / "link.json")
-    os.symlink(folder.parent, folder / "up")
+    (folder / "device" / "link.json").symlink_to(secret)
+    (folder / "up").symlink_to(folder.parent)
     return folder

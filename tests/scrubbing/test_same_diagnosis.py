@@ -25,7 +25,11 @@ FEW = [
     )
 ]  # fmt: skip
 ALL = sorted(each for form in ("nsys", "torch") for each in FIXTURES.glob(f"*/{form}") if each not in FEW)
-PUBLIC = [file for pattern in ("kineto/*.json.gz", "nsys/*.sqlite", "memory/*.pickle", "nccl/*.log", "wild/[kmn]-*") for file in public_files(pattern)]
+PUBLIC = [
+    file
+    for pattern in ("kineto/*.json.gz", "nsys/*.sqlite", "memory/*.pickle", "nccl/*.log", "wild/[kmn]-*")
+    for file in public_files(pattern)
+]
 STAND_IN = re.compile(r"\b(?:host|user|project|python|folder|path|home|address|gpu)-\d|torchinductor_user|\*\*\*")
 
 

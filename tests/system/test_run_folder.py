@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from secret_kinds import KINDS
 
 from perfdoctor.errors import PerfdoctorError
@@ -81,7 +80,9 @@ def test_secrets_of_many_kinds_are_masked(words: list[str], secret: str) -> None
     assert secret not in masked_text(" ".join(words))
 
 
-@pytest.mark.parametrize("piece", ["a", "a.", "key", "&key", "bearer ", "A1a", "hf_", "eyJa", "SG.a.", "1:AA", "a+/", "a:"])
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "key", "&key", "bearer ", "A1a", "hf_", "eyJa", "SG.a.", "1:AA", "a+/", "a:"]
+)
 def test_a_long_word_is_masked_soon(piece: str) -> None:
     begun = time.process_time()
     masked_command([piece * (200_000 // len(piece))])

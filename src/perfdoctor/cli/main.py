@@ -32,7 +32,7 @@ _PLAIN = {
 }  # fmt: skip
 
 #: What typer raises for all arguments that it does not take.
-_WrongUsageError = typer.BadParameter.__mro__[1]
+_WrongUsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 _NO_MEMORY = (
     "there is not enough memory for this",

@@ -117,6 +117,8 @@ class _Shown(Struct):
         else:
             for line in ("", "For a bug report:", document.line_for_a_report(self.machine, self.checks)):
                 say.line(line)
+            if not self.quiet:
+                say.line("A recording for it, without names and secrets: perfdoctor scrub PATH -o COPY", err=True)
         return document.works(self.checks)
 
     def _text(self) -> str:

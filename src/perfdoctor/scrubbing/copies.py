@@ -273,7 +273,7 @@ def _write(source: _Source, target: Path, texts: Texts, progress: Progress) -> N
 
 
 def _check(source: _Source, made: Path, texts: Texts) -> None:
-    """Search the copy for what it must not hold. Raises PerfdoctorError where any of it is there, whatever the reason."""
+    """Search the copy for what it must not hold. Raises PerfdoctorError where any of it is there, for any reason."""
     private = list(texts.private())
     longest = max(map(len, private), default=0)
     before = b""

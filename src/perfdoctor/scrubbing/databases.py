@@ -141,12 +141,19 @@ def _tables(path: Path, database: sqlite3.Connection, lost: list[str]) -> Iterat
     except UNREADABLE as error:
         raise damaged(path, error) from error
     for name, schema in found:
-        try:
-            if re.match(r"\s*CREATE\s+VIRTUAL", str(schema), re.IGNORECASE):
-                raise sqlite3.DatabaseError("code would read it")
-            yield Table(database, str(name), str(schema))
-        except UNREADABLE:
+        is_virtual = re.match(r"\s*CREATE\s+VIRTUAL", str(schema), re.IGNORECASE)  # code would read it
+        table = None if is_virtual else _table(database, str(name), str(schema))
+        if table is None:
             lost.append(str(name))
+        else:
+            yield table
+
+
+def _table(database: sqlite3.Connection, name: str, schema: str) -> Table | None:
+    try:
+        return Table(database, name, schema)
+    except UNREADABLE:
+        return None
 
 
 def _recorded(database: sqlite3.Connection, tables: Sequence[Table]) -> set[int]:
@@ -184,7 +191,7 @@ def _of_recorded(table: Table, recorded: set[int]) -> str:
 def _copy(database: sqlite3.Connection, table: Table, texts: Texts, recorded: set[int], used: set[int]) -> None:
     """Fill the table of the copy. Texts reach functions as bytes: they need not be UTF-8."""
 
-    def cell(column: str, kind: str, raw: bytes, number: object) -> object:
+    def cell(column: str, kind: str, raw: bytes, number: object) -> str | bytes | None:
         if kind == "blob":
             return without_text(raw, texts)
         value = str(raw, "utf-8", "replace")

@@ -24,8 +24,8 @@ _SEPARATOR = regex(r"[/\\]+")
 _HOMES = ("home", "Users", "users", "u")
 #: Folders of disks, below which the folders of people and teams lie.
 _OF_DISKS = frozenset((
-    "mnt", "data", "scratch", "fsx", "lustre", "gpfs", "nfs", "efs", "opt", "srv", "var", "media", "tmp", "private", "shared",
-    "work", "projects", "project", "export", "storage", "net", "cluster", "global",
+    "mnt", "data", "scratch", "fsx", "lustre", "gpfs", "nfs", "efs", "opt", "srv", "var", "media", "tmp",
+    "private", "shared", "work", "projects", "project", "export", "storage", "net", "cluster", "global",
 ))  # fmt: skip
 _LINUX = frozenset(("lib", "lib32", "lib64", "bin", "sbin", "proc", "sys", "dev", "usr"))
 _OF_USR = regex(r"lib(?:32|64|exec)?|s?bin|include|share|local")
@@ -171,7 +171,7 @@ def _library(parts: tuple[str, ...]) -> int | None:
 
 def _is_public(parts: tuple[str, ...]) -> bool:
     """Does every machine have this path?"""
-    first, *rest = (*parts, "", "")
+    first, *rest = [*parts, "", ""]
     if first == "usr" and rest[0] == "local":
         return len(parts) == 2 or _OF_LOCAL.fullmatch(parts[2]) is not None
     if first == "usr":

@@ -8,8 +8,8 @@ from perfdoctor.patterns import regex
 
 #: How the stand-ins of a kind begin, and under what its removed names are counted.
 _COUNTED = {
-    "host": "host names", "user": "user names", "project": "paths", "python": "paths", "folder": "paths", "path": "paths",
-    "home": "paths", "address": "network addresses", "gpu": "hardware identifiers",
+    "host": "host names", "user": "user names", "project": "paths", "python": "paths", "folder": "paths",
+    "path": "paths", "home": "paths", "address": "network addresses", "gpu": "hardware identifiers",
 }  # fmt: skip
 _ONE = regex(rf"(?:{'|'.join(_COUNTED)})-\d+(?:\.\w+)*")
 

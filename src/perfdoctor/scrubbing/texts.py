@@ -41,7 +41,7 @@ _OF_SECRET = regex(
 )
 #: `hostname: x`, `"node_name": "x"` and `hostname="x"` inside of a text.
 _SAID = regex(
-    r"(?<![A-Za-z0-9])(host[_ ]?name|node[_ ]?name|user[_ ]?name|logname|computer[_ ]?name)\"?\s{0,4}[=:]\s{0,4}\"?([\w.-]{2,253})",
+    r"(?<![A-Za-z0-9])((?:host|node|user|computer)[_ ]?name|logname)\"?\s{0,4}[=:]\s{0,4}\"?([\w.-]{2,253})",
     re.IGNORECASE,
 )
 #: How NCCL begins its lines, and torch.profiler its files' names: host, process, moment.
@@ -50,13 +50,14 @@ _OF_FILE = regex(r"^([A-Za-z][\w.-]*)_\d+\.\d{6,}(?:\.pt)?(?:\.trace)?\.json(?:\
 _NAME = regex(r"[A-Za-z][\w.-]*\d*(?:\[[\d,-]+\])?")
 #: Names of users and hosts that many machines share tell nothing, and are words of recordings.
 _COMMON = frozenset((
-    "root", "ubuntu", "user", "users", "admin", "data", "model", "models", "train", "training", "trainer", "test", "tests",
-    "worker", "workers", "runner", "node", "host", "hostname", "localhost", "server", "gpu", "cuda", "nvidia", "python", "torch",
-    "pytorch", "main", "default", "base", "local", "home", "work", "workspace", "project", "code", "src", "app", "run", "jupyter",
-    "jovyan", "docker", "conda", "shared", "public", "adam", "adamw", "sgd", "max", "min", "mean", "sum", "conv", "linear",
-    "relu", "step", "loss", "optimizer", "loader", "dataset", "batch", "forward", "backward", "debian", "centos", "opc",
-    "ec2-user", "vagrant", "azureuser", "slurm", "mpi", "nccl", "master", "head", "login", "compute", "none", "null", "true",
-    "false", "unknown", "rank", "device", "kernel", "stream", "thread", "process", "name",
+    "root", "ubuntu", "user", "users", "admin", "data", "model", "models", "train", "training", "trainer", "test",
+    "tests", "worker", "workers", "runner", "node", "host", "hostname", "localhost", "server", "gpu", "cuda",
+    "nvidia", "python", "torch", "pytorch", "main", "default", "base", "local", "home", "work", "workspace",
+    "project", "code", "src", "app", "run", "jupyter", "jovyan", "docker", "conda", "shared", "public", "adam",
+    "adamw", "sgd", "max", "min", "mean", "sum", "conv", "linear", "relu", "step", "loss", "optimizer", "loader",
+    "dataset", "batch", "forward", "backward", "debian", "centos", "opc", "ec2-user", "vagrant", "azureuser",
+    "slurm", "mpi", "nccl", "master", "head", "login", "compute", "none", "null", "true", "false", "unknown",
+    "rank", "device", "kernel", "stream", "thread", "process", "name",
 ))  # fmt: skip
 _FEWEST_LETTERS = 3
 

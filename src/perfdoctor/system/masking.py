@@ -39,8 +39,8 @@ _HOOK = re.compile(
 )
 #: Tokens with a known format, as their issuers document it: Hugging Face, OpenAI and Anthropic, GitHub, AWS, Slack,
 #: JSON web tokens, NVIDIA, Google, GitLab, Weights & Biases, Stripe, npm, PyPI, Groq, Replicate, Docker, Databricks,
-#: SendGrid, Mailchimp, Twilio, DigitalOcean, HashiCorp, Grafana, Linear, Postman, New Relic, Square, Telegram, Artifactory,
-#: Shopify, Pulumi, Sentry, Tailscale, Figma, Supabase, age, private keys.
+#: SendGrid, Mailchimp, Twilio, DigitalOcean, HashiCorp, Grafana, Linear, Postman, New Relic, Square, Telegram,
+#: Artifactory, Shopify, Pulumi, Sentry, Tailscale, Figma, Supabase, age, private keys.
 _KNOWN_TOKEN = re.compile(
     r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}"
     r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}|eyJ[\w-]{8,}\.[\w.-]+|eyJ[\w+/-]{40,}={0,2}|nvapi-[\w-]{16,}|AIza[\w-]{30,}"
