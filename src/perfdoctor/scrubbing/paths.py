@@ -171,13 +171,13 @@ def _library(parts: tuple[str, ...]) -> int | None:
 
 def _is_public(parts: tuple[str, ...]) -> bool:
     """Does every machine have this path?"""
-    first, *rest = [*parts, "", ""]
-    if first == "usr" and rest[0] == "local":
+    first, second = (parts + ("", ""))[:2]  # noqa: RUF005 mypy does not understand it otherwise
+    if first == "usr" and second == "local":
         return len(parts) == 2 or _OF_LOCAL.fullmatch(parts[2]) is not None
     if first == "usr":
-        return len(parts) == 1 or _OF_USR.fullmatch(rest[0]) is not None
+        return len(parts) == 1 or _OF_USR.fullmatch(second) is not None
     if first == "opt":
-        return _OF_OPT.fullmatch(rest[0]) is not None
+        return _OF_OPT.fullmatch(second) is not None
     if first == "tmp":
-        return rest[0].startswith("ipykernel_")
-    return first in _LINUX and rest[0] != "shm"
+        return second.startswith("ipykernel_")
+    return first in _LINUX and second != "shm"
