@@ -27,5 +27,8 @@ def failure(what: str, do: str) -> None:
 
 
 def document(text: str) -> None:
-    """Print what a report module has rendered, in which foreign text is safe for its format already."""
-    typer.echo(text, nl=False)
+    """Print what a report module has rendered, in which foreign text is safe for its format already.
+
+    Azure's runner obeys `##vso[` wherever it is: only strings of JSON still hold it, which may write it otherwise.
+    """
+    typer.echo(text.replace("##vso[", r"\u0023#vso["), nl=False)

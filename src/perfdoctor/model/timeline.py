@@ -558,8 +558,9 @@ class Timeline(Keeps, frozen=True):
 
 def _masked(ranges: Frame) -> Frame:
     names = ranges.text("name")
-    is_plain = all(masked_text(name) == name for name in names.values)
-    return ranges if is_plain else ranges.with_columns(name=names.mapped(masked_text))
+    shown = {name: masked_text(name) for name in names.values}
+    is_plain = all(name == masked for name, masked in shown.items())
+    return ranges if is_plain else ranges.with_columns(name=names.mapped(shown.__getitem__))
 
 
 def _bounded(frame: Frame) -> Frame:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
@@ -19,16 +19,16 @@ from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
 from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, names_owner
 from perfdoctor.system.run_folder import explains_recording
 
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any])
+
 _PIECE_BYTES = 4 << 20
 _KEPT_STRINGS = 1 << 20
-#: So many different strings are replaced one after the other sooner than all are looked up.
-_MOST_SEARCHES = 64
 #: No profiler writes a line, or a string, of this length.
 _LONGEST_WORD = 256 << 20
 #: An environment is a few kilobytes long.
 _LONGEST_OBJECT = 1 << 20
-#: A string of JSON. Line breaks are in none: behind a damaged one the next line is right again.
-_STRING = regex(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"')
+#: What stands for an escaped backslash and an escaped quotation mark while strings are sought: bytes that JSON lacks.
+_ESCAPED = ((rb"\\", b"\0\1"), (rb"\"", b"\0\2"))
 #: Besides strings JSON has numbers and a few words.
 _STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
 _WORDS = frozenset(b"trufalsnINiyt")
@@ -38,10 +38,9 @@ _ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{([^{}]*)\}' % _VARIABLES, re.IGNORECASE
 #: A command in words: `["--password", "x"]`.
 _COMMAND = regex(rb'"(?:%s)"\s*:\s*\[([^\[\]{}]*)\]' % _WORDS_OF, re.IGNORECASE)
 #: How perfdoctor names the program's repository.
-_PROJECT = regex(rb'("project"\s*:\s*\{)([^{}]*)\}')
+_PROJECT = regex(rb'"project"\s*:\s*\{([^{}]*)\}')
 #: One of these that has no end yet: a piece ends before it.
 _OPEN = regex(rb'"(?:%s|%s|project)"\s*:\s*[\[{][^\[\]{}]*\Z' % (_VARIABLES, _WORDS_OF), re.IGNORECASE)
-_PAIR = regex(rb'"((?:[^"\\\n]|\\.)*)"(\s*:\s*)("(?:[^"\\\n]|\\.)*"|[^,}\s]+)')
 
 
 class Opened:
@@ -131,80 +130,79 @@ class _Json(_Lines):
 
     def learn(self, piece: bytes) -> bytes:
         for block in _ENVIRONMENT.findall(piece):
-            pairs = ((_decoded(name), _decoded(value.strip(b'"'))) for name, _, value in _PAIR.findall(block))
-            self._texts.learn("".join(f"{name}={value}\0" for name, value in pairs))
+            variables = _plain(b"{%s}" % block, dict)
+            self._texts.learn("".join(f"{name}={value}\0" for name, value in variables.items()))
         for block in _COMMAND.findall(piece):
-            self._texts.learn_command([_decoded(raw) for raw in _STRING.findall(block)])
-        strings = _strings(piece)
-        if strings is None:
+            self._texts.learn_command([str(word) for word in _plain(b"[%s]" % block, list)])
+        parts = _parts(piece)
+        if parts is None:
             return super().learn(piece)
-        new = strings - self._seen
-        for raw in sorted(new):
+        strings = set(parts[1::2])
+        for raw in sorted(strings - self._seen):
             self._texts.learn(_decoded(raw))
-        for found in _of_telling_keys(strings, piece):
-            self._texts.learn(_decoded(found[2]), _decoded(found[1]))
-        self._seen = new if len(self._seen) > _KEPT_STRINGS else self._seen | new
+        for key, at in _of_telling_keys(parts, strings):
+            self._texts.learn(_decoded(parts[at]), key)
+        self._seen = strings if len(self._seen) > _KEPT_STRINGS else self._seen | strings
         return b""
 
     def cleaned(self, piece: bytes) -> bytes:
         piece = _PROJECT.sub(self._project, _ENVIRONMENT.sub(self._environment, piece))
-        strings = _strings(piece)
-        if strings is None:
+        parts = _parts(piece)
+        if parts is None:
             return super().cleaned(piece)
-        for found in [*_of_telling_keys(strings, piece)][::-1]:
-            start, end = found.span(2)
-            piece = piece[:start] + self._replaced(found[2], _decoded(found[1])) + piece[end:]
+        strings = set(parts[1::2])
+        for key, at in _of_telling_keys(parts, strings):
+            parts[at] = self._replaced(parts[at], key)
         shown = {raw: new for raw in sorted(strings) if (new := self._replaced(raw)) != raw}
-        if len(shown) > _MOST_SEARCHES:
-            return _STRING.sub(lambda found: b'"%s"' % shown.get(found[1], found[1]), piece)
-        for raw, new in shown.items():
-            piece = piece.replace(b'"%s"' % raw, b'"%s"' % new)
-        return piece
+        parts[1::2] = [shown.get(raw, raw) for raw in parts[1::2]]
+        return _restored(b'"'.join(parts))
 
     def _replaced(self, raw: bytes, key: str = "") -> bytes:
         text = _decoded(raw)
         shown = self._texts.text(text, key)
-        return raw if shown == text else json.dumps(shown, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]
+        return raw if shown == text else _encoded(shown)
 
     def _environment(self, found: re.Match[bytes]) -> bytes:
         """The object with the variables that explain a recording, and no others."""
-        kept = []
-        for name, colon, value in _PAIR.findall(found[1]):
-            if explains_recording(_decoded(name)):
-                kept.append(b'"%s"%s%s' % (name, colon, value))
-            else:
-                self._texts.stand_ins.removed(ENVIRONMENT, _decoded(name))
-        start, end = (at - found.start() for at in found.span(1))
-        return found[0][:start] + b", ".join(kept) + found[0][end:]
+        variables = _plain(b"{%s}" % found[1], dict)
+        for name in variables:
+            if not explains_recording(name):
+                self._texts.stand_ins.removed(ENVIRONMENT, name)
+        return _with(found, {name: value for name, value in variables.items() if explains_recording(name)})
 
     def _project(self, found: re.Match[bytes]) -> bytes:
         """The object with a stand-in for the name and the id of the repository."""
-
-        def member(pair: re.Match[bytes]) -> bytes:
-            if pair[1] not in (b"name", b"id") or not pair[3].strip(b'"'):
-                return pair[0]
-            self._texts.stand_ins.removed("paths", _decoded(pair[3]))
-            return b'"%s"%s"project-1"' % pair.group(1, 2)
-
-        return found[1] + _PAIR.sub(member, found[2]) + b"}"
+        project = _plain(b"{%s}" % found[1], dict)
+        for name in ("name", "id"):
+            if project.get(name):
+                self._texts.stand_ins.removed("paths", str(project[name]))
+                project[name] = "project-1"
+        return _with(found, project)
 
 
-def _strings(piece: bytes) -> set[bytes] | None:
-    """The different strings of a piece, as they are written; None where it is no JSON."""
-    if b'\\"' in piece:
-        strings, structure = set(_STRING.findall(piece)), _STRING.sub(b"", piece)
-    else:
-        parts = piece.split(b'"')
-        strings, structure = set(parts[1::2]), b"".join(parts[::2])
-    is_json = _WORDS.issuperset(structure.translate(None, _STRUCTURE)) and not any(b"\n" in each for each in strings)
-    return strings if is_json else None
+def _parts(piece: bytes) -> list[bytes] | None:
+    """What stands outside of strings and inside of them, in turns, with `_ESCAPED`; None where the piece is no JSON."""
+    if b"\0" in piece:
+        return None
+    for written, instead in _ESCAPED if b"\\" in piece else ():
+        piece = piece.replace(written, instead)
+    parts = piece.split(b'"')
+    is_json = len(parts) % 2 and _WORDS.issuperset(b"".join(parts[::2]).translate(None, _STRUCTURE))
+    return parts if is_json and not any(b"\n" in each for each in set(parts[1::2])) else None
 
 
-def _of_telling_keys(strings: set[bytes], piece: bytes) -> Iterator[re.Match[bytes]]:
-    """The members of the piece whose keys say that their values are names or secrets."""
-    keys = [re.escape(raw) for raw in sorted(strings) if _is_telling(raw)]
-    if keys:
-        yield from re.finditer(rb'"(%s)"\s*:\s*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"' % b"|".join(keys), piece)
+def _restored(piece: bytes) -> bytes:
+    for written, instead in _ESCAPED if b"\0" in piece else ():
+        piece = piece.replace(instead, written)
+    return piece
+
+
+def _of_telling_keys(parts: list[bytes], strings: set[bytes]) -> Iterator[tuple[str, int]]:
+    """Keys that say that their values are names or secrets, and in which part of the piece the value is."""
+    keys = {raw for raw in strings if _is_telling(raw)}
+    for at in range(1, len(parts) - 2, 2) if keys else ():
+        if parts[at] in keys and parts[at + 1].strip() == b":":
+            yield _decoded(parts[at]), at + 2
 
 
 @lru_cache(1 << 16)
@@ -213,10 +211,33 @@ def _is_telling(raw: bytes) -> bool:
 
 
 def _decoded(raw: bytes) -> str:
-    text = raw.decode("utf-8", "surrogateescape")
+    text = _restored(raw).decode("utf-8", "surrogateescape")
     if "\\" not in text:
         return text
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return text
+
+
+def _encoded(text: str) -> bytes:
+    """The text as a string of JSON without its quotation marks, with `_ESCAPED`."""
+    raw = json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]
+    for written, instead in _ESCAPED:
+        raw = raw.replace(written, instead)
+    return raw
+
+
+def _plain(text: bytes, kind: type[_Kind]) -> _Kind:
+    """What the text is as JSON; an empty one of this kind where it is damaged."""
+    try:
+        data = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return kind()
+    return data if isinstance(data, kind) else kind()
+
+
+def _with(found: re.Match[bytes], members: dict[str, object]) -> bytes:
+    """What was found, with these members in the object's place."""
+    head = found[0][: found.start(1) - found.start() - 1]
+    return head + json.dumps(members, ensure_ascii=False).encode("utf-8", "surrogateescape")
