@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,11 @@ def test_the_command_prints_what_was_removed_by_kind_and_what_was_left_out(tmp_p
     assert result.exit_code == 0
     assert re.search(r"^  environment variables +6$", result.stdout, re.MULTILINE)
     assert "left out report.html: a page, made anew by perfdoctor analyze COPY" in result.stderr
+
+
+@pytest.mark.parametrize("piece", ['\\"', '"env":{', '{"', '"a":"', '"argv":["', "[", '"project":{"name":'])
+def test_a_damaged_file_of_any_form_is_cleaned_soon(tmp_path, piece):
+    (tmp_path / "a.json").write_text("{" + piece * (2_000_000 // len(piece)))
+    begun = time.process_time()
+    copied(tmp_path / "a.json", tmp_path / "b.json")
+    assert time.process_time() - begun < 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,29 @@ def test_every_package_by_which_the_vocabulary_knows_a_path_is_kept():
     named = {name for source in sources for found in begins.findall(source) for name in found.split("|")}
     assert {"sglang", "vllm", "deepspeed", "torch"} <= named
     assert named - PACKAGES == set()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "/a",
+        "a@",
+        "a.",
+        "1.",
+        "0:",
+        "\\",
+        "A=1;",
+        "A=",
+        "key=",
+        "a://",
+        "~a/",
+        "a:1:1 [",
+        "user name",
+        "/a.py(1): ",
+        "NCCL ",
+    ],
+)
+def test_a_long_text_is_cleaned_soon(piece):
+    begun = time.process_time()
+    replaced(piece * (200_000 // len(piece)))
+    assert time.process_time() - begun < 3
