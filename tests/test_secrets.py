@@ -11,6 +11,7 @@ from multiprocessing import process
 from pathlib import Path
 
 import pytest
+from assistant.client import assistant
 from folders import FIXTURES
 from secret_kinds import KINDS
 from typer.testing import CliRunner
@@ -118,3 +119,12 @@ def test_nothing_that_is_made_of_a_run_holds_a_secret(folder: Path, tmp_path: Pa
     assert found == {}
     with sqlite3.connect(tmp_path / "run.db") as database:
         assert database.execute("SELECT count(*) FROM ranges WHERE name LIKE '%***%'").fetchone()[0] >= len(KINDS) / 2
+
+
+def test_no_answer_to_an_assistant_holds_a_secret(folder: Path) -> None:
+    asked = [("analyze", {}), ("query", {"sql": "SELECT name FROM ranges WHERE name LIKE 'load %'"})]
+    with assistant(folder.parent) as client:
+        answers = [client.call(tool, {"path": folder.name, **more}) for tool, more in asked]
+    assert [answer.text for answer in answers if answer.is_error] == []
+    assert "***" in answers[1].everything
+    assert [name for name, secret in SECRETS.items() for answer in answers if secret in answer.everything] == []
