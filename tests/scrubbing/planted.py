@@ -159,4 +159,5 @@ def run_folder(folder: Path) -> Path:
     secret.write_text(json.dumps({"x": "stranger"}))
     (folder / "device" / "link.json").symlink_to(secret)
     (folder / "up").symlink_to(folder.parent)
+    (folder / "link.json").symlink_to(secret)
     return folder

@@ -70,7 +70,7 @@ def test_a_copy_of_a_run_tells_nothing_and_says_what_it_lacks(tmp_path, monkeypa
     found = copied(source, tmp_path / "copy")
     assert tells(found.written) == []
     assert found.left_out.keys() == {
-        "nsys/profile.nsys-rep", "device/odd.bin", "device/link.json", "up", "report.html",
+        "nsys/profile.nsys-rep", "device/odd.bin", "device/link.json", "link.json", "up", "report.html",
     }  # fmt: skip
     assert "profile.sqlite" in found.left_out["nsys/profile.nsys-rep"]
     assert found.files == len([each for each in found.written.rglob("*") if each.is_file()]) == 7
@@ -169,6 +169,14 @@ def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):
     with pytest.raises(PerfdoctorError, match="still names"):
         copied(source, tmp_path / "b.json")
     assert not (tmp_path / "b.json").exists()
+
+
+def test_files_that_only_a_removed_name_told_apart_are_both_there(tmp_path):
+    (tmp_path / "a").mkdir()
+    for secret in ("hf_abcdefghijklmnopqrst", "hf_bbcdefghijklmnopqrst"):
+        (tmp_path / "a" / f"run-{secret}.json").write_text("{}")
+    found = copied(tmp_path / "a", tmp_path / "b")
+    assert sorted(each.name for each in found.written.iterdir()) == ["2-run-***.json", "run-***.json"]
 
 
 def test_nothing_is_overwritten_or_written_into_the_source(tmp_path):

@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from perfdoctor.system.paths import draft
 from perfdoctor.system.progress import Progress
 from perfdoctor.vocabulary.rulebook import load_rules
 
+_OF_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 _PAGE = b"<!-- perfdoctor report"
 #: As fast as traces are read: the slowest level makes them a tenth smaller.
 _LEVEL = 6
@@ -59,6 +61,8 @@ def scrubbed(source: Path, target: Path, progress: Progress, *, keep_paths: bool
         if not sources:
             raise _nothing(source, left_out)
         sources = list(_learned(sources, texts, progress, left_out, is_alone=not source.is_dir()))
+        if not sources:
+            raise _nothing(source, left_out)
         texts.settle()
         try:
             written, count = _written(source, sources, target, texts, progress, left_out)
@@ -93,7 +97,7 @@ def _nothing(source: Path, left_out: dict[str, str]) -> PerfdoctorError:
 def _sources(source: Path, scratch: Path, progress: Progress, left_out: dict[str, str]) -> Iterator[_Source]:
     """Yield what is copied, in the order of names. No link is followed."""
     if not source.is_dir():
-        yield from _source(source, Path(source.name), scratch, progress, left_out)
+        yield from _source(source, Path(source.name), scratch, progress, left_out, is_alone=True)
         return
     for folder, folders, files in os.walk(source):
         folders.sort()
@@ -101,16 +105,18 @@ def _sources(source: Path, scratch: Path, progress: Progress, left_out: dict[str
             left_out[_shown(Path(folder) / name, source)] = "a link"
         for name in sorted(files):
             path = Path(folder) / name
-            yield from _source(path, path.relative_to(source), scratch, progress, left_out)
+            yield from _source(path, path.relative_to(source), scratch, progress, left_out, is_alone=False)
 
 
 def _shown(path: Path, source: Path) -> str:
     return path.relative_to(source).as_posix()
 
 
-def _source(path: Path, name: Path, scratch: Path, progress: Progress, left_out: dict[str, str]) -> Iterator[_Source]:
+def _source(
+    path: Path, name: Path, scratch: Path, progress: Progress, left_out: dict[str, str], *, is_alone: bool
+) -> Iterator[_Source]:
     try:
-        if (path.is_symlink() and name.parent != Path()) or not stat.S_ISREG(path.stat().st_mode):
+        if (path.is_symlink() and not is_alone) or not stat.S_ISREG(path.stat().st_mode):
             left_out[name.as_posix()] = "a link, or no file"
             return
         kind = _kind(path)
@@ -118,7 +124,7 @@ def _source(path: Path, name: Path, scratch: Path, progress: Progress, left_out:
         left_out[name.as_posix()] = error.what if isinstance(error, PerfdoctorError) else "it cannot be read"
         return
     if kind == "report":
-        yield from _exported(path, name, scratch, progress, left_out)
+        yield from _exported(path, name, scratch, progress, left_out, is_alone=is_alone)
     elif kind in _HOW:
         yield _Source(name, path, kind)
     else:
@@ -166,10 +172,12 @@ def _is_text(head: bytes) -> bool:
     return odd == 0
 
 
-def _exported(path: Path, name: Path, scratch: Path, progress: Progress, left_out: dict[str, str]) -> Iterator[_Source]:
+def _exported(
+    path: Path, name: Path, scratch: Path, progress: Progress, left_out: dict[str, str], *, is_alone: bool
+) -> Iterator[_Source]:
     """The export of a report, which is cleaned instead: what lies beside it, or what nsys makes now."""
     export = name.with_suffix(".sqlite")
-    if name.parent != Path() and path.with_suffix(".sqlite").is_file():
+    if not is_alone and path.with_suffix(".sqlite").is_file():
         left_out[name.as_posix()] = f"it cannot be cleaned in place; {export.name} beside it is, and holds the same"
         return
     if tool_process.find("nsys") is None:
@@ -218,16 +226,17 @@ def _look(source: _Source, texts: Texts) -> None:
 def _written(
     source: Path, sources: Sequence[_Source], target: Path, texts: Texts, progress: Progress, left_out: dict[str, str]
 ) -> tuple[Path, int]:
-    names = {each.name: _clean_name(each.name, texts) for each in sources}  # before any text, which may name them
+    names = _clean_names(sources, texts)  # before any text, which may name them
     if not source.is_dir():
         only = sources[0]
-        if only.kind == "sqlite" and target.suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
+        if only.kind == "sqlite" and target.suffix in _OF_REPORTS:
             target = target.with_suffix(".sqlite")
+            _check_free(source, target)
         with draft(target) as made:
             _write(only, made, texts, progress)
             _check(only, made, texts)
         return target, 1
-    count = 0
+    written = 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with draft(target, folder=True) as folder:
         for each in sources:
@@ -240,18 +249,25 @@ def _written(
                 made.unlink(missing_ok=True)
                 left_out[each.name.as_posix()] = error.what
             else:
-                count += 1
-    return target, count
+                written += 1
+    return target, written
 
 
-def _clean_name(name: Path, texts: Texts) -> Path:
-    return Path(*map(texts.file_name, name.parts))
+def _clean_names(sources: Sequence[_Source], texts: Texts) -> dict[Path, Path]:
+    """What each file is called in the copy: no two alike, also where only what was removed told them apart."""
+    names: dict[Path, Path] = {}
+    taken: set[Path] = set()
+    for each in sources:
+        shown = Path(*map(texts.file_name, each.name.parts))
+        free = (shown.with_name(f"{number}-{shown.name}") for number in count(2))
+        names[each.name] = shown if shown not in taken else next(name for name in free if name not in taken)
+        taken.add(names[each.name])
+    return names
 
 
 def _write(source: _Source, target: Path, texts: Texts, progress: Progress) -> None:
     progress(f"Cleaning {source.name.name}")
     if source.kind == "sqlite":
-        target.unlink(missing_ok=True)
         lost = databases.copy(source.read, target, texts)
         if lost:
             raise PerfdoctorError(

@@ -86,7 +86,8 @@ class Texts:
         self._users: set[str] = set()
         self._secrets: set[str] = set()
         self._files: dict[str, str] = {}
-        self._host_pattern = self._nccl_pattern = self._user_pattern = self._secret_pattern = _any_of((), "", "")
+        self._host_pattern = self._nccl_pattern = self._user_pattern = self._user_in_name = _any_of((), "", "")
+        self._secret_pattern = _any_of((), "", "")
         self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
         self._learn_this_machine()
 
@@ -130,6 +131,7 @@ class Texts:
         self._host_pattern = _any_of(self._hosts, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
         self._nccl_pattern = _any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
         self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])", r"(?![\w/\\-]|\.\w)")
+        self._user_in_name = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
         self._secret_pattern = _any_of(self._secrets, "", "")
 
     def private(self) -> Iterator[bytes]:
@@ -146,8 +148,7 @@ class Texts:
     def file_name(self, name: str) -> str:
         """The name of a file or folder with stand-ins, which texts then call it by."""
         shown = self._host_pattern.sub(self._host, masked_word(name))
-        loose = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
-        shown = loose.sub(lambda found: self.stand_ins.of("user", found[0]), shown)
+        shown = self._user_in_name.sub(lambda found: self.stand_ins.of("user", found[0]), shown)
         if shown != name:
             self._files[name] = shown
             self._known.cache_clear()
@@ -291,4 +292,4 @@ def masked_word(word: str) -> str:
 def _any_of(texts: set[str] | tuple[str, ...], before: str, behind: str) -> re.Pattern[str]:
     """An expression of any of these texts, the longest first; of none, one that matches nothing."""
     longest = sorted(texts, key=lambda each: (-len(each), each))
-    return re.compile(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}" if longest else r"(?!)")
+    return regex(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}" if longest else r"(?!)")
