@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from secret_kinds import KINDS
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.system.masking import masked_command
+from perfdoctor.system.masking import masked_command, masked_text
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, below, recorded_environment
 
 KEY = "Xy9ZpQ4rT7vW2kLm"
@@ -57,6 +58,11 @@ KEY = "Xy9ZpQ4rT7vW2kLm"
                 ("--attention=flash",),
                 ("--pad_token_id=0",),
                 ("--signal=5",),
+                ("srun", "-p", "gpu", "python", "train.py"),
+                ("srun", "-p", "H100PCIe80GB"),
+                ("python", "-u", "train.py"),
+                ("torchrun", "-u", "node17:29500"),
+                ("--layer", "MXFP8SynclessAllToAllExpertMajor"),
                 ("/data/Checkpoints/llama-3-8B-Instruct-v2_step_001000_epoch_12",),
                 ("run-20261128_083000-ABCDEFGHijklmnop1234",),
                 ("123e4567-e89b-12d3-a456-426614174000",),
@@ -68,7 +74,15 @@ def test_secrets_in_a_command_are_masked_and_nothing_else_is(words: list[str], s
     assert masked_command(words) == shown
 
 
-@pytest.mark.parametrize("piece", ["a", "a.", "key", "&key", "bearer ", "A1a", "hf_"])
+@pytest.mark.parametrize(("words", "secret"), KINDS.values(), ids=KINDS)
+def test_secrets_of_many_kinds_are_masked(words: list[str], secret: str) -> None:
+    assert secret not in " ".join(masked_command(words))
+    assert secret not in masked_text(" ".join(words))
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "key", "&key", "bearer ", "A1a", "hf_", "eyJa", "SG.a.", "1:AA", "a+/", "a:"]
+)
 def test_a_long_word_is_masked_soon(piece: str) -> None:
     begun = time.process_time()
     masked_command([piece * (200_000 // len(piece))])

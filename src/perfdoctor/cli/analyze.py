@@ -11,7 +11,7 @@ import typer
 from msgspec import Struct
 
 from perfdoctor.cli import cross_check as cross_checking
-from perfdoctor.cli import hardware_options, outside_options, report_files, scale_options, shared_options
+from perfdoctor.cli import hardware_options, outside_options, report_files, say, scale_options, shared_options
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import UsageError
@@ -320,7 +320,7 @@ def write_html(
     if not report_files.page_written(target, lambda: html.render(diagnosis, views(run, diagnosis)), is_asked=is_asked):
         return None
     if target != wanted:
-        typer.echo(f"perfdoctor: {wanted} was not written by perfdoctor and is kept.", err=not text)
+        say.line(f"perfdoctor: {wanted} was not written by perfdoctor and is kept.", err=not text)
     return target
 
 
@@ -331,15 +331,15 @@ def show(diagnosis: Diagnosis, reports: Reports, *, quiet: bool, page: Path | No
     from perfdoctor.report.words import wording
 
     if reports.output is OutputFormat.JSON:
-        typer.echo(json_report.render(diagnosis), nl=False)
+        say.document(json_report.render(diagnosis))
     elif quiet:
-        typer.echo(wording.verdict(diagnosis), err=reports.on_error)
+        say.line(wording.verdict(diagnosis), err=reports.on_error)
     elif reports.output is OutputFormat.MARKDOWN:
-        typer.echo(markdown.render(diagnosis), nl=False)
+        say.document(markdown.render(diagnosis))
     elif reports.output is OutputFormat.BRIEF:
         from perfdoctor.report import brief
 
-        typer.echo(brief.render(diagnosis), nl=False)
+        say.document(brief.render(diagnosis))
     else:
         terminal.render(diagnosis, Terminal(stderr=reports.on_error), show_all=reports.show_all, page=page)
 
@@ -361,5 +361,5 @@ def is_met(conditions: Sequence[str], diagnosis: Diagnosis) -> bool:
     for outcome in diagnosis.outcomes:
         if outcome.rule in conditions and outcome.status in ("skipped", "failed"):
             why = f"lacks {', '.join(outcome.missing)}" if outcome.missing else "failed"
-            typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule was not checked: it {why}.", err=True)
+            say.note(f"--fail-on {outcome.rule}: the rule was not checked: it {why}.")
     return (ANY in conditions and bool(found)) or bool(found & set(conditions))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import hardware_options, report_files, scale_options, shared_options
+from perfdoctor.cli import hardware_options, report_files, say, scale_options, shared_options
 from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
@@ -194,9 +194,9 @@ def _show(found: Check, output: CheckFormat, *, show_all: bool, quiet: bool) -> 
     if output is CheckFormat.GITHUB:
         _summarise(found)
     if output is not CheckFormat.TEXT:
-        typer.echo(_renderers()[output](found), nl=False)
+        say.document(_renderers()[output](found))
     elif quiet:
-        typer.echo(words.verdict(found))
+        say.line(words.verdict(found))
     else:
         terminal.render(found, Terminal(), show_all=show_all)
 
@@ -222,4 +222,4 @@ def _summarise(found: Check) -> None:
         with Path(target).open("a", encoding="utf-8") as file:
             file.write(github.summary(github.comment(found), file.tell()))
     except OSError as error:
-        typer.echo(f"perfdoctor: no summary written: {target}: {error.strerror or error}", err=True)
+        say.note(f"no summary written: {target}: {error.strerror or error}")

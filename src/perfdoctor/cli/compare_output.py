@@ -7,10 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import typer
 from msgspec import Struct
 
-from perfdoctor.cli import report_files
+from perfdoctor.cli import report_files, say
 from perfdoctor.cli.analyze import OutputFormat, print_page_path
 
 #: What to do where a file cannot be written.
@@ -42,13 +41,13 @@ class Shown(Struct, frozen=True):
         if self.json_file:
             report_files.written("--json", self.json_file, as_json, CHOOSE)
         if self.output is OutputFormat.JSON:
-            typer.echo(as_json(), nl=False)
+            say.document(as_json())
         elif self.quiet:
-            typer.echo(module("words").verdict(found))
+            say.line(module("words").verdict(found))
         elif self.output is not OutputFormat.TEXT:
             markdown = module("markdown")
             render = markdown.brief if self.output is OutputFormat.BRIEF else markdown.render
-            typer.echo(render(found), nl=False)
+            say.document(render(found))
         else:
             from perfdoctor.report.terminal_text import Terminal
 

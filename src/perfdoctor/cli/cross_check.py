@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
+from perfdoctor.cli import say
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ def cross_checked(paths: Sequence[Path], progress: Callable[[str], None]) -> lis
 def show(checked: Sequence[CrossCheck], diagnosis: Diagnosis, *, show_all: bool, quiet: bool, err: bool) -> None:
     for each in checked:
         lines = _verdict(each) if quiet else _lines(each, diagnosis, show_all=show_all)
-        typer.echo("\n".join(lines), err=err)
+        for line in lines:
+            say.line(line, err=err)
 
 
 def _verdict(checked: CrossCheck) -> Iterator[str]:

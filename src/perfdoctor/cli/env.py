@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
+from perfdoctor.cli import say
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -40,14 +41,15 @@ def env(
     for line in _lines(machine, python, verbose=verbose):
         if quiet and not line.do:
             continue
-        typer.echo(f"{line.name:12}{line.found}")
+        say.line(f"{line.name:12}{line.found}")
         if line.do:
-            typer.echo(f"{'':12}→ {line.do}")
+            say.line(f"{'':12}→ {line.do}")
     if not quiet:
         made = plan.make(machine, None, Path.cwd())
-        typer.echo("\nperfdoctor run -- COMMAND would record:")
+        say.line("")
+        say.line("perfdoctor run -- COMMAND would record:")
         for text in made.lines(default_window().in_words()):
-            typer.echo(f"  {text}")
+            say.line(f"  {text}")
 
 
 def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import export_tables, report_files, scale_options, shared_options
+from perfdoctor.cli import export_tables, report_files, say, scale_options, shared_options
 from perfdoctor.cli.analyze import AnalysisRequest, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import UsageError
@@ -68,7 +68,7 @@ def export(
         if outputs:
             export_tables.export(examination, outputs, quiet=quiet, verbose=verbose)
     if perfetto is not None and not quiet:
-        typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
+        say.line(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 
 
 def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: bool) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from msgspec import Struct
 
-from perfdoctor.cli import report_files
+from perfdoctor.cli import report_files, say
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.system.paths import draft
@@ -124,4 +123,4 @@ def export(examination: Examination, outputs: Outputs, *, quiet: bool, verbose: 
                 except (OSError, sqlite3.Error) as error:
                     raise report_files.unwritable(f"{option} {target}", error, _CHOOSE) from error
             if not quiet:
-                typer.echo(f"Wrote {target}.", err=True)
+                say.line(f"Wrote {target}.", err=True)

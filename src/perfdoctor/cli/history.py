@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import examples
+from perfdoctor.cli import examples, say
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -58,12 +57,12 @@ def _history(
     with store.read(_file(db, verbose=verbose)) as history:
         rows, number = runs.listed(history, limit=limit, tag=tag), runs.count(history)
     if json:
-        typer.echo(history_json.runs(rows), nl=False)
+        say.document(history_json.runs(rows))
     elif quiet:
         for row in rows:
-            typer.echo(row["id"])
+            say.line(row["id"])
     elif tag is not None and not rows:
-        typer.echo(f"perfdoctor: no run has the tag {tag!r}", err=True)
+        say.note(f"no run has the tag {tag!r}")
     else:
         history_terminal.runs(rows, len(rows) if tag is not None else number, Terminal())
 
@@ -81,9 +80,9 @@ def _show(
     with store.read(_file(db, verbose=verbose)) as history:
         found = runs.stored(history, runs.resolved(history, run))
     if json:
-        typer.echo(history_json.run(found), nl=False)
+        say.document(history_json.run(found))
     elif quiet:
-        typer.echo(clean(found.facts["verdict"] or ""))
+        say.line(clean(found.facts["verdict"] or ""))
     else:
         history_terminal.run(found, Terminal())
 
@@ -124,11 +123,11 @@ def _trend(
     if not found.points:
         raise UsageError(f"that run has no {wanted.name}", do="perfdoctor history show prints what it has.")
     if json:
-        typer.echo(history_json.trend(found), nl=False)
+        say.document(history_json.trend(found))
     elif csv:
-        typer.echo(history_json.trend_csv(found), nl=False)
+        say.document(history_json.trend_csv(found))
     elif quiet:
-        typer.echo(trends.heading(found))
+        say.line(trends.heading(found))
     else:
         history_terminal.trend(found, Terminal())
     if html:
@@ -218,7 +217,7 @@ def _prune(
         ids = runs.to_prune(history, keep)
         if dry_run:
             for each in ids:
-                typer.echo(each)
+                say.line(each)
             return
         if ids:
             runs.remove(history, ids)
@@ -270,10 +269,10 @@ def save(
         from perfdoctor.report.words.foreign_text import clean
 
         why = f"{error.what}. {error.do}" if isinstance(error, PerfdoctorError) else f"{type(error).__name__}: {error}"
-        typer.echo(f"perfdoctor: not stored in the history: {clean(why)}", err=True)
+        say.note(f"not stored in the history: {clean(why)}")
     else:
         if not quiet:
-            typer.echo(f"perfdoctor: stored in the history as {name}", err=True)
+            say.note(f"stored in the history as {name}")
 
 
 def history_of(given: Path | None, *, verbose: bool) -> Path | None:
@@ -282,7 +281,7 @@ def history_of(given: Path | None, *, verbose: bool) -> Path | None:
 
     found = given or store.history_file(Path.cwd())
     if verbose and found:
-        typer.echo(str(found), err=True)
+        say.line(str(found), err=True)
     return found
 
 
@@ -306,4 +305,4 @@ def _existing(given: Path | None, *, verbose: bool) -> Path:
 
 def _say(text: str, *, quiet: bool) -> None:
     if not quiet:
-        print(text, file=sys.stderr)
+        say.line(text, err=True)

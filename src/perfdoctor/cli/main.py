@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -13,9 +15,9 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import completion, examples, plain_values, streams
+from perfdoctor.cli import completion, examples, plain_values, say, streams
 from perfdoctor.errors import PerfdoctorError, UsageError, is_a_bug
-from perfdoctor.report.words.foreign_text import clean, message
+from perfdoctor.report.words.foreign_text import clean, one_line
 from perfdoctor.system import own_process
 
 FAILED = 1
@@ -29,22 +31,32 @@ _PLAIN = {
     "■": "#", "█": "#", "▓": "%", "▒": "+", "░": "-",
 }  # fmt: skip
 
+#: What typer raises for all arguments that it does not take.
+_WrongUsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 _NO_MEMORY = (
-    "perfdoctor: there is not enough memory for this\n"
-    "  → Give a part of it, such as fewer ranks, or use a machine with more memory."
+    "there is not enough memory for this",
+    "Give a part of it, such as fewer ranks, or use a machine with more memory.",
 )
 
 
 class _Commands(TyperGroup):
     """The commands. Errors that a user can act on are printed in two lines, all others keep their traceback."""
 
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        with _safe_usage():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: Any) -> Any:
+        with _safe_usage():
+            return self._invoked(ctx)
+
+    def _invoked(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except PerfdoctorError as error:
-            typer.echo(message(error.what, error.do), err=True)
+            say.failure(error.what, error.do)
             raise typer.Exit(WRONG_USAGE if isinstance(error, UsageError) else FAILED) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError):
@@ -56,21 +68,28 @@ class _Commands(TyperGroup):
             _print_failed(error)
             raise typer.Exit(FAILED) from None
         except MemoryError:
-            typer.echo(_NO_MEMORY, err=True)
+            say.failure(*_NO_MEMORY)
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         return result
 
 
+@contextmanager
+def _safe_usage() -> Iterator[None]:
+    """Make the message of wrong usage safe to print: it quotes what was given."""
+    try:
+        yield
+    except _WrongUsageError as error:
+        error.message = one_line(error.message)
+        raise
+
+
 def _print_failed(error: OSError) -> None:
     """Say what the system refused. A name may be as long as somebody liked."""
     file = clean(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
     what = f"{file} cannot be used: " if file else ""
-    typer.echo(
-        f"perfdoctor: {what}{error.strerror or error}\n  → Check the path, its permissions and the free space.",
-        err=True,
-    )
+    say.failure(f"{what}{error.strerror or error}", "Check the path, its permissions and the free space.")
 
 
 class _Command(NamedTuple):
@@ -93,6 +112,7 @@ COMMANDS = {
     "query": _Command("query"),
     "view": _Command("view"),
     "summarize": _Command("summarize"),
+    "scrub": _Command("scrub"),
     "history": _Command("history", is_group=True),
     "mcp": _Command("mcp"),
     "env": _Command("env"),
@@ -137,7 +157,7 @@ def __getattr__(name: str) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"perfdoctor {__version__}")
+        say.line(f"perfdoctor {__version__}")
         raise typer.Exit
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import shared_options
+from perfdoctor.cli import say, shared_options
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def mcp(
     _check_rules(own_rules, config, quiet=quiet)
     serve = _server()
     if verbose:
-        typer.echo(f"perfdoctor: {at.folder}, {timeout:g} s a call, {most / _GB:.1f} GB", err=True)
+        say.note(f"{at.folder}, {timeout:g} s a call, {most / _GB:.1f} GB")
     if not quiet and sys.stdin.isatty():
-        typer.echo("perfdoctor: waiting for a client on standard input: an assistant starts this command.", err=True)
+        say.note("waiting for a client on standard input: an assistant starts this command.")
     serve(setting)
 
 
@@ -86,7 +86,7 @@ def _check_rules(named: list[str] | None, config: Path | None, *, quiet: bool) -
     known = shared_options.tuned(shared_options.all_rules(named, config), config) if named or config else {}
     for rule in known.values():
         if rule.broken and not quiet:
-            typer.echo(f"perfdoctor: the rule {rule.id} cannot be used: {rule.broken}", err=True)
+            say.note(f"the rule {rule.id} cannot be used: {rule.broken}")
 
 
 def _server() -> Callable[[WorkerSetup], None]:

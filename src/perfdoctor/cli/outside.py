@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from perfdoctor.cli import report_files
+from perfdoctor.cli import report_files, say
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ def with_cost(
         gpus = [clean_name(gpu.name, 48) or "an unnamed GPU" for gpu in examination.diagnosis.gpus]
         names = ", ".join(dict.fromkeys(gpus))
         why = f"no list price is known of {names}; give --gpu-hour-price" if gpus else "no GPU was recorded"
-        typer.echo(f"perfdoctor: no cost: {why}", err=True)
+        say.note(f"no cost: {why}")
     return examination
 
 
@@ -72,7 +70,7 @@ def publish(
     tries = (_failure(target, examination, found, known, page, quiet=quiet) for target in targets)
     failures = [failure for failure in tries if failure is not None]
     for failure in failures[1:]:
-        typer.echo(f"perfdoctor: {failure.what}\n  → {failure.do}", err=True)
+        say.failure(failure.what, failure.do)
     if failures:
         raise failures[0]
 
@@ -116,7 +114,7 @@ def _log(
         request.write_text(json.dumps(_request(tracker, examination, facts, known, page)), "utf-8")
         where = _answered(tracker, request, answer)
     if not quiet:
-        typer.echo(f"perfdoctor: logged to {tracker.name}: {where}", err=True)
+        say.note(f"logged to {tracker.name}: {where}")
 
 
 def _request(

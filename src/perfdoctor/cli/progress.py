@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
+from perfdoctor.cli import say
 from perfdoctor.system.progress import BYTES, Progress, ProgressText, silent
 
 if TYPE_CHECKING:
@@ -48,13 +47,13 @@ def _lines() -> Callable[[str], None]:
 
     last = ""
 
-    def say(text: str) -> None:
+    def show(text: str) -> None:
         nonlocal last
         if text != last:  # the same file, and more bytes of it
-            typer.echo(clean_name(text), err=True)
+            say.line(clean_name(text), err=True)
         last = text
 
-    return say
+    return show
 
 
 def _shown_in(bars: Bars) -> Callable[[str], None]:
@@ -64,7 +63,7 @@ def _shown_in(bars: Bars) -> Callable[[str], None]:
     task = bars.add_task("starting", total=None)
     work = ""
 
-    def say(text: str) -> None:
+    def show(text: str) -> None:
         nonlocal task, work
         reached = text if isinstance(text, ProgressText) else None
         begun = reached.work if reached else text
@@ -76,7 +75,7 @@ def _shown_in(bars: Bars) -> Callable[[str], None]:
             bars.update(task, total=reached.of, completed=reached.done, unit=reached.unit)
         bars.update(task, description=clean_name(text))
 
-    return say
+    return show
 
 
 def _bars() -> Bars:

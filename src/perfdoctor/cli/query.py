@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import scale_options, shared_options
+from perfdoctor.cli import say, scale_options, shared_options
 from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
 from perfdoctor.report.words.foreign_text import clean, csv_cell
@@ -55,14 +55,14 @@ def query(
     rows = ([_plain(value) for value in row] for row in answer.rows)
     if json:
         document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
-        typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
+        say.document(f"{json_format.dumps(document, ensure_ascii=False, allow_nan=False)}\n")
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([csv_cell(value) for value in row] for row in (answer.columns, *rows))
     else:
         _print_table(answer)
     if answer.is_cut and not quiet:
-        typer.echo(f"perfdoctor: the first {most} rows; --limit shows more.", err=True)
+        say.note(f"the first {most} rows; --limit shows more.")
 
 
 def _answered(

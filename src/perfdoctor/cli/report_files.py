@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from perfdoctor.cli import say
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.paths import draft
 
@@ -132,7 +131,7 @@ def page_written(target: Path, render: Callable[[], str], *, is_asked: bool, do:
     except OSError as error:
         if is_asked:
             raise unwritable(f"--html {target}", error, do) from error
-        typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
+        say.note(f"no report written: {target}: {error.strerror or error}")
         return False
     return True
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from perfdoctor.cli import say
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
@@ -50,4 +49,4 @@ def _sample(run: Rerunnable) -> StepSample:
 
 def _say(text: str, *, quiet: bool) -> None:
     if not quiet:
-        typer.echo(f"perfdoctor: {text}", err=True)
+        say.note(f"{text}")

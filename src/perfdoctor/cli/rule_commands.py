@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfdoctor.cli import completion, examples, shared_options
+from perfdoctor.cli import completion, examples, say, shared_options
 from perfdoctor.cli import rules as listed
 from perfdoctor.errors import UsageError
 
@@ -74,14 +74,15 @@ def _new(
 
     files = skeleton.write(rule, into)
     for file in files:
-        typer.echo(str(file))
+        say.line(str(file))
     if not quiet:
-        typer.echo(
-            f"It works as it is: it finds {skeleton.FINDS}.\nWrite the words marked "
-            f"TODO, and what it seeks; then:\n  perfdoctor rules check {into}\n"
+        for line in (
+            f"It works as it is: it finds {skeleton.FINDS}.",
+            "Write the words marked TODO, and what it seeks; then:",
+            f"  perfdoctor rules check {into}",
             f"  perfdoctor analyze RECORDING --rules {into}",
-            err=True,
-        )
+        ):
+            say.line(line, err=True)
 
 
 @app.command("check", epilog=examples.of("rules check"))
@@ -109,27 +110,26 @@ def _check(
     checked = []
     for rule in (rule for rule in known.values() if rule.origin):
         if verbose:
-            typer.echo(f"perfdoctor: checking {rule.id}", err=True)
+            say.note(f"checking {rule.id}")
         checked.append(check(rule, known, real))
         _print(checked[-1], quiet=quiet)
     kept = sum(not each.problems for each in checked)
     if not quiet:
-        typer.echo(f"{kept} of {len(checked)} {'rule keeps' if len(checked) == 1 else 'rules keep'} the contract.")
+        say.line(f"{kept} of {len(checked)} {'rule keeps' if len(checked) == 1 else 'rules keep'} the contract.")
     if kept < len(checked):
         raise typer.Exit(NOT_KEPT)
 
 
 def _print(checked: Checked, *, quiet: bool) -> None:
-    from perfdoctor.report.words.foreign_text import clean_block
-
     if not quiet:
-        typer.echo(f"{'ok ' if not checked.problems else 'no '} {checked.rule.id}  {_summary(checked)}")
+        say.line(f"{'ok ' if not checked.problems else 'no '} {checked.rule.id}  {_summary(checked)}")
     for problem in checked.problems:
         of_one_line = problem.splitlines()[0]
         place = f"{checked.rule.origin.name}/" if checked.rule.origin else ""
-        typer.echo(clean_block(f"{place}{of_one_line}" if quiet else f"    {problem}"))
-    for note in () if quiet else checked.notes:
-        typer.echo(clean_block(f"    {note}"))
+        for line in [f"{place}{of_one_line}"] if quiet else f"    {problem}".splitlines():
+            say.line(line)
+    for line in () if quiet else (line for note in checked.notes for line in f"    {note}".splitlines()):
+        say.line(line)
 
 
 def _summary(checked: Checked) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import completion, shared_options
+from perfdoctor.cli import completion, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report.json_document import NAME
 
@@ -36,10 +36,10 @@ def list_rules(known: Mapping[str, Rule], format_: RulesFormat | None, *, quiet:
     if format_ is RulesFormat.JSON:
         import json
 
-        typer.echo(json.dumps([_as_json(rule) for rule in known.values()], ensure_ascii=False, indent=2))
+        say.document(f"{json.dumps([_as_json(rule) for rule in known.values()], ensure_ascii=False, indent=2)}\n")
     elif quiet:
         for name in known:
-            typer.echo(name)
+            say.line(name)
     else:
         from perfdoctor.report.terminal_text import Terminal
 

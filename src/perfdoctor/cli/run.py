@@ -17,11 +17,11 @@ import typer
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, shared_options
+from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, say, shared_options
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, is_a_bug
-from perfdoctor.report.words.foreign_text import clean_block, message
+from perfdoctor.report.words.foreign_text import clean_block
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.records import Examination
@@ -99,7 +99,7 @@ def run(
 
     def notify(text: str) -> None:
         if not quiet:
-            typer.echo(f"perfdoctor: {text}", err=True)
+            say.note(f"{text}")
 
     try:
         session = _session(
@@ -116,7 +116,7 @@ def run(
     elif not session.ran:
         notify("nothing was recorded")
     elif nothing := _nothing_recorded(session.folder):
-        typer.echo(f"perfdoctor: nothing to diagnose: {nothing}", err=True)
+        say.note(f"nothing to diagnose: {nothing}")
     else:
         _report(session.folder, asked, reports, ended)
     _leave(ended)
@@ -135,7 +135,7 @@ def _wanted(command: Sequence[str], passes: str) -> tuple[str, ...] | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     if trouble := program.trouble(command[0]):
-        typer.echo(message(trouble.what, trouble.do), err=True)
+        say.failure(trouble.what, trouble.do)
         raise typer.Exit(trouble.code)
     return wanted
 
@@ -292,7 +292,7 @@ def _alone(command: Sequence[str], time_limit_s: float | None) -> Ended:
         program_run.take_over(command)
     _let_go_of_closed_streams()
     for note in ended.notes:
-        typer.echo(f"perfdoctor: {note}", err=True)
+        say.note(f"{note}")
     return ended
 
 
@@ -308,13 +308,13 @@ def _awaited(program: int) -> Ended:
 def _print_error(what: str, error: Exception) -> None:
     """Say why something of ours failed; the program goes on. What nobody expected is a bug, and keeps its traceback."""
     if isinstance(error, PerfdoctorError):
-        typer.echo(message(f"{what}: {error.what}", error.do), err=True)
+        say.failure(f"{what}: {error.what}", error.do)
     elif isinstance(error, OSError) and not is_a_bug(error):
         where = f": {error.filename}" if error.filename else ""
-        typer.echo(f"perfdoctor: {what}: {clean_block(f'{error.strerror or error}{where}')}", err=True)
+        say.note(f"{what}: {clean_block(f'{error.strerror or error}{where}')}")
     else:
         traceback.print_exception(error)
-        typer.echo(f"perfdoctor: {what}. This is a bug of perfdoctor; the program is not affected.", err=True)
+        say.note(f"{what}. This is a bug of perfdoctor; the program is not affected.")
 
 
 def _let_go_of_closed_streams() -> None:
@@ -394,11 +394,11 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.
         try:  # other tools may take some time: whoever does not wait has all reports
             analyze.publish(examination, [folder.path], asked, reports.outside, page)
         except KeyboardInterrupt:
-            typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
+            say.note(f"not all was logged. Later: perfdoctor analyze {folder.path} --log …")
         except PerfdoctorError as error:  # it says where to
-            typer.echo(message(error.what, error.do), err=True)
+            say.failure(error.what, error.do)
     except KeyboardInterrupt:
-        typer.echo(f"perfdoctor: not diagnosed. Later: perfdoctor analyze {folder.path}", err=True)
+        say.note(f"not diagnosed. Later: perfdoctor analyze {folder.path}")
     except BrokenPipeError:
         pass
     except Exception as error:  # noqa: BLE001 the exit code stays the program's

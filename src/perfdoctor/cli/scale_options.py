@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
+from perfdoctor.cli import say
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import UsageError
 from perfdoctor.system.paths import is_plain
@@ -78,7 +79,7 @@ def run_below(path: Path) -> Path:
     if not runs:
         return path
     if len(runs) == 1:
-        typer.echo(f"perfdoctor: the one run below {path}: {runs[0]}", err=True)
+        say.note(f"the one run below {path}: {runs[0]}")
         return runs[0]
     rows = [f"  {run}  {shlex.join(found.manifest.command)[:60]}" for run in runs[:_SHOWN_RUNS]
             if (found := RunFolder.open(run))]  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct, field
 
-from perfdoctor.cli import analyze, report_files
+from perfdoctor.cli import analyze, report_files, say
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
@@ -113,9 +113,12 @@ class _Shown(Struct):
         from perfdoctor.selftest import document
 
         if self._to_standard_output:
-            typer.echo(self._text(), nl=False)
+            say.document(self._text())
         else:
-            typer.echo(f"\nFor a bug report:\n{document.line_for_a_report(self.machine, self.checks)}")
+            for line in ("", "For a bug report:", document.line_for_a_report(self.machine, self.checks)):
+                say.line(line)
+            if not self.quiet:
+                say.line("A recording for it, without names and secrets: perfdoctor scrub PATH -o COPY", err=True)
         return document.works(self.checks)
 
     def _text(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from perfdoctor.cli import completion
+from perfdoctor.cli import completion, say
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def print_unused(named: Sequence[str] | None, config: Path | None, *, quiet: boo
     from perfdoctor.vocabulary.rulebook import settings_of
 
     if settings_of(here).get("rules"):
-        typer.echo(
+        say.line(
             f"perfdoctor: {_CONFIG_HERE} here names rules, which are code: they are used with --config {_CONFIG_HERE}.",
             err=True,
         )

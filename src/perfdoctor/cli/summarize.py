@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import scale_options, shared_options
+from perfdoctor.cli import say, scale_options, shared_options
 from perfdoctor.cli.progress import progress
 
 #: A kB as sizes of files are given.
@@ -44,9 +44,9 @@ def summarize(
     alone = [len(file.content) for file in files if file.of_rank and not file.is_whole]
     whole = [len(file.content) for file in files if file.is_whole]
     sums = f", {sum(alone) / len(alone) / _KB:.1f} kB each" if alone else ""
-    typer.echo(
+    say.line(
         f"Of {len(alone) + len(whole)} ranks {len(alone)} are left as summaries{sums}, and {len(whole)} whole, "
         f"{sum(whole) / _KB:,.0f} kB, in {scale_options.shown(output)}."
     )
     for note in left.notes:
-        typer.echo(f"perfdoctor: {note}", err=True)
+        say.note(f"{note}")

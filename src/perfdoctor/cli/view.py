@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from perfdoctor.cli import say
 from perfdoctor.errors import UsageError
 
 _LARGEST_PORT = 65_535
@@ -45,21 +46,21 @@ def view(
     runs = Path(RUNS)
     shown = folder or (runs if runs.is_dir() else Path())
     with serving(shown, port) as server, suppress(KeyboardInterrupt):
-        typer.echo(server.address)
+        say.line(server.address)
         sys.stdout.flush()
         if not quiet:
             place = f"The reports of {server.folder.root.given} can be read at this address"
-            typer.echo(f"{place}, on this machine alone. Ctrl-C stops it.", err=True)
+            say.line(f"{place}, on this machine alone. Ctrl-C stops it.", err=True)
             if forward := forward_command(os.environ, server.server_port):
-                do = "From your own machine, forward the port first, then open the address there:"
-                typer.echo(f"{do}\n  {forward}", err=True)
+                say.line("From your own machine, forward the port first, then open the address there:", err=True)
+                say.line(f"  {forward}", err=True)
         if verbose:
             contents = server.contents()
-            typer.echo(f"perfdoctor: {len(contents.files)} files can be read there", err=True)
+            say.note(f"{len(contents.files)} files can be read there")
         with _opened(server.address, wanted=not no_browser):
             server.serve_forever()
     if not quiet:
-        typer.echo("Stopped.", err=True)
+        say.line("Stopped.", err=True)
 
 
 def forward_command(environment: Mapping[str, str], port: int) -> str:

@@ -24,6 +24,7 @@ from perfdoctor.detectors import RuleError
 from perfdoctor.detectors.own_findings import checked
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
+from perfdoctor.system.paths import printable
 from perfdoctor.vocabulary.rulebook import Rule, RuleOrigin
 
 _Detector = Callable[[Run, Mapping[str, float]], Iterable[Finding]]
@@ -60,7 +61,7 @@ def _blamed(rule: Rule, origin: RuleOrigin) -> Iterator[None]:
     except RuleError:
         raise
     except KeyboardInterrupt as error:
-        print(f"perfdoctor: stopped in the rule {rule.id}: {_where(error, rule, origin)}", file=sys.stderr)  # noqa: T201
+        print(printable(f"perfdoctor: stopped in the rule {rule.id}: {_where(error, rule, origin)}"), file=sys.stderr)  # noqa: T201
         raise
     except (Exception, SystemExit) as error:  # a rule that ends the program ends only itself
         said = " ".join(str(error).split()) or "without a reason"

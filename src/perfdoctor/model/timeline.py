@@ -24,6 +24,7 @@ from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.system.masking import masked_text
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
@@ -421,11 +422,15 @@ class Timeline(Keeps, frozen=True):
         thread_names: Mapping[tuple[int, int], str] | None = None,
         notes: Sequence[str] = (),
     ) -> Timeline:
-        """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
+        """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed.
+
+        Names of ranges and threads are whatever the program wrote: what looks like a secret in them is masked.
+        """
         bounded = {signal: _bounded(frames.get(signal, Frame.empty(signal))) for signal in SIGNALS}
         lost = {signal: len(frames[signal]) - len(frame) for signal, frame in bounded.items() if signal in frames}
+        bounded["ranges"] = _masked(bounded["ranges"])
         full = {signal: frame.sorted() for signal, frame in bounded.items()}
-        names = dict(thread_names or {})
+        names = {thread: masked_text(name) for thread, name in (thread_names or {}).items()}
         said = (
             *notes,
             *(f"{rows:,} {signal} with impossible times were left out." for signal, rows in lost.items() if rows),
@@ -549,6 +554,13 @@ class Timeline(Keeps, frozen=True):
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared.columns)
+
+
+def _masked(ranges: Frame) -> Frame:
+    names = ranges.text("name")
+    shown = {name: masked_text(name) for name in names.values}
+    is_plain = all(name == masked for name, masked in shown.items())
+    return ranges if is_plain else ranges.with_columns(name=names.mapped(shown.__getitem__))
 
 
 def _bounded(frame: Frame) -> Frame:

@@ -15,7 +15,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.report.words import code_lines, cost, efficiency, outlook, run_time, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, place_names, shown_places, split_base_ns
-from perfdoctor.system.masking import MASK, masked
+from perfdoctor.system.masking import MASK, masked_text
 from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def unsigned(text: str) -> str:
     Names of kernels stay as they are: `radix_sort_keys::policy` is no secret.
     """
     text = _ASSIGNED.sub(lambda found: found[1] + MASK, text)
-    text = " ".join(word if "::" in word else masked(word) for word in text.split(" "))
+    text = masked_text(text)
     home = str(Path.home())
     text = text.replace(home, "~") if len(home) > 1 else text
     return _PLACE.sub("…", _HOME.sub("~", text))

@@ -13,7 +13,7 @@ from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_
 from perfdoctor.report.terminal_links import TerminalLinks
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, show, width_of, wrapped
 from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, run_time, skipped_rules, wording
-from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
+from perfdoctor.report.words.foreign_text import clean, clean_name, one_line, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -55,7 +55,7 @@ def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False, pa
 def print_report_path(page: Path, console: Console) -> None:
     """`Report: FILE`, as a link where the terminal supports links."""
     # Not Text.assemble: a path may contain what looks like a style.
-    line = Text("Report: ").append(str(page), TerminalLinks(console, page).to_page())
+    line = Text("Report: ").append(one_line(str(page)), TerminalLinks(console, page).to_page())
     show([line], console)
 
 

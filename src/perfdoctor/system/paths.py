@@ -1,4 +1,4 @@
-"""Where is perfdoctor's cache, is a text a path on this machine, and how is a small file read or written as a whole?"""
+"""Where is perfdoctor's cache, is a text a path or printable, and how is a small file read or written as a whole?"""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def unzipped(data: bytes) -> bytes:
     if not unpacking.eof:
         raise zlib.error("it breaks off, or would fill the memory")
     return text
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal obeys instead of showing it: for lines that no report module makes safe."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def text_of(file: str | Path) -> str:

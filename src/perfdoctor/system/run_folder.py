@@ -23,7 +23,7 @@ from msgspec import Meta, Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.system.masking import MASK, masked
+from perfdoctor.system.masking import MASK, masked, masked_text
 from perfdoctor.system.paths import without_home, write_whole
 
 FORMAT = 1
@@ -37,12 +37,17 @@ _KEPT_ENVIRONMENT = regex(
 )
 
 
+def explains_recording(variable: str) -> bool:
+    """May the variable of this name affect speed?"""
+    return _KEPT_ENVIRONMENT.match(variable) is not None
+
+
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that may affect speed, with secrets masked."""
     return {
-        name: masked(f"{name}={value}").partition("=")[2]
+        name: masked_text(masked(f"{name}={value}").partition("=")[2])
         for name, value in sorted(environment.items())
-        if _KEPT_ENVIRONMENT.match(name)
+        if explains_recording(name)
     }
 
 
@@ -51,7 +56,7 @@ def environment_again(recorded: Mapping[str, str], now: Mapping[str, str]) -> di
 
     What was masked stays as it is now.
     """
-    others = {name: value for name, value in now.items() if not _KEPT_ENVIRONMENT.match(name)}
+    others = {name: value for name, value in now.items() if not explains_recording(name)}
     known = {name: value for name, value in recorded.items() if MASK not in value}
     masked_ones = {name: now[name] for name in recorded.keys() - known.keys() if name in now}
     return {**others, **known, **masked_ones}
@@ -313,7 +318,7 @@ class RunFolder:
 
     def write(self) -> None:
         """Store the manifest, whole or not at all. Words of a command need not be UTF-8: `?` stands for what is not."""
-        text = json.dumps(msgspec.to_builtins(self.manifest), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(_masked(msgspec.to_builtins(self.manifest)), indent=1, ensure_ascii=False) + "\n"
         write_whole(self.path / MANIFEST, text.encode(errors="replace"))
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
@@ -342,6 +347,14 @@ class RunFolder:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
 
+def _masked(document: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with secrets masked in its sentences, which may quote what the program raised."""
+    for part in (document, *document["passes"]):
+        part["notes"] = [masked_text(note) for note in part["notes"]]
+    document["left_out"] = {name: masked_text(why) for name, why in document["left_out"].items()}
+    return document
+
+
 _NUMBERS = (
     "pid", "steps_seen", "steps_recorded", "nvtx_ranges", "watched_step_ns", "unwatched_step_ns", "started_unix_ns",
     "held_ns",
@@ -360,6 +373,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
     plain: dict[str, Any] = {name: number(name) or 0 for name in _NUMBERS}
     plain |= {name: str(document.get(name, "")) for name in _TEXTS}
     plain |= {name: tuple(str(text) for text in _listed(document.get(name))) for name in _LISTS_OF_TEXTS}
+    plain["notes"] = tuple(map(masked_text, plain["notes"]))
     processor = _sizes(document.get("processor"))
     is_measured = processor.get("end_unix_ns", 0) > processor.get("start_unix_ns", 0) > 0
     return ProcessReport(

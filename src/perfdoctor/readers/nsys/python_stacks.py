@@ -17,7 +17,7 @@ import numpy as np
 from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.patterns import regex
 from perfdoctor.readers.nsys.frames import Ranks
-from perfdoctor.readers.nsys.tables import NVTX, UNREADABLE, ExportTables
+from perfdoctor.readers.nsys.tables import NVTX, UNREADABLE, Database, ExportTables
 from perfdoctor.readers.stack_files import StackRow, stack_samples
 
 _MARK, _DOMAIN = 34, 75
@@ -34,7 +34,7 @@ _Ids = tuple[tuple[int, int, int], ...]
 def python_stacks(tables: ExportTables, ranks: Ranks) -> Frame:
     """Rows of `stack_samples`, of processes that are ranks; where stacks were sampled and are lost, a note."""
     try:
-        marks = _marks(tables)
+        marks = _marks(tables.database)
         if not marks:
             return Frame.empty("stack_samples")
         stacks = {blob: _frames(blob) for _, _, blob in marks}
@@ -51,9 +51,17 @@ def python_stacks(tables: ExportTables, ranks: Ranks) -> Frame:
     return _samples([(start, thread, stacks[blob]) for start, thread, blob in marks], names, ranks)
 
 
-def _marks(tables: ExportTables) -> list[tuple[int, int, bytes]]:
+def names_in(database: Database) -> set[int]:
+    """The numbers of the strings that the sampled stacks name."""
+    try:
+        blobs = {blob for _, _, blob in _marks(database)}
+    except UNREADABLE:
+        return set()
+    return {each for blob in blobs for frame in _frames(blob) for each in frame[:2]}
+
+
+def _marks(database: Database) -> list[tuple[int, int, bytes]]:
     """Start, thread and payload of each sample, in the order of time."""
-    database = tables.database
     columns = database.columns_of(NVTX)
     # The table of marks may be large; folders of tables do not hold what was asked for.
     asked_for = "META_DATA_CAPTURE" not in database.tables or database.rows("META_DATA_CAPTURE", "1", _ASKED_FOR)

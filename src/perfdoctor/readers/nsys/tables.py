@@ -92,7 +92,7 @@ class _Part(NamedTuple):
         names = RangeNames() if self.has_text else None
         try:
             most_rows = min(self.rows, self.path.stat().st_size)  # the greatest rowid may be any number
-            columns = integer_columns(_uri(self.path), self.sql, most_rows, names.add if names else None)
+            columns = integer_columns(uri(self.path), self.sql, most_rows, names.add if names else None)
         except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
             return None
         return _Read(columns, names.text() if names else None)
@@ -362,7 +362,7 @@ def _no_rows(columns: Sequence[str]) -> Columns:
     return {name: np.empty(0, np.int64) for name in columns}
 
 
-def _uri(path: Path) -> str:
+def uri(path: Path) -> str:
     return f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
 
 
@@ -373,7 +373,7 @@ def quoted(name: str) -> str:
 
 def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection, and whether SQLite would refuse the file as damaged."""
-    connection = sqlite3.connect(_uri(path), uri=True)
+    connection = sqlite3.connect(uri(path), uri=True)
     connection.text_factory = decoded
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.paths import printable
 
 P = ParamSpec("P")
 
@@ -35,13 +36,13 @@ def harmless(consequence: str) -> Callable[[Callable[P, None]], Callable[P, None
 
 
 def warn(text: str) -> None:
-    _log.warning("perfdoctor: %s", " ".join(text.split()))
+    _log.warning("perfdoctor: %s", " ".join(printable(text).split()))
 
 
 def say(text: str) -> None:
     """Tell whoever waits, by the program's own logging if it has any."""
     if _log.hasHandlers():
-        _log.info("perfdoctor: %s", text)
+        _log.info("perfdoctor: %s", printable(text))
     elif sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"perfdoctor: {text}\n")
+            sys.stderr.write(f"perfdoctor: {printable(text)}\n")

@@ -193,7 +193,7 @@ class Recording:
         is_first_here = os.environ.get("LOCAL_RANK") == "0" and not (self.folder / MANIFEST).exists()
         if self._rank and not is_first_here:
             return
-        now, command = time.time_ns(), masked_command([word[:200] for word in (sys.executable, *sys.argv[:40])])
+        now, command = time.time_ns(), [word[:200] for word in masked_command([sys.executable, *sys.argv[:40]])]
         first = PassRecord("torch", version, command, started_unix_ns=now)
         environment = recorded_environment(os.environ)
         manifest = Manifest(

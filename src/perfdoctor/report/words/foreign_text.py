@@ -17,6 +17,12 @@ _UNSEEN = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2
 #: Formulas (OWASP, CSV injection), and the commands of GitHub's and Azure's logs.
 _COMMANDS = ("=", "+", "-", "@", "::", "##[", "##vso[")
 _SURROGATES = regex("[\ud800-\udfff]")
+#: What the runners of GitHub and Azure obey at the begin of a line, or anywhere in it: a blank takes its meaning.
+#: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+_RUNNER_COMMANDS = regex(
+    r"((?:^|(?<=\s)):)(?=:(?:error|warning|notice|debug|(?:end)?group|add-(?:mask|matcher|path)|remove-matcher|stop-commands"
+    r"|save-state|set-(?:output|env)|echo)\b)|(##)(?=\[|vso\[)"
+)
 
 
 def is_web_address(text: str) -> bool:
@@ -27,7 +33,7 @@ def is_web_address(text: str) -> bool:
 def clean_block(text: str) -> str:
     """The text with its line breaks and indentation, without escape sequences and control characters."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
-    return _SURROGATES.sub("\ufffd", _UNSEEN.sub("", text))
+    return _SURROGATES.sub("\ufffd", _RUNNER_COMMANDS.sub(r"\g<0> ", _UNSEEN.sub("", text)))
 
 
 def clean(text: str, limit: int = PROSE_LIMIT) -> str:
@@ -35,9 +41,14 @@ def clean(text: str, limit: int = PROSE_LIMIT) -> str:
     return shorten(" ".join(shorten(word, NAME_LIMIT) for word in clean_block(text).split()), limit)
 
 
+def one_line(text: str) -> str:
+    """The text in one line, as long as it is."""
+    return " ".join(clean_block(text).splitlines())
+
+
 def message(what: str, do: str) -> str:
     """The two lines of an error on a terminal: what happened, and what to do. Names of files may hold anything."""
-    return f"perfdoctor: {' '.join(clean_block(what).splitlines())}\n  → {clean_block(do)}"
+    return f"perfdoctor: {one_line(what)}\n  → {one_line(do)}"
 
 
 def csv_cell(value: object) -> object:

@@ -27,7 +27,8 @@ def facts(masking: str) -> dict[str, Any]:
     # Two jobs on one machine at a time need two ports.
     port = os.environ.get("MASTER_PORT", "")
     job = "port " + port if port else "parent " + str(os.getppid())
-    return {"command": _masked(sys.argv, masking), "process_name": process.current_process().name, "job": job}
+    names = process.current_process().name.split(" ")
+    return {"command": _masked(sys.argv, masking), "process_name": " ".join(_masked(names, masking)), "job": job}
 
 
 def launcher_rank() -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""How is a recording copied without what it tells of a machine, its users and their secrets?"""

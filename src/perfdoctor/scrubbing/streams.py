@@ -1,0 +1,243 @@
+"""How is a text of any length cleaned? In pieces that end where no word, and no string of JSON, is cut in two.
+
+JSON is not parsed: its strings are replaced where they stand, and every other byte stays. So a trace that breaks off,
+or has members that nobody knows, is cleaned like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.patterns import regex
+from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
+from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, names_owner
+from perfdoctor.system.run_folder import explains_recording
+
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any])
+
+_PIECE_BYTES = 4 << 20
+_KEPT_STRINGS = 1 << 20
+#: No profiler writes a line, or a string, of this length.
+_LONGEST_WORD = 256 << 20
+#: An environment is a few kilobytes long.
+_LONGEST_OBJECT = 1 << 20
+#: What stands for an escaped backslash and an escaped quotation mark while strings are sought: bytes that JSON lacks.
+_ESCAPED = ((rb"\\", b"\0\1"), (rb"\"", b"\0\2"))
+#: Besides strings JSON has numbers and a few words.
+_STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
+_WORDS = frozenset(b"trufalsnINiyt")
+_VARIABLES, _WORDS_OF = rb"environ(?:ment)?|env|env_?vars|environment_variables", rb"\w*command|\w*argv|cmd_?line|args"
+#: An object of variables: none of their values is text that a reader needs, except of those that explain a recording.
+_ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{([^{}]*)\}' % _VARIABLES, re.IGNORECASE)
+#: A command in words: `["--password", "x"]`.
+_COMMAND = regex(rb'"(?:%s)"\s*:\s*\[([^\[\]{}]*)\]' % _WORDS_OF, re.IGNORECASE)
+#: How perfdoctor names the program's repository.
+_PROJECT = regex(rb'"project"\s*:\s*\{([^{}]*)\}')
+#: One of these that has no end yet: a piece ends before it.
+_OPEN = regex(rb'"(?:%s|%s|project)"\s*:\s*[\[{][^\[\]{}]*\Z' % (_VARIABLES, _WORDS_OF), re.IGNORECASE)
+
+
+class Opened:
+    """The bytes of a file, without compression."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.is_packed = stream.read(len(MAGIC)) == MAGIC
+        stream.seek(0)
+        self._stream = Inflated(stream) if self.is_packed else stream
+
+    def pieces(self) -> Iterator[bytes]:
+        buffer = memoryview(bytearray(_PIECE_BYTES))
+        while size := self._stream.readinto(buffer):  # type: ignore[union-attr]
+            yield bytes(buffer[:size])
+
+
+def cleaned(path: Path, texts: Texts, *, is_json: bool) -> Iterator[bytes]:
+    """Yield the file's bytes without compression, with stand-ins."""
+    yield from _each(path, _Json(texts).cleaned if is_json else _Lines(texts).cleaned, is_json=is_json)
+
+
+def learn(path: Path, texts: Texts, *, is_json: bool) -> None:
+    """Look at all texts of a file."""
+    for _ in _each(path, _Json(texts).learn if is_json else _Lines(texts).learn, is_json=is_json):
+        pass
+
+
+def is_packed(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _each(path: Path, of_piece: Callable[[bytes], bytes], *, is_json: bool) -> Iterator[bytes]:
+    """What `of_piece` makes of each piece; a piece ends behind a line, or in JSON behind a member."""
+    rest = b""
+    with path.open("rb") as stream:
+        for piece in Opened(stream).pieces():
+            whole = rest + piece
+            cut = _end_of_member(whole) if is_json else whole.rfind(b"\n") + 1
+            rest = whole[cut:]
+            if len(rest) > _LONGEST_WORD:
+                raise PerfdoctorError(
+                    f"{path.name} holds a text of more than {_LONGEST_WORD >> 20} MB", do="No profiler writes that."
+                )
+            if cut:
+                yield of_piece(whole[:cut])
+    if rest:
+        yield of_piece(rest)
+
+
+def _end_of_member(data: bytes) -> int:
+    """Where the last whole value ends: behind a comma or a line that stands in no string. 0 where there is none."""
+    for end in (b"},", b"\n", b'",'):
+        at = data.rfind(end)
+        if at > 0 and not _is_in_string(data, at + len(end)):
+            opened = _OPEN.search(data, max(at - _LONGEST_OBJECT, 0), at + len(end))
+            return opened.start() if opened else at + len(end)
+    return 0
+
+
+def _is_in_string(data: bytes, at: int) -> bool:
+    line = data[data.rfind(b"\n", 0, at) + 1 : at]
+    return line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') % 2 == 1
+
+
+class _Lines:
+    """Text that is no JSON."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def learn(self, piece: bytes) -> bytes:
+        self._texts.learn(piece.decode("utf-8", "surrogateescape"))
+        return b""
+
+    def cleaned(self, piece: bytes) -> bytes:
+        lines = piece.decode("utf-8", "surrogateescape").split("\n")
+        return "\n".join(map(self._texts.text, lines)).encode("utf-8", "surrogateescape")
+
+
+class _Json(_Lines):
+    """Text whose strings are those of JSON. A piece in which words stand outside of strings is taken for lines."""
+
+    def __init__(self, texts: Texts) -> None:
+        super().__init__(texts)
+        self._seen: set[bytes] = set()
+
+    def learn(self, piece: bytes) -> bytes:
+        for block in _ENVIRONMENT.findall(piece):
+            variables = _plain(b"{%s}" % block, dict)
+            self._texts.learn("".join(f"{name}={value}\0" for name, value in variables.items()))
+        for block in _COMMAND.findall(piece):
+            self._texts.learn_command([str(word) for word in _plain(b"[%s]" % block, list)])
+        parts = _parts(piece)
+        if parts is None:
+            return super().learn(piece)
+        strings = set(parts[1::2])
+        for raw in sorted(strings - self._seen):
+            self._texts.learn(_decoded(raw))
+        for key, at in _of_telling_keys(parts, strings):
+            self._texts.learn(_decoded(parts[at]), key)
+        self._seen = strings if len(self._seen) > _KEPT_STRINGS else self._seen | strings
+        return b""
+
+    def cleaned(self, piece: bytes) -> bytes:
+        piece = _PROJECT.sub(self._project, _ENVIRONMENT.sub(self._environment, piece))
+        parts = _parts(piece)
+        if parts is None:
+            return super().cleaned(piece)
+        strings = set(parts[1::2])
+        for key, at in _of_telling_keys(parts, strings):
+            parts[at] = self._replaced(parts[at], key)
+        shown = {raw: new for raw in sorted(strings) if (new := self._replaced(raw)) != raw}
+        parts[1::2] = [shown.get(raw, raw) for raw in parts[1::2]]
+        return _restored(b'"'.join(parts))
+
+    def _replaced(self, raw: bytes, key: str = "") -> bytes:
+        text = _decoded(raw)
+        shown = self._texts.text(text, key)
+        return raw if shown == text else _encoded(shown)
+
+    def _environment(self, found: re.Match[bytes]) -> bytes:
+        """The object with the variables that explain a recording, and no others."""
+        variables = _plain(b"{%s}" % found[1], dict)
+        for name in variables:
+            if not explains_recording(name):
+                self._texts.stand_ins.removed(ENVIRONMENT, name)
+        return _with(found, {name: value for name, value in variables.items() if explains_recording(name)})
+
+    def _project(self, found: re.Match[bytes]) -> bytes:
+        """The object with a stand-in for the name and the id of the repository."""
+        project = _plain(b"{%s}" % found[1], dict)
+        for name in ("name", "id"):
+            if project.get(name):
+                self._texts.stand_ins.removed("paths", str(project[name]))
+                project[name] = "project-1"
+        return _with(found, project)
+
+
+def _parts(piece: bytes) -> list[bytes] | None:
+    """What stands outside of strings and inside of them, in turns, with `_ESCAPED`; None where the piece is no JSON."""
+    if b"\0" in piece:
+        return None
+    for written, instead in _ESCAPED if b"\\" in piece else ():
+        piece = piece.replace(written, instead)
+    parts = piece.split(b'"')
+    is_json = len(parts) % 2 and _WORDS.issuperset(b"".join(parts[::2]).translate(None, _STRUCTURE))
+    return parts if is_json and not any(b"\n" in each for each in set(parts[1::2])) else None
+
+
+def _restored(piece: bytes) -> bytes:
+    for written, instead in _ESCAPED if b"\0" in piece else ():
+        piece = piece.replace(instead, written)
+    return piece
+
+
+def _of_telling_keys(parts: list[bytes], strings: set[bytes]) -> Iterator[tuple[str, int]]:
+    """Keys that say that their values are names or secrets, and in which part of the piece the value is."""
+    keys = {raw for raw in strings if _is_telling(raw)}
+    for at in range(1, len(parts) - 2, 2) if keys else ():
+        if parts[at] in keys and parts[at + 1].strip() == b":":
+            yield _decoded(parts[at]), at + 2
+
+
+@lru_cache(1 << 16)
+def _is_telling(raw: bytes) -> bool:
+    return names_owner(_decoded(raw))
+
+
+def _decoded(raw: bytes) -> str:
+    text = _restored(raw).decode("utf-8", "surrogateescape")
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
+
+
+def _encoded(text: str) -> bytes:
+    """The text as a string of JSON without its quotation marks, with `_ESCAPED`."""
+    raw = json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]
+    for written, instead in _ESCAPED:
+        raw = raw.replace(written, instead)
+    return raw
+
+
+def _plain(text: bytes, kind: type[_Kind]) -> _Kind:
+    """What the text is as JSON; an empty one of this kind where it is damaged."""
+    try:
+        data = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return kind()
+    return data if isinstance(data, kind) else kind()
+
+
+def _with(found: re.Match[bytes], members: dict[str, object]) -> bytes:
+    """What was found, with these members in the object's place."""
+    head = found[0][: found.start(1) - found.start() - 1]
+    return head + json.dumps(members, ensure_ascii=False).encode("utf-8", "surrogateescape")

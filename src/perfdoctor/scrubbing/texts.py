@@ -1,0 +1,295 @@
+"""What in a text tells of a machine, its users or their secrets, and what stands there in a copy?
+
+First everything is looked at, `learn`: a name that one file gives away as a host's is one in all files. After `settle`
+every text has its stand-ins, `text`. What is not known to be private stays: names of kernels, functions and ranges are
+what a diagnosis is about.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from perfdoctor.patterns import regex
+from perfdoctor.scrubbing.paths import Places
+from perfdoctor.scrubbing.stand_ins import StandIns
+from perfdoctor.system.masking import MASK, masked_command, masked_text, may_hold_secret
+
+ENVIRONMENT, SECRETS = "environment variables", "secrets"
+#: A text that is kept again for its many copies is no longer than this.
+_KEPT_TEXTS, _LONGEST_KEPT = 1 << 17, 4096
+
+#: `NAME=value` behind each other, as systems keep an environment and as nsys lists it.
+_VARIABLE = regex(r"(?:(?<=[\0;\n])|^)\"?([A-Z_][A-Z0-9_]{0,127})=([^\0;\n]*)")
+_FEWEST_VARIABLES = 3
+_OF_USER = regex(r"(?:^|[\W_])(?:user(?:[_ ]?name)?|logname|login)$", re.IGNORECASE)
+_OF_HOST = regex(
+    r"(?:^|[\W_])(?:host|nodelist|master_addr|submit_host|rdzv_endpoint)$"
+    r"|(?:host|node|machine|computer|display|container|pod)[_ ]?name$",
+    re.IGNORECASE,
+)
+#: A member that holds a secret by its name. `key`, `pass` and `token` alone are words of recordings.
+_OF_SECRET = regex(
+    r"api_?key|secret|passw|passphrase|credential|(?:access|private|auth|account|encryption)_?key"
+    r"|(?:auth|access|refresh|session|bearer|hf|api)_?token|^[A-Z0-9_]+_(?:KEY|TOKEN|PASS|PWD|AUTH|COOKIE|SIG)$|^[Aa]uthorization$",
+    re.IGNORECASE,
+)
+#: `hostname: x`, `"node_name": "x"` and `hostname="x"` inside of a text.
+_SAID = regex(
+    r"(?<![A-Za-z0-9])((?:host|node|user|computer)[_ ]?name|logname)\"?\s{0,4}[=:]\s{0,4}\"?([\w.-]{2,253})",
+    re.IGNORECASE,
+)
+#: How NCCL begins its lines, and torch.profiler its files' names: host, process, moment.
+_OF_NCCL = regex(r"^(?:\[[^\]\n]{0,80}\] ?)?([A-Za-z][\w.-]{1,252}):\d+:\d+ \[", re.MULTILINE)
+_OF_FILE = regex(r"^([A-Za-z][\w.-]*)_\d+\.\d{6,}(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
+_NAME = regex(r"[A-Za-z][\w.-]*\d*(?:\[[\d,-]+\])?")
+#: Names of users and hosts that many machines share tell nothing, and are words of recordings.
+_COMMON = frozenset((
+    "root", "ubuntu", "user", "users", "admin", "data", "model", "models", "train", "training", "trainer", "test",
+    "tests", "worker", "workers", "runner", "node", "host", "hostname", "localhost", "server", "gpu", "cuda",
+    "nvidia", "python", "torch", "pytorch", "main", "default", "base", "local", "home", "work", "workspace",
+    "project", "code", "src", "app", "run", "jupyter", "jovyan", "docker", "conda", "shared", "public", "adam",
+    "adamw", "sgd", "max", "min", "mean", "sum", "conv", "linear", "relu", "step", "loss", "optimizer", "loader",
+    "dataset", "batch", "forward", "backward", "debian", "centos", "opc", "ec2-user", "vagrant", "azureuser",
+    "slurm", "mpi", "nccl", "master", "head", "login", "compute", "none", "null", "true", "false", "unknown",
+    "rank", "device", "kernel", "stream", "thread", "process", "name",
+))  # fmt: skip
+_FEWEST_LETTERS = 3
+
+_ADDRESS = regex(r"\b([a-z][a-z0-9+.-]{1,15})://([^\s\"'<>|,;)\]}]+)", re.IGNORECASE)
+_MAIL = regex(r"(?<![\w@/])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,}\b")
+_AT_HOST = regex(r"(?<![\w@/.:])([A-Za-z][\w.-]{1,31})@([A-Za-z][\w.-]{2,253})(?=:|$|\s)(?!:\w+:)")
+_IP = regex(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+_IP6 = regex(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}:?[0-9a-f]{1,4}(?![\w:])|(?<![\w:])fe80:[0-9a-f:]{2,40}", re.IGNORECASE)
+_MAC = regex(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.IGNORECASE)
+_GPU = regex(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}(?:/\d+/\d+)?", re.IGNORECASE)
+#: Addresses of nobody (RFC 5737).
+_NOBODYS = ("192.0.2", "198.51.100", "203.0.113")
+_COLONS, _POINTS = regex(r"[0-9A-Fa-f]:[0-9A-Fa-f:]"), regex(r"\d\.\d{1,3}\.")
+
+
+class Texts:
+    """The texts of one copy. `keep_paths`: paths stay as they are, and with them what they tell."""
+
+    def __init__(self, public: frozenset[str] = frozenset(), *, keep_paths: bool = False) -> None:
+        self.stand_ins = StandIns()
+        self.places = Places(self.stand_ins)
+        self._keep_paths = keep_paths
+        self._public = public
+        self._hosts: set[str] = set()
+        self._glued: set[str] = set()
+        self._users: set[str] = set()
+        self._secrets: set[str] = set()
+        self._files: dict[str, str] = {}
+        self._host_pattern = self._nccl_pattern = self._user_pattern = self._user_in_name = _any_of((), "", "")
+        self._secret_pattern = _any_of((), "", "")
+        self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
+        self._learn_this_machine()
+
+    # --- what is private? ---
+
+    def learn(self, text: str, key: str = "") -> None:
+        """Look at one text. `key`: what it is called where it stands, if it is called anything."""
+        self._learn_value(key, text)
+        for name in self.places.learn(text):
+            self._add(self._users, name)
+        if "NCCL" in text:
+            self._glued.update(_OF_NCCL.findall(text))
+        for said, name in _SAID.findall(text) if "name" in text.lower() else ():
+            self._learn_value(said, name)
+        for user, host in _AT_HOST.findall(text) if "@" in text else ():
+            if _MAIL.fullmatch(f"{user}@{host}") is None:
+                self._add(self._users, user)
+                self._add_host(host)
+        for name, value in variables(text):
+            self._learn_variable(name, value)
+
+    def learn_command(self, words: Sequence[str]) -> None:
+        """Look at a command: what is the secret of an option there is one everywhere."""
+        self._secrets.update(
+            word for word, shown in zip(words, masked_command(words), strict=True) if shown == MASK and len(word) > 5
+        )
+
+    def learn_file(self, name: str) -> None:
+        """Look at the name of a file."""
+        if found := _OF_FILE.match(name):
+            self._add_host(found[1])
+
+    def settle(self) -> None:
+        """All has been looked at: from now on texts are replaced."""
+        self.places.settle()
+        for name in sorted(self._glued, key=len):  # a line may stand directly behind other output
+            if not name.endswith(tuple(self._hosts)):
+                self._add_host(name)
+        machines = {_machine(name) for name in self._hosts}
+        self.stand_ins.widths["host"] = len(str(len(machines)))
+        self._host_pattern = _any_of(self._hosts, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
+        self._nccl_pattern = _any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
+        self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])", r"(?![\w/\\-]|\.\w)")
+        self._user_in_name = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
+        self._secret_pattern = _any_of(self._secrets, "", "")
+
+    def private(self) -> Iterator[bytes]:
+        """What no byte of a copy may hold, where it is long enough to be told from chance."""
+        known = {*self._secrets} | (set() if self._keep_paths else {*self._hosts, *self.places.private()})
+        yield from (each.encode("utf-8", "surrogateescape") for each in known if len(each) > 5)
+
+    # --- what stands there instead? ---
+
+    def text(self, text: str, key: str = "") -> str:
+        """The text with stand-ins, and "" for an environment."""
+        return self._known(text, key) if len(text) <= _LONGEST_KEPT else self._cleaned(text, key)
+
+    def file_name(self, name: str) -> str:
+        """The name of a file or folder with stand-ins, which texts then call it by."""
+        shown = self._host_pattern.sub(self._host, masked_word(name))
+        shown = self._user_in_name.sub(lambda found: self.stand_ins.of("user", found[0]), shown)
+        if shown != name:
+            self._files[name] = shown
+            self._known.cache_clear()
+        return shown
+
+    def _cleaned(self, text: str, key: str) -> str:
+        named = variables(text)
+        if named:
+            for name, _ in named:
+                self.stand_ins.removed(ENVIRONMENT, name)
+            return ""
+        if key and (whole := self._of_key(key, text)) is not None:
+            return whole
+        for name, shown in self._files.items():
+            text = text.replace(name, shown)
+        text = self._secret_pattern.sub(self._secret, text)
+        if may_hold_secret(text):
+            text = "\n".join(map(self._line, text.split("\n")))
+        text = self._without_addresses(text)
+        if not self._keep_paths:
+            text = self.places.replaced(text)
+        text = self._host_pattern.sub(self._host, self._nccl_pattern.sub(self._host, text))
+        return self._user_pattern.sub(lambda found: self.stand_ins.of("user", found[0]), text)
+
+    def _of_key(self, key: str, text: str) -> str | None:
+        """What stands for a text because of what it is called; None where that does not say."""
+        if text in self._hosts and _OF_HOST.search(key):
+            return self.stand_ins.of("host", _machine(text))
+        if _OF_USER.search(key) and text not in _COMMON and _NAME.fullmatch(text):
+            return self.stand_ins.of("user", text)
+        if _OF_SECRET.search(key) and len(text) > 1 and not self.stand_ins.is_one(text):
+            self.stand_ins.removed(SECRETS, text)
+            return MASK
+        return None
+
+    def _line(self, line: str) -> str:
+        shown = masked_text(line)
+        for word in set(line.split(" ")) - set(shown.split(" ")) if shown != line else ():
+            self.stand_ins.removed(SECRETS, word)
+        return shown
+
+    def _host(self, found: re.Match[str]) -> str:
+        return self.stand_ins.of("host", _machine(found[0]))
+
+    def _secret(self, found: re.Match[str]) -> str:
+        self.stand_ins.removed(SECRETS, found[0])
+        return MASK
+
+    def _without_addresses(self, text: str) -> str:
+        if "://" in text:
+            text = _ADDRESS.sub(self._of_address, text)
+        if "@" in text:
+            text = _MAIL.sub(lambda found: f"{self.stand_ins.of('user', found[0])}@host", text)
+            text = _AT_HOST.sub(lambda found: f"{self._at('user', found[1])}@{self._at('host', found[2])}", text)
+        if _COLONS.search(text):
+            text = _MAC.sub(lambda found: self.stand_ins.of("address", found[0]), text)
+            text = _IP6.sub(lambda found: self.stand_ins.of("address", found[0]), text)
+        if _POINTS.search(text):
+            text = _IP.sub(self._of_ip, text)
+        if "-" not in text:
+            return text
+        return _GPU.sub(
+            lambda found: f"{found[1]}-{self.stand_ins.number('gpu', found[0]):08x}-" + "0000-" * 3 + "0" * 12, text
+        )
+
+    def _at(self, kind: str, name: str) -> str:
+        known = self._users if kind == "user" else self._hosts
+        return self.stand_ins.of(kind, _machine(name) if kind == "host" else name) if name in known else name
+
+    def _of_address(self, found: re.Match[str]) -> str:
+        """Addresses that perfdoctor's own rules cite stay."""
+        if found[0].rstrip(".") in self._public or self.stand_ins.is_one(found[2]):
+            return found[0]
+        return f"{found[1]}://{self.stand_ins.of('address', found[2])}"
+
+    def _of_ip(self, found: re.Match[str]) -> str:
+        numbers = [int(each) for each in found[0].split(".")]
+        if max(numbers) > 255 or numbers[0] in (0, 127) or found[0].rpartition(".")[0] in _NOBODYS:
+            return found[0]
+        number = self.stand_ins.number("address", found[0]) - 1
+        return f"{_NOBODYS[number // 254 % len(_NOBODYS)]}.{number % 254 + 1}"
+
+    # --- learning ---
+
+    def _learn_value(self, key: str, value: str) -> None:
+        if not key or not _NAME.fullmatch(value):
+            return
+        if _OF_HOST.search(key):
+            self._add_host(value)
+        elif _OF_USER.search(key):
+            self._add(self._users, value)
+
+    def _learn_variable(self, name: str, value: str) -> None:
+        if name == "HOME":
+            self.places.add_home(value)
+        elif _OF_SECRET.search(name) and len(value) > 5:
+            self._secrets.add(value)
+        else:
+            self._learn_value(name, value)
+
+    def _learn_this_machine(self) -> None:
+        with suppress(OSError):
+            self._add_host(socket.gethostname())
+        with suppress(OSError, KeyError, ImportError):
+            self._add(self._users, getpass.getuser())
+        with suppress(RuntimeError):
+            self.places.add_home(str(Path.home()))
+
+    def _add_host(self, name: str) -> None:
+        """A host, by its whole name and by its first part."""
+        self._add(self._hosts, name)
+        self._add(self._hosts, name.partition(".")[0])
+
+    def _add(self, known: set[str], name: str) -> None:
+        if len(name) >= _FEWEST_LETTERS and name.lower() not in _COMMON and not self.stand_ins.is_one(name):
+            known.add(name)
+
+
+def _machine(host: str) -> str:
+    """The same of a host's short name, and of its name in a domain."""
+    return host.partition(".")[0]
+
+
+def variables(text: str) -> list[tuple[str, str]]:
+    """Names and values of an environment that the text holds; none where it is another text."""
+    if text.count("=") < _FEWEST_VARIABLES and "\0" not in text:
+        return []
+    found = [(name, value.strip('"')) for name, value in _VARIABLE.findall(text)]
+    return found if len(found) >= _FEWEST_VARIABLES or (found and "\0" in text) else []
+
+
+def names_owner(key: str) -> bool:
+    """Does a key say that its value is the name of a host or user, or a secret?"""
+    return any(expression.search(key) for expression in (_OF_HOST, _OF_USER, _OF_SECRET))
+
+
+def masked_word(word: str) -> str:
+    return masked_command([word])[0]
+
+
+def _any_of(texts: set[str] | tuple[str, ...], before: str, behind: str) -> re.Pattern[str]:
+    """An expression of any of these texts, the longest first; of none, one that matches nothing."""
+    longest = sorted(texts, key=lambda each: (-len(each), each))
+    return regex(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}" if longest else r"(?!)")

@@ -1,0 +1,209 @@
+"""A copy holds nothing of what was planted, whatever file it is in; what cannot be cleaned is not in it, and is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import re
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from scrubbing import planted
+from scrubbing.planted import PRIVATE
+from typer.testing import CliRunner
+
+from perfdoctor.cli.main import app
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.scrubbing import streams
+from perfdoctor.scrubbing.copies import scrubbed
+from perfdoctor.scrubbing.texts import Texts
+from perfdoctor.system import tool_process
+from perfdoctor.system.progress import silent
+
+
+def copied(source, target, **options):
+    return scrubbed(source, target, silent, **options)
+
+
+def numberless(copy) -> str:
+    """The copy's text without the numbers of stand-ins, which depend on what is met first."""
+    return re.sub(r"\b(path|host|user|home)-\d+", r"\1", copy.written.read_text("utf-8"))
+
+
+def tells(path: Path) -> list[tuple[str, str]]:
+    """What of the planted is in the file or in any file below it, or in a name of one."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return [
+        (file.name, each)
+        for file in files
+        for raw in [file.read_bytes()]
+        for content in [(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw) + file.name.encode()]
+        for each in PRIVATE
+        if each.encode() in content or each.encode("utf-16-le") in content
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (planted.trace, "a.json"),
+        (planted.trace, "a.json.gz"),
+        (planted.export, "a.sqlite"),
+        (planted.snapshot, "a.pickle"),
+    ],
+)
+def test_a_copy_tells_nothing(make, name, tmp_path):
+    source = make(tmp_path / name)
+    assert tells(source)
+    found = copied(source, tmp_path / f"copy-{name}")
+    assert tells(found.written) == []
+    assert found.removed["host names"] == 1
+    assert not found.left_out
+
+
+def test_a_copy_of_a_run_tells_nothing_and_says_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.setattr(tool_process, "find", lambda _: None)
+    source = planted.run_folder(tmp_path / "run")
+    found = copied(source, tmp_path / "copy")
+    assert tells(found.written) == []
+    assert found.left_out.keys() == {
+        "nsys/profile.nsys-rep", "device/odd.bin", "device/link.json", "link.json", "up", "report.html",
+    }  # fmt: skip
+    assert "profile.sqlite" in found.left_out["nsys/profile.nsys-rep"]
+    assert found.files == len([each for each in found.written.rglob("*") if each.is_file()]) == 7
+    assert found.removed["environment variables"] == len(planted.ENVIRONMENT)
+
+
+def test_files_of_one_copy_share_their_stand_ins_and_name_each_other(tmp_path):
+    found = copied(planted.run_folder(tmp_path / "run"), tmp_path / "copy").written
+    manifest, agent = (json.loads((found / name).read_text()) for name in ("run.json", "agents/torch-1.json"))
+    assert (found / manifest["passes"][0]["files"][0]).is_file()
+    assert (found / "torch" / agent["trace"]).is_file()
+    assert (
+        (found / "nccl" / "rank0.log")
+        .read_text()
+        .startswith("host-1:12:13 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.")
+    )
+    assert json.loads((found / "torch" / "host-1_2.1700000000000.pt.trace.json").read_text())["hostname"] == "host-1"
+    assert manifest["environment"].keys() == {"CUDA_VISIBLE_DEVICES", "NCCL_DEBUG_FILE"}
+
+
+def test_a_database_keeps_its_numbers_and_no_free_page(tmp_path):
+    target = copied(planted.export(tmp_path / "a.sqlite"), tmp_path / "b.sqlite").written
+    with sqlite3.connect(tmp_path / "a.sqlite") as before, sqlite3.connect(target) as after:
+        assert before.execute("PRAGMA freelist_count").fetchone()[0] > 0
+        assert after.execute("PRAGMA freelist_count").fetchone()[0] == 0
+        for table in ("NVTX_EVENTS", "OSRT_API"):
+            numbers = f'SELECT start, "end", globalTid FROM {table}'
+            assert after.execute(numbers).fetchall() == before.execute(numbers).fetchall()
+        assert after.execute("SELECT * FROM NOBODY_KNOWS").fetchall() == [
+            (1, "on host-1 at 192.0.2.1", b"\1\2\3"), (2, None, None), (3, 4.5, None),
+        ]  # fmt: skip
+        assert after.execute("SELECT name, value FROM META_DATA_CAPTURE").fetchall() == [
+            ("PROCESS_0:COLLECT_NVTX_TRACE", "true")
+        ]
+        assert after.execute("SELECT name, value FROM TARGET_INFO_SYSTEM_ENV").fetchall() == [("CpuCores", "8")]
+        assert [name for (name,) in after.execute("SELECT name FROM PROCESSES")] == ["/folder-1/bin/python"]
+
+
+def test_what_a_snapshot_shares_it_shares_in_the_copy(tmp_path):
+    target = copied(planted.snapshot(tmp_path / "a.pickle"), tmp_path / "b.pickle").written
+    data = pickle.loads(target.read_bytes())
+    events = data["device_traces"][0]
+    assert events[0] is events[1]
+    assert events[0]["frames"] is data["segments"][0]["frames"]
+    assert events[0]["frames"][0]["filename"] == "/project-1/train.py"
+    assert events[0]["frames"][1]["filename"] == "/usr/lib/python3/dist-packages/torch/nn/modules/module.py"
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 1 << 16])
+def test_strings_are_replaced_wherever_a_piece_of_the_file_ends(tmp_path, monkeypatch, piece_bytes):
+    source = planted.trace(tmp_path / "a.json", odd={'k"\\': 'a\\"b\n' + planted.HOST, "é": ["x"] * 40})
+    whole = json.loads(numberless(copied(source, tmp_path / "whole.json")))
+    monkeypatch.setattr(streams, "_PIECE_BYTES", piece_bytes)
+    assert json.loads(numberless(copied(source, tmp_path / "pieces.json"))) == whole
+    assert whole["odd"] == {'k"\\': 'a\\"b\nhost-1', "é": ["x"] * 40}
+    assert whole["environ"] == {}
+
+
+@pytest.mark.parametrize("lines", [None, 1])
+def test_a_trace_that_breaks_off_or_is_damaged_is_cleaned_too(tmp_path, lines):
+    text = json.dumps(json.loads(planted.trace(tmp_path / "a.json").read_text()), indent=lines)
+    for number, damaged in enumerate(
+        (text[: text.rindex(planted.HOST) + 5], text.replace('"traceEvents"', 'traceEvents"'))
+    ):
+        (tmp_path / f"d{number}.json").write_text(damaged)
+        found = copied(tmp_path / f"d{number}.json", tmp_path / f"e{number}-{lines}.json")
+        assert tells(found.written) == []
+
+
+def test_kept_paths_stay_and_secrets_do_not(tmp_path):
+    found = copied(planted.trace(tmp_path / "a.json"), tmp_path / "b.json", keep_paths=True)
+    text = found.written.read_text()
+    assert f"{planted.HOME}/acme/data.bin" in text
+    assert planted.SECRET not in text
+    assert planted.HOST not in text
+
+
+def test_a_report_of_nsys_becomes_its_cleaned_export(tmp_path, monkeypatch):
+    report = tmp_path / "a.nsys-rep"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report " + planted.HOST.encode())
+    monkeypatch.setattr(tool_process, "find", lambda _: None)
+    with pytest.raises(PerfdoctorError) as error:
+        copied(report, tmp_path / "b.nsys-rep")
+    assert "nsys export --type sqlite --include-blobs=true -o a.sqlite a.nsys-rep" in error.value.do
+    monkeypatch.setattr(tool_process, "find", lambda _: "nsys")
+    exported = planted.export(tmp_path / "exported.sqlite")
+    monkeypatch.setattr("perfdoctor.readers.nsys.export.export", lambda *_, **__: exported)
+    found = copied(report, tmp_path / "b.nsys-rep")
+    assert found.written == tmp_path / "b.sqlite"
+    assert tells(found.written) == []
+
+
+def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):
+    source = planted.trace(tmp_path / "a.json")
+    monkeypatch.setattr(Texts, "text", lambda _, text, key="": text)
+    with pytest.raises(PerfdoctorError, match="still names"):
+        copied(source, tmp_path / "b.json")
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_files_that_only_a_removed_name_told_apart_are_both_there(tmp_path):
+    (tmp_path / "a").mkdir()
+    for secret in ("hf_abcdefghijklmnopqrst", "hf_bbcdefghijklmnopqrst"):
+        (tmp_path / "a" / f"run-{secret}.json").write_text("{}")
+    found = copied(tmp_path / "a", tmp_path / "b")
+    assert sorted(each.name for each in found.written.iterdir()) == ["2-run-***.json", "run-***.json"]
+
+
+def test_nothing_is_overwritten_or_written_into_the_source(tmp_path):
+    source = planted.trace(tmp_path / "a.json")
+    for target, what in ((source, "exists already"), (tmp_path, "exists already")):
+        with pytest.raises(UsageError, match=what):
+            copied(source, target)
+    with pytest.raises(UsageError, match="lies in"):
+        copied(tmp_path, tmp_path / "copy")
+    with pytest.raises(PerfdoctorError, match="does not exist"):
+        copied(tmp_path / "none", tmp_path / "copy")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.json"]
+
+
+def test_the_command_prints_what_was_removed_by_kind_and_what_was_left_out(tmp_path):
+    planted.run_folder(tmp_path / "run")
+    result = CliRunner().invoke(
+        app, ["scrub", str(tmp_path / "run"), "-o", str(tmp_path / "copy")], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    assert re.search(r"^  environment variables +6$", result.stdout, re.MULTILINE)
+    assert "left out report.html: a page, made anew by perfdoctor analyze COPY" in result.stderr
+
+
+@pytest.mark.parametrize("piece", ['\\"', '"env":{', '{"', '"a":"', '"argv":["', "[", '"project":{"name":'])
+def test_a_damaged_file_of_any_form_is_cleaned_soon(tmp_path, piece):
+    (tmp_path / "a.json").write_text("{" + piece * (2_000_000 // len(piece)))
+    begun = time.process_time()
+    copied(tmp_path / "a.json", tmp_path / "b.json")
+    assert time.process_time() - begun < 10

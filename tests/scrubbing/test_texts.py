@@ -1,0 +1,148 @@
+"""What stands for names, paths and addresses in a copy."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import perfdoctor.vocabulary
+from perfdoctor.scrubbing.paths import PACKAGES
+from perfdoctor.scrubbing.texts import Texts
+
+CITED = "https://pytorch.org/docs/stable/data.html"
+
+
+def replaced(*texts, keep_paths=False, learn=(), key=""):
+    made = Texts(frozenset((CITED,)), keep_paths=keep_paths)
+    for each in (*texts, *learn):
+        made.learn(each, key)
+    made.settle()
+    return [made.text(each, key) for each in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/ada/llm/train.py(12): step", "/project-1/train.py(12): step"),
+        ("/my code/llm/train.py(12): step", "/project-1/train.py(12): step"),
+        ("/home/ada/.venv/lib/python3.11/site-packages/torch/nn/a.py", "/python-1/lib/python3.11/site-packages/torch/nn/a.py"),
+        ("/home/ada/.venv/bin/python", "/folder-1/bin/python"),
+        ("/usr/lib/python3/dist-packages/numpy/a.py", "/usr/lib/python3/dist-packages/numpy/a.py"),
+        ("/opt/conda/lib/python3.10/threading.py(3): run", "/opt/conda/lib/python3.10/threading.py(3): run"),
+        ("/srv/build/pytorch/torch/nn/modules/module.py", "/python-1/torch/nn/modules/module.py"),
+        ("/tmp/torchinductor_ada/ab/cabcdefghijklmnopqrstuvwxyz.py(9): call", "/tmp/torchinductor_user/ab/cabcdefghijklmnopqrstuvwxyz.py(9): call"),
+        ("/scratch/ada/cache/ab/cabcdefghijklmnopqrstuvwxyz.py", "/project-1/ab/cabcdefghijklmnopqrstuvwxyz.py"),
+        (r"C:\Users\ada\llm\train.py", r"C:\project-1\train.py"),
+        ("read /data/acme/secret/part-1.bin", "read /path-1.bin"),
+        ("cwd:/home/ada", "cwd:/home-1"),
+        ("~/work/acme", "/path-1"),
+        ("/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6"),
+        ("/srv/acme/libacme.so.1", "/folder-1/libacme.so.1"),
+        ("12 GB/s, and/or 3/4 of a/b.py(3): f", "12 GB/s, and/or 3/4 of a/b.py(3): f"),
+        ("void at::native::f<4, at::native::g<int>>(int, char*)", "void at::native::f<4, at::native::g<int>>(int, char*)"),
+        ("node17:123:456 [0] NCCL INFO x", "host-1:123:456 [0] NCCL INFO x"),
+        ("0.5node17:123:456 [0] NCCL INFO x\nnode17:123:456 [0] NCCL INFO x", "0.5host-1:123:456 [0] NCCL INFO x\nhost-1:123:456 [0] NCCL INFO x"),
+        ("ssh ada@node17.acme.com:", "ssh user-1@host:"),
+        ("mail ada.l@acme.com", "mail user-1@host"),
+        ("eth0:10.1.2.3<0>", "eth0:192.0.2.1<0>"),
+        ("2023.4.4.54 and 127.0.0.1", "2023.4.4.54 and 127.0.0.1"),
+        ("02:42:ac:11:00:02", "address-1"),
+        ("fe80::1ff:fe23:4567:890a", "address-1"),
+        ("std::f(12:30:45)", "std::f(12:30:45)"),
+        ("GPU-1a2b3c4d-1a2b-1a2b-1a2b-1a2b3c4d5e6f", "GPU-00000001-0000-0000-0000-000000000000"),
+        (f"s3://acme/x and {CITED}", f"s3://address-1 and {CITED}"),
+        ("USER=ada\0HOME=/home/ada\0", ""),
+        ("A=1;B=2;TOKEN=3", ""),
+        ("lr=1 warmup=2 steps=3", "lr=1 warmup=2 steps=3"),
+        ("HF_TOKEN=hf_abcdefghijklmnopqrst", "HF_TOKEN=***"),
+    ],
+)  # fmt: skip
+def test_a_text_of_a_machine_gets_stand_ins_and_no_other(text, shown):
+    assert replaced(text) == [shown]
+
+
+def test_a_name_is_the_same_everywhere_once_any_text_gives_it_away():
+    environment = "HOSTNAME=node17.acme.com\0LOGNAME=lovelace\0HOME=/u3/lovelace\0API_KEY=opensesame\0"
+    texts = ["step on node17", "node17.acme.com", "lovelace ran it", "/u3/lovelace/x", "say opensesame"]
+    assert replaced(*texts, learn=[environment]) == ["step on host-1", "host-1", "user-1 ran it", "/path-1", "say ***"]
+
+
+def test_words_that_users_are_also_called_stay_in_names():
+    assert replaced("torch/optim/adam.py(3): adam", "train", learn=["/home/adam/x.py", "/home/train/y.py"]) == [
+        "torch/optim/adam.py(3): adam",
+        "train",
+    ]
+
+
+def test_kept_paths_are_kept_and_nothing_else_is():
+    text = "/home/ada/llm/train.py on node17 with hf_abcdefghijklmnopqrst"
+    assert replaced(text, keep_paths=True, learn=["HOSTNAME: node17"]) == ["/home/ada/llm/train.py on host-1 with ***"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "shown"),
+    [
+        ("hostname", "node17", "host-1"),
+        ("user", "lovelace", "user-1"),
+        ("wandb_api_key", "x1", "***"),
+        ("name", "x1", "x1"),
+    ],
+)
+def test_the_key_of_a_text_says_what_it_is(key, text, shown):
+    assert replaced(text, key=key) == [shown]
+
+
+def test_stand_ins_of_a_copy_stay_in_a_copy_of_it():
+    text = "/home/ada/llm/train.py, /data/x.bin, node17:1:2 [0] NCCL, s3://bucket/x, 10.1.2.3"
+    once = replaced(text)
+    assert replaced(*once) == once
+
+
+def test_more_than_nine_hosts_keep_the_order_of_their_files():
+    texts = Texts()
+    names = [f"node{number:02}_{number}.1700000000000.pt.trace.json" for number in range(12)]
+    for name in names:
+        texts.learn_file(name)
+    texts.settle()
+    shown = [texts.file_name(name) for name in names]
+    assert shown == sorted(shown)
+    assert shown[0] == "host-01_0.1700000000000.pt.trace.json"
+
+
+def test_every_package_by_which_the_vocabulary_knows_a_path_is_kept():
+    """Or a diagnosis would not know a program by the copy's paths."""
+    begins = re.compile(r"\((?:\?:)?\^\|/\)(?:\(\?:|\()?([\w|]+)(?:\))?/")
+    folder = Path(perfdoctor.vocabulary.__file__).parent
+    sources = [file.read_text("utf-8") for file in (*folder.rglob("*.py"), *folder.rglob("*.toml"))]
+    named = {name for source in sources for found in begins.findall(source) for name in found.split("|")}
+    assert {"sglang", "vllm", "deepspeed", "torch"} <= named
+    assert named - PACKAGES == set()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "/a",
+        "a@",
+        "a.",
+        "1.",
+        "0:",
+        "\\",
+        "A=1;",
+        "A=",
+        "key=",
+        "a://",
+        "~a/",
+        "a:1:1 [",
+        "user name",
+        "/a.py(1): ",
+        "NCCL ",
+    ],
+)
+def test_a_long_text_is_cleaned_soon(piece):
+    begun = time.process_time()
+    replaced(piece * (200_000 // len(piece)))
+    assert time.process_time() - begun < 3

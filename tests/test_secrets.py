@@ -1,0 +1,130 @@
+"""Secrets of many kinds are planted wherever a run stores text: none of them gets into anything that is made of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+import sqlite3
+import types
+from multiprocessing import process
+from pathlib import Path
+
+import pytest
+from assistant.client import assistant
+from folders import FIXTURES
+from secret_kinds import KINDS
+from typer.testing import CliRunner
+
+from perfdoctor.cli.main import app
+from perfdoctor.recording.agent.perfdoctor_agent import identity
+from perfdoctor.system import masking
+from perfdoctor.system.masking import masked_command
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
+
+TRACE = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
+WORDS = [word for words, _ in KINDS.values() for word in words]
+SECRETS = {name: secret for name, (_, secret) in KINDS.items()}
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def planted_trace(target: Path) -> None:
+    """A recording whose ranges and whose thread are named with each of the secrets."""
+    trace = json.loads(gzip.decompress(TRACE.read_bytes()))
+    events = trace["traceEvents"]
+    like = next(event for event in events if event.get("cat") == "user_annotation")
+    events += [{**like, "name": f"load {' '.join(words)}"} for words, _ in KINDS.values()]
+    named = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": like["pid"],
+        "tid": like["tid"],
+        "args": {"name": SECRETS["hugging face"]},
+    }
+    target.write_bytes(gzip.compress(json.dumps({**trace, "traceEvents": [named, *events]}).encode()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A run as `perfdoctor run` leaves it, by the functions that write it."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    environment = {f"NCCL_{number}": shlex.join(words) for number, (words, _) in enumerate(KINDS.values())}
+    notes = [f"ValueError: {' '.join(words)}" for words, _ in KINDS.values()]
+    record = PassRecord("torch", command=masked_command(WORDS), state="done", notes=notes)
+    manifest = Manifest(
+        perfdoctor="1", command=masked_command(["python", "train.py", *WORDS]), notes=notes, passes=[record],
+        environment=recorded_environment(environment), left_out={"nsys": notes[0]},
+    )  # fmt: skip
+    run_folder = RunFolder.create(path, manifest)
+    planted_trace(run_folder.make("torch") / "rank0.pt.trace.json.gz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["train.py", *WORDS[:38]])
+        patch.setattr(process, "current_process", lambda: types.SimpleNamespace(name=WORDS[0]))
+        facts = identity.facts(masking.__file__)
+    report = {
+        "pass": "torch",
+        "pid": 1,
+        "rank": 0,
+        "steps_seen": 5,
+        "trace": "rank0.pt.trace.json.gz",
+        "notes": notes,
+        **facts,
+    }
+    (path / "agents" / "torch-1.json").write_text(json.dumps({**report, "notes": []}))
+    return path
+
+
+def test_the_run_folder_holds_no_secret_beside_its_recordings(folder: Path) -> None:
+    for file in (folder / "run.json", folder / "agents" / "torch-1.json"):
+        assert [name for name, secret in SECRETS.items() if secret in file.read_text("utf-8")] == []
+
+
+def test_nothing_that_is_made_of_a_run_holds_a_secret(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    history = tmp_path / "history.db"
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(history))
+    said = [
+        run("analyze", folder, "--html", "page.html", "--json", "diagnosis.json", "--all", "--save"),
+        *(run("analyze", folder, "--no-html", "--format", form) for form in ("markdown", "brief", "json")),
+        run("analyze", "diagnosis.json", "--format", "brief"),
+        run("history", "show", "last", "--json"),
+        run("history", "trend", "--csv"),
+        run("export", folder, "--perfetto", "run.pftrace", "--sqlite", "run.db"),
+        run("query", folder, "SELECT * FROM ranges", "--csv"),
+        run("summarize", folder, "-o", "left"),
+        run("scrub", folder, "-o", "clean"),
+        run("scrub", "diagnosis.json", "-o", "clean.json"),
+    ]
+    assert [result.output for result in said if result.exit_code] == []
+    made = {str(file.relative_to(tmp_path)): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    made |= {name: gzip.decompress(content) for name, content in made.items() if name.endswith(".gz")}
+    made["the terminal"] = "".join(result.output for result in said).encode()
+    assert {
+        "page.html",
+        "diagnosis.json",
+        "run.pftrace",
+        "run.db",
+        "clean/run.json",
+        "clean.json",
+        "history.db",
+    } <= made.keys()
+    assert b"load" in made["run.pftrace"]
+    shown = {json.dumps(secret)[1:-1].encode() for secret in SECRETS.values()} | {
+        each.encode() for each in SECRETS.values()
+    }
+    found = {secret: name for name, content in made.items() for secret in shown if secret in content}
+    assert found == {}
+    with sqlite3.connect(tmp_path / "run.db") as database:
+        assert database.execute("SELECT count(*) FROM ranges WHERE name LIKE '%***%'").fetchone()[0] >= len(KINDS) / 2
+
+
+def test_no_answer_to_an_assistant_holds_a_secret(folder: Path) -> None:
+    asked = [("analyze", {}), ("query", {"sql": "SELECT name FROM ranges WHERE name LIKE 'load %'"})]
+    with assistant(folder.parent) as client:
+        answers = [client.call(tool, {"path": folder.name, **more}) for tool, more in asked]
+    assert [answer.text for answer in answers if answer.is_error] == []
+    assert "***" in answers[1].everything
+    assert [name for name, secret in SECRETS.items() for answer in answers if secret in answer.everything] == []
