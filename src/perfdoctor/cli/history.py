@@ -137,6 +137,34 @@ def _trend(
         report_files.written("--html", html, lambda: render_trend(found))
 
 
+@app.command("promises", epilog=_example("promises", "promises --csv > promises.csv"))
+def _promises(
+    *,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    db: Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only how many there are.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """List what was promised for each fix that was tried, and what came."""
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other.")
+    from perfdoctor.history import promises, store
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.terminal_text import Terminal
+
+    with store.read(_file(db, verbose=verbose)) as history:
+        rows = promises.listed(history)
+    if json:
+        typer.echo(history_json.promises(rows), nl=False)
+    elif csv:
+        typer.echo(history_json.promises_csv(rows), nl=False)
+    elif quiet:
+        typer.echo(str(len(rows)))
+    else:
+        history_terminal.promises(rows, Terminal())
+
+
 @app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))
 def _pin(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What comparisons will call it.")],
@@ -246,6 +274,39 @@ def _merge(
         _say(f"{merged.damaged} rows were left out: they are no runs", quiet=False)
     if merged.pins:
         _say(f"pinned here to other runs, and kept: {', '.join(merged.pins)}", quiet=quiet)
+
+
+# --- for commands that try fixes -----------------------------------------------------------------------------------
+
+
+def earlier_promises(machine: str) -> list[dict[str, object]]:
+    """What was measured on this kind of machine before; nothing where there is no history, or it cannot be read."""
+    from perfdoctor.history import promises, store
+
+    try:
+        file = store.history_file(Path.cwd())
+        if file is None or not file.exists():
+            return []
+        with store.read(file) as history:
+            return promises.listed(history, machine=machine)
+    except (PerfdoctorError, RuntimeError):
+        return []
+
+
+def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool) -> None:
+    """Store rows of fixes that were tried. What goes wrong prints a line."""
+    from perfdoctor.history import promises, store
+
+    try:
+        file = store.history_file(Path.cwd())
+        if file is None or not rows:
+            return
+        with store.written(file) as history:
+            count = promises.save(history, rows)
+    except (PerfdoctorError, RuntimeError) as error:
+        typer.echo(f"perfdoctor: not stored in the history: {getattr(error, 'what', error)}", err=True)
+    else:
+        _say(f"{count} rows of what was promised and measured: perfdoctor history promises", quiet=quiet)
 
 
 # --- for commands that diagnose ---------------------------------------------------------------------------------------

@@ -27,6 +27,15 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _INTERRUPTED = 128 + 2
 
 
+def _print_fixes(wanted: bool) -> None:
+    if wanted:
+        from perfdoctor.treatments import catalogue
+
+        for each in catalogue.shipped().values():
+            typer.echo(f"{each.name:22}{each.title}")
+        raise typer.Exit
+
+
 def treat(
     *,
     command: run_options.Command,
@@ -43,7 +52,10 @@ def treat(
     treatments: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also fixes of your own, one Python file each.")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Print the fixes that there are, and stop.")] = False,
+    list_: Annotated[  # noqa: ARG001 printed by its callback
+        bool,
+        typer.Option("--list", help="Print the fixes that there are, and stop.", is_eager=True, callback=_print_fixes),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,19 +96,17 @@ def treat(
     known = catalogue.shipped()
     if treatments is not None:
         known |= catalogue.read(treatments)
-    if list_:
-        for each in known.values():
-            typer.echo(f"{each.name:22}{each.title}")
-        return
-    asked = _Asked(
+    asked = Asked(
         tuple(command), seconds(budget), _words(only), _words(fix), run, cwd_copy, _variables(env or []), stop, bitwise,
         accept_numerics, seed, quiet,
     )  # fmt: skip
     _check_command(command)
-    raise typer.Exit(_Treating(asked, known, output).to_the_end(json, no_html=no_html))
+    raise typer.Exit(Treating(asked, known, output).to_the_end(json, no_html=no_html))
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
     command: tuple[str, ...]
     budget_s: float
     only: tuple[str, ...]
@@ -140,10 +150,10 @@ def _check_command(command: Sequence[str]) -> None:
         raise typer.Exit(trouble.code)
 
 
-class _Treating:
+class Treating:
     """One `perfdoctor treat`: from the diagnosis to the reports."""
 
-    def __init__(self, asked: _Asked, known: dict[str, Treatment], output: Path | None) -> None:
+    def __init__(self, asked: Asked, known: dict[str, Treatment], output: Path | None) -> None:
         from perfdoctor.recording.launch import program
         from perfdoctor.recording.treated_run import TrialProgram
         from perfdoctor.system.run_folder import RUNS, free_name
@@ -171,14 +181,14 @@ class _Treating:
         except FileExistsError:
             raise UsageError(f"{self.folder} has trials already", do="Name another folder with -o DIR.") from None
         self._say(f"trials in {self.folder}; what the program writes it writes in each of them")
-        run, code = self._diagnosed()
+        run, code = self.diagnosed()
         if run is None:
             return code
-        machine = self._machine(run)
+        machine = self.machine(run)
         from perfdoctor.treatments.choice import arms
 
         chosen, left_out = arms(self.known, run.findings, machine, only=self.asked.only, fixes=self.asked.fixes)
-        session = self._session(chosen, machine)
+        session = self.session(chosen, machine)
         try:
             if chosen:
                 session.go()
@@ -187,6 +197,7 @@ class _Treating:
             typer.echo(f"  → What it printed is in {self.folder / 'trials' / str(self.trials)}", err=True)
             return failed.report.code or 1
         result = self._result(session, machine, left_out)
+        self._remember(result, machine)
         self._write(result, json, no_html=no_html)
         return _INTERRUPTED if result.is_interrupted else 0
 
@@ -196,7 +207,7 @@ class _Treating:
 
     # --- what is known before ---
 
-    def _diagnosed(self) -> tuple[DiagnosedRun | None, int]:
+    def diagnosed(self) -> tuple[DiagnosedRun | None, int]:
         """The findings: of the run that was given, else of a first run; none are needed where fixes are named."""
         from perfdoctor.treatments.choice import DiagnosedRun, diagnosed
 
@@ -234,7 +245,7 @@ class _Treating:
             raise KeyboardInterrupt
         return ended.code
 
-    def _machine(self, run: DiagnosedRun) -> Machine:
+    def machine(self, run: DiagnosedRun) -> Machine:
         from perfdoctor.recording.tools import nvml
         from perfdoctor.recording.treated_run import machine_facts
         from perfdoctor.treatments.choice import Machine
@@ -251,15 +262,15 @@ class _Treating:
 
     # --- trials ---
 
-    def _session(self, chosen: Sequence[Arm], machine: Machine) -> Session:
+    def session(self, chosen: Sequence[Arm], machine: Machine) -> Session:
         from perfdoctor.treatments.session import Session
 
         return Session(
-            self._trial, chosen, budget_s=self.asked.budget_s, cores=machine.cores, seed=self.asked.seed,
+            self.trial, chosen, budget_s=self.asked.budget_s, cores=machine.cores, seed=self.asked.seed,
             stops=self.asked.stop, accepts_numerics=self.asked.accept_numerics, say=self._say,
         )  # fmt: skip
 
-    def _trial(
+    def trial(
         self, arms: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False
     ) -> TrialReport:
         from perfdoctor.recording.treated_run import TrialOrder, run_trial
@@ -283,6 +294,29 @@ class _Treating:
         result.device = machine.gpu or "cpu"
         result.left_out = {**left_out, **result.left_out}
         return result
+
+    def _remember(self, result: TreatResult, machine: Machine) -> None:
+        """Say of each fix what was measured here before, and store what was measured now."""
+        from perfdoctor.cli import history
+        from perfdoctor.history.promises import in_words, size_class
+
+        earlier = history.earlier_promises(machine.kind)
+        size, rows = size_class(result.parameter_bytes), []
+        for row in result.rows:
+            row.measured_before = in_words([each for each in earlier if each["fix"] == row.fix])
+            if row.verdict == "nothing to change":
+                continue
+            ranges = {"promised": row.promised, "measured": row.measured}
+            cases = {
+                f"{what}_{case}": getattr(known, case) if known else None
+                for what, known in ranges.items()
+                for case in ("low", "likely", "high")
+            }
+            rows.append({
+                "rule": row.rule, "fix": row.fix, "machine": machine.kind, "torch": result.torch, "size": size, **cases,
+                "pairs": row.pairs, "verdict": row.verdict, "source": "treat",
+            })  # fmt: skip
+        history.save_promises(rows, quiet=self.asked.quiet)
 
     def _write(self, result: TreatResult, json: str | None, *, no_html: bool) -> None:
         from perfdoctor.report.terminal_text import Terminal

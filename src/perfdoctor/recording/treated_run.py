@@ -68,6 +68,7 @@ class _Facts(Struct, frozen=True):
     checksum: str = ""
     host_bytes: int = 0
     gpu_bytes: int = 0
+    parameter_bytes: int = 0
 
 
 class TrialReport(Struct, frozen=True):
@@ -87,6 +88,7 @@ class TrialReport(Struct, frozen=True):
     checksum: str = ""
     host_bytes: int = 0
     gpu_bytes: int = 0
+    parameter_bytes: int = 0
 
 
 def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialReport:
@@ -131,6 +133,7 @@ def _report(
         ended.seconds, others, max((report.world_size or 1 for report in reports), default=1), first.torch if first else "",
         facts.touched, tuple(float("nan") if each is None else each for each in facts.losses), facts.checksum,
         sum(_facts(report).host_bytes for report in reports), sum(_facts(report).gpu_bytes for report in reports),
+        facts.parameter_bytes,
     )  # fmt: skip
 
 
@@ -214,5 +217,11 @@ def machine_facts() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "numa": len(list(nodes.glob("node[0-9]*"))) if nodes.is_dir() else 1,
         "bf16": any(name in flags.split() for name in ("avx512_bf16", "amx_bf16")),
+        "processor": _processor_name(),
         "compiler": any(shutil.which(os.environ.get("CXX", name)) for name in ("g++", "c++", "clang++")),
     }
+
+
+def _processor_name() -> str:
+    names = [line.partition(":")[2].strip() for line in text_of("/proc/cpuinfo").splitlines() if "model name" in line]
+    return names[0] if names else ""

@@ -72,6 +72,8 @@ def _treatment(file: Path) -> Treatment:
         tree = ast.parse(file.read_text("utf-8"), str(file))
         given = {name.lower(): value for name, value in _constants(tree).items()}
         title = (ast.get_docstring(tree) or "").partition("\n")[0].removesuffix(".")
+        if not title or not any(isinstance(each, ast.FunctionDef) and each.name == "apply" for each in tree.body):
+            raise PerfdoctorError(f"{file} lacks a docstring or a function apply(torch, given)", do=do)  # noqa: TRY301
         found = msgspec.convert(
             {**given, "name": file.stem, "file": str(file.absolute()), "title": title}, Treatment, strict=True
         )
@@ -80,8 +82,6 @@ def _treatment(file: Path) -> Treatment:
     unknown = sorted(given.keys() - set(Treatment.__struct_fields__))
     if unknown:
         raise PerfdoctorError(f"{file} has a constant that is unknown: {unknown[0].upper()}", do=do)
-    if not title or not any(isinstance(each, ast.FunctionDef) and each.name == "apply" for each in tree.body):
-        raise PerfdoctorError(f"{file} lacks a docstring or a function apply(torch, given)", do=do)
     return found
 
 

@@ -79,6 +79,12 @@ class Machine(Struct, frozen=True):
     bf16: bool = False
     compiler: bool = True
     torch: str = ""
+    processor: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Of which kind of machines it is, for what was measured on them."""
+        return self.gpu or f"{self.processor or 'processor'}, {self.cores} cores"
 
     def has(self, need: str) -> bool:
         """Is this there? See catalogue.py for the names."""

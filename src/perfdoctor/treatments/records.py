@@ -52,7 +52,6 @@ class TrialRun(Struct, frozen=True):
     others: float = 0.0
     host_bytes: int = 0
     gpu_bytes: int = 0
-    is_disturbed: bool = False
     why: str = ""
 
 
@@ -105,6 +104,7 @@ class TreatResult(Struct):
     device: str = ""
     cores: int = 0
     ranks: int = 1
+    parameter_bytes: int = 0
     untreated_ns: float = 0.0
     steps_per_run: int = 0
     level: float = 0.0

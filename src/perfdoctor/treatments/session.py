@@ -116,6 +116,7 @@ class Session:
         self.longest_s = 0.0
         self.is_interrupted = False
         self.left_out: dict[str, str] = {}
+        self.is_begun = False
 
     # --- the way through ---
 
@@ -167,6 +168,10 @@ class Session:
                 live = sorted(live, key=self._promise)[: max(int((deadline - self.clock()) / self._expected_s()) - 1, 1)]
                 copies = 1
             self._round(live, copies)
+            # Whether a treatment touches the program at all, or fails, says nothing of times: it is no hypothesis.
+            tried = [each for each in self.cases if each.verdict not in ("nothing to change", "failed")]
+            self.alpha = min(self.alpha, evidence.level(len(tried))) if self.is_begun else evidence.level(len(tried))
+            self.is_begun = True
             for case in live:
                 self._decide(case)
 
@@ -356,6 +361,7 @@ class Session:
         first = self.scouted or TrialReport()
         return TreatResult(
             torch=first.torch, cores=self.cores, ranks=first.ranks,
+            parameter_bytes=first.parameter_bytes,
             untreated_ns=float(np.exp(np.mean(np.log(means)))) if means else 0.0,
             steps_per_run=self.end_after, level=self.alpha, seconds=self.clock() - self.begun, budget_s=self.budget_s,
             is_interrupted=self.is_interrupted, rows=[self._row(each) for each in self.cases], together=self.best(),

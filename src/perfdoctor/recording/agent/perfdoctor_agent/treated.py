@@ -35,12 +35,12 @@ class Treated:
         self._losses = array("d")
         self._on_device: list[Any] = []
         self._optimizers: list[Any] = []
+        self._parameter_bytes = 0
         self._is_inside = False
         for each in settings["treatments"]:
             self._apply(each["name"], each["file"], each["values"])
         self._watch_losses()
-        if settings["nudge"] or settings["bitwise"]:
-            sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(self._updates)
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(self._updates)
 
     def _apply(self, name: str, file: str, values: dict[str, Any]) -> None:
         self.given[name] = Given(self.torch, values)
@@ -93,7 +93,15 @@ class Treated:
         """Before an update: know the optimizer, and move its parameters by some roundings if that is asked for."""
         if any(each is optimizer for each in self._optimizers):
             return
+        try:
+            self._know(optimizer)
+        except Exception:  # a class of the program's own
+            pass
+
+    def _know(self, optimizer: Any) -> None:
         self._optimizers.append(optimizer)
+        sizes = [each.numel() * each.element_size() for each in self._parameters(optimizer)]
+        self._parameter_bytes += sum(sizes)
         if not self.settings["nudge"]:
             return
         torch = self.torch
@@ -129,6 +137,7 @@ class Treated:
             "touched": {name: each.touched for name, each in self.given.items()}, "errors": self.errors,
             "losses": _quietly(self._read, []), "checksum": _quietly(self._checksum, ""),
             "host_bytes": _quietly(_held_bytes, 0), "threads": _quietly(self.torch.get_num_threads, 0),
+            "parameter_bytes": self._parameter_bytes,
             "gpu_bytes": _quietly(cuda.max_memory_allocated, 0) if on_gpu else 0,
         }  # fmt: skip
 
