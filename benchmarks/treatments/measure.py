@@ -70,7 +70,12 @@ def _case(name: str, case: dict[str, Any], budget_s: float, into: Path) -> dict[
         return msgspec.structs.replace(report, touched={_TWIN: 1})
 
     session = Session(
-        runs, [_TWIN_ARM, *chosen], budget_s=budget_s, cores=machine.cores, seed=1, say=lambda text: print(text, flush=True)
+        runs,
+        [_TWIN_ARM, *chosen],
+        budget_s=budget_s,
+        cores=machine.cores,
+        seed=1,
+        say=lambda text: print(text, flush=True),
     )
     session.go()
     result = session.result()
@@ -119,9 +124,7 @@ def dealt(made: Sequence[TrialReport], sessions: int, treatments: int) -> dict[s
     for number in range(sessions):
         at = [random.Random(number).randrange(len(made))]
 
-        def runs(
-            given: Sequence[Arm], *, at: list[int] = at, **_: Any
-        ) -> TrialReport:
+        def runs(given: Sequence[Arm], *, at: list[int] = at, **_: Any) -> TrialReport:
             at[0] += 1
             report = made[at[0] % len(made)]
             return msgspec.structs.replace(report, touched={arm.name: 1 for arm in given})

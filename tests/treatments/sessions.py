@@ -38,15 +38,21 @@ class FakeRuns:
         lengths = tuple(round(mean * self.random.uniform(0.98, 1.02)) for _ in range(40))
         losses = self.losses.get(self.made[-1], LOSSES)
         return TrialReport(
-            lengths, wall_s=10, start_s=3, touched=dict.fromkeys(names, self.factors.get(names[0]) is not None) if names else {},
-            losses=losses, others=self.others(len(self.made)),
+            lengths,
+            wall_s=10,
+            start_s=3,
+            touched=dict.fromkeys(names, self.factors.get(names[0]) is not None) if names else {},
+            losses=losses,
+            others=self.others(len(self.made)),
         )
 
 
 def session(factors, arms=None, *, budget_s=3600.0, **facts):
     told = {name: facts.pop(name) for name in ("noise", "losses", "others", "seed") if name in facts}
     runs = FakeRuns(factors, **told)
-    made = Session(runs, arms or [arm(name) for name in factors], budget_s=budget_s, cores=2, clock=lambda: runs.clock_s, **facts)
+    made = Session(
+        runs, arms or [arm(name) for name in factors], budget_s=budget_s, cores=2, clock=lambda: runs.clock_s, **facts
+    )
     made.go()
     return made, runs
 

@@ -6,7 +6,6 @@ PATCH = "# crash"
 
 def apply(torch, given):
     import sys
-    import time
 
     count = [0]
 

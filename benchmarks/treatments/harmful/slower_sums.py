@@ -6,7 +6,6 @@ PATCH = "# slower"
 
 def apply(torch, given):
     import sys
-    import time
 
     count = [0]
 

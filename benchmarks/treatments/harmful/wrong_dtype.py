@@ -5,8 +5,6 @@ PATCH = "# wrong numbers"
 
 
 def apply(torch, given):
-    original = torch.nn.Linear.forward
-
     def half(module, values):
         given.touch()
         return torch.nn.functional.linear(values.bfloat16(), module.weight.bfloat16(), module.bias.bfloat16()).float()

@@ -6,7 +6,6 @@ PATCH = "# wrong numbers"
 
 def apply(torch, given):
     import sys
-    import time
 
     count = [0]
 

@@ -40,9 +40,7 @@ def treat(
     *,
     command: run_options.Command,
     budget: Annotated[str, typer.Option(metavar="TIME", help="How long trials may take: 90s, 10m, 2h.")] = "10m",
-    only: Annotated[
-        str | None, typer.Option(metavar="RULE,…", help="Only fixes for findings of these rules.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="RULE,…", help="Only fixes for findings of these rules.")] = None,
     fix: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="Only these fixes, whatever is found; nothing is diagnosed.")
     ] = None,
@@ -59,7 +57,10 @@ def treat(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR", help="The folder of results.",
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="The folder of results.",
             show_default="perfdoctor-runs/<time>-<program>-treat",
         ),
     ] = None,
@@ -87,9 +88,10 @@ def treat(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Try the fixes that need no edit on COMMAND, run for run, and keep those that are measured to help.
+    """Try fixes that need no edit on COMMAND, and measure them.
 
-    The program is run many times: what it writes it writes each time. Its files are not changed.
+    The program is run many times, in turn untreated and with a fix: what it writes it writes each time. Its own files
+    are not changed. What is measured to help is kept.
     """
     from perfdoctor.treatments import catalogue
 
@@ -98,7 +100,7 @@ def treat(
         known |= catalogue.read(treatments)
     asked = Asked(
         tuple(command), seconds(budget), _words(only), _words(fix), run, cwd_copy, _variables(env or []), stop, bitwise,
-        accept_numerics, seed, quiet,
+        accept_numerics, seed, quiet, verbose,
     )  # fmt: skip
     _check_command(command)
     raise typer.Exit(Treating(asked, known, output).to_the_end(json, no_html=no_html))
@@ -119,6 +121,7 @@ class Asked(msgspec.Struct, frozen=True):
     accept_numerics: bool
     seed: int
     quiet: bool
+    verbose: bool = False
 
 
 def seconds(text: str) -> float:
@@ -163,7 +166,7 @@ class Treating:
         self.inspected = program.inspect(asked.command, environment)
         if self.inspected.shut_out:
             raise PerfdoctorError(
-                f"python {self.inspected.shut_out} ignores PYTHONPATH or sitecustomize: nothing can be tried from outside",
+                f"python {self.inspected.shut_out} ignores PYTHONPATH or sitecustomize: no fix can be tried",
                 do=f"Leave out {self.inspected.shut_out}.",
             )
         self.program: TrialProgram = TrialProgram(
@@ -270,18 +273,17 @@ class Treating:
             stops=self.asked.stop, accepts_numerics=self.asked.accept_numerics, say=self._say,
         )  # fmt: skip
 
-    def trial(
-        self, arms: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False
-    ) -> TrialReport:
+    def trial(self, arms: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False) -> TrialReport:
         from perfdoctor.recording.treated_run import TrialOrder, run_trial
 
         self.trials += 1
-        treatments = tuple(
-            {"name": arm.name, "file": arm.treatment.file, "values": dict(arm.values)} for arm in arms
-        )
+        treatments = tuple({"name": arm.name, "file": arm.treatment.file, "values": dict(arm.values)} for arm in arms)
         environment = {name: value for arm in arms for name, value in arm.environment.items()}
         order = TrialOrder(self.trials, treatments, environment, end_after, limit_s, nudge, self.asked.bitwise)
-        return run_trial(self.program, order, self.folder / "trials" / str(self.trials))
+        report = run_trial(self.program, order, self.folder / "trials" / str(self.trials))
+        if self.asked.verbose:
+            self._say(f"{report.wall_s:.1f} s; other programs used {report.others:.1f} cores meanwhile")
+        return report
 
     # --- results ---
 

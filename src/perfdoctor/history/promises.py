@@ -1,4 +1,4 @@
-"""What was promised for a fix on this kind of machine, and what came? One row a fix that was tried; no names, no paths."""
+"""What was promised for a fix on this kind of machine, and what came? A row a fix that was tried; no names, no paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 #: What a fix is called: a rule, a treatment, a verdict; of another's file nothing else is taken.
 _WORD = re.compile(r"[a-z0-9][a-z0-9_ -]{0,59}")
 #: Bytes of parameters from which on a model is of the next class.
-_SIZES = ((10**6, "below 1 MB"), (10**7, "1 to 10 MB"), (10**8, "10 to 100 MB"), (10**9, "0.1 to 1 GB"), (10**10, "1 to 10 GB"))
+_SIZES = (
+    (10**6, "below 1 MB"),
+    (10**7, "1 to 10 MB"),
+    (10**8, "10 to 100 MB"),
+    (10**9, "0.1 to 1 GB"),
+    (10**10, "1 to 10 GB"),
+)
 _LARGEST = "10 GB and more"
 _LISTED = 10_000
 
@@ -30,25 +36,25 @@ def size_class(parameter_bytes: int) -> str:
 def save(db: Database, rows: Iterable[Mapping[str, Any]]) -> int:
     """Store rows of `schema.PROMISE_COLUMNS`, without `id` and `made_at`; how many."""
     whole = [checked({**row, "id": new_id(), "made_at": now()}, schema.PROMISE_COLUMNS) for row in rows]
-    store.write(db, lambda db: db.table("promises").insert_all(whole))
+    store.write(db, lambda db: db.table("tried_fixes").insert_all(whole))
     return len(whole)
 
 
 def listed(db: Database, *, machine: str = "", fix: str = "") -> list[Row]:
     """The rows, newest first; those of a kind of machine, and of a fix, where these are given."""
-    known = "promises" in db.table_names()  # an older file that cannot be written to
+    known = "tried_fixes" in db.table_names()  # an older file that cannot be written to
     wanted = [("machine", machine), ("fix", fix)]
     where = " and ".join(f"{name} = ?" for name, value in wanted if value) or "1"
-    query = f"select * from promises where {where} order by made_at desc, id limit {_LISTED}"  # noqa: S608 ours
+    query = f"select * from tried_fixes where {where} order by made_at desc, id limit {_LISTED}"  # noqa: S608 ours
     return list(db.query(query, [value for _, value in wanted if value])) if known else []
 
 
 def merge(db: Database, theirs: Sequence[Mapping[str, Any]]) -> int:
     """Add another history's rows, as far as they are whole; how many were new."""
     sound = [row for row in (_sound(each) for each in theirs) if row is not None]
-    before = db.table("promises").count
-    store.write(db, lambda db: db.table("promises").insert_all(sound, ignore=True))
-    return int(db.table("promises").count - before)
+    before = db.table("tried_fixes").count
+    store.write(db, lambda db: db.table("tried_fixes").insert_all(sound, ignore=True))
+    return int(db.table("tried_fixes").count - before)
 
 
 def _sound(row: Mapping[str, Any]) -> Row | None:

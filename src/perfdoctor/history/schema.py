@@ -9,7 +9,7 @@ least version whose perfdoctor may.
     parts       where the time went: one row a part of the step; they sum to the run's window_ns
     findings    what was found, with the predicted saving
     tags  notes  pins      what people add
-    promises    one row a fix that was tried: what was predicted, and what was measured
+    tried_fixes    one row a fix that was tried: what was predicted, and what was measured
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def _of_programs(db: Database) -> None:
         db.conn.execute("update runs set project = ?, project_id = ?", [of.name, of.id])
 
 
-def _promises(db: Database) -> None:
-    _create(db, "promises", PROMISE_COLUMNS, ("id",))
-    db.table("promises").create_index(["machine", "fix"])
+def _tried_fixes(db: Database) -> None:
+    _create(db, "tried_fixes", PROMISE_COLUMNS, ("id",))
+    db.table("tried_fixes").create_index(["machine", "fix"])
 
 
 def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
@@ -126,6 +126,6 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 #: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     _facts, _added_by_people, _views, _views, _for_comparisons, _views, _of_programs,
-    _promises,
+    _tried_fixes,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)

@@ -39,7 +39,7 @@ class Treatment(Struct, frozen=True):
     name: str
     file: str
     title: str
-    patch: str
+    patch: str = ""
     rules: tuple[str, ...] = ()
     touches: str = ""
     risk: str = ""
@@ -73,7 +73,7 @@ def _treatment(file: Path) -> Treatment:
         given = {name.lower(): value for name, value in _constants(tree).items()}
         title = (ast.get_docstring(tree) or "").partition("\n")[0].removesuffix(".")
         if not title or not any(isinstance(each, ast.FunctionDef) and each.name == "apply" for each in tree.body):
-            raise PerfdoctorError(f"{file} lacks a docstring or a function apply(torch, given)", do=do)  # noqa: TRY301
+            raise PerfdoctorError(f"{file} lacks a docstring or a function apply(torch, given)", do=do)
         found = msgspec.convert(
             {**given, "name": file.stem, "file": str(file.absolute()), "title": title}, Treatment, strict=True
         )

@@ -148,7 +148,9 @@ def arms(
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
         else:
-            chosen.append(Arm(each, _values(machine, found), found.rule if found else "", found.promised if found else None))
+            chosen.append(
+                Arm(each, _values(machine, found), found.rule if found else "", found.promised if found else None)
+            )
     return sorted(chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0))), left_out
 
 

@@ -8,7 +8,9 @@ from msgspec import Struct, field
 
 FORMAT = 1
 
-TrialVerdict = Literal["keep", "no effect", "slower", "changes the numbers", "failed", "not decided", "nothing to change"]
+TrialVerdict = Literal[
+    "keep", "no effect", "slower", "changes the numbers", "failed", "not decided", "nothing to change"
+]
 SameTraining = Literal["equal", "rounding", "differs", "not judged", "unknown", "another training"]
 
 

@@ -165,7 +165,8 @@ class Session:
             if self.clock() + expected_s > deadline and any(each.ratios for each in live):
                 if self.clock() + self._expected_s() * 2 > deadline or len(live) == 1:
                     break
-                live = sorted(live, key=self._promise)[: max(int((deadline - self.clock()) / self._expected_s()) - 1, 1)]
+                room = int((deadline - self.clock()) / self._expected_s()) - 1
+                live = sorted(live, key=self._promise)[: max(room, 1)]
                 copies = 1
             self._round(live, copies)
             # Whether a treatment touches the program at all, or fails, says nothing of times: it is no hypothesis.
@@ -234,8 +235,8 @@ class Session:
         names = tuple(each.name for each in arms)
         self.made.append(
             TrialRun(
-                len(self.made) + 1, names, mean_ns, len(report.lengths_ns), report.start_s, report.wall_s, report.others,
-                report.host_bytes, report.gpu_bytes, why=report.why,
+                len(self.made) + 1, names, mean_ns, len(report.lengths_ns), report.start_s, report.wall_s,
+                report.others, report.host_bytes, report.gpu_bytes, why=report.why,
             )
         )  # fmt: skip
         what = " + ".join(names) or ("untreated, moved by roundings" if nudge else "untreated")
@@ -374,8 +375,8 @@ class Session:
         return TriedFix(
             arm.name, arm.treatment.title, arm.rule, case.verdict or "not decided", case.why, arm.promised,
             _saved(case.change) if case.change else None, len(case.ratios), case.disturbed, self._once_s(case),
-            _most(plain, case.reports, "host_bytes"), _most(plain, case.reports, "gpu_bytes"), self.loss(case), arm.patch,
-            arm.treatment.touches, arm.treatment.risk,
+            _most(plain, case.reports, "host_bytes"), _most(plain, case.reports, "gpu_bytes"), self.loss(case),
+            arm.patch, arm.treatment.touches, arm.treatment.risk,
         )  # fmt: skip
 
     def _once_s(self, case: _Case) -> float:

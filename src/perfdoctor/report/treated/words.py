@@ -20,7 +20,9 @@ _SAME_MEMORY = 0.05
 
 def rows(result: TreatResult) -> list[TriedFix]:
     """The rows in the order in which they are shown."""
-    return sorted(result.rows, key=lambda row: (ORDER.index(row.verdict), -(row.measured.likely if row.measured else 0.0)))
+    return sorted(
+        result.rows, key=lambda row: (ORDER.index(row.verdict), -(row.measured.likely if row.measured else 0.0))
+    )
 
 
 def verdict(result: TreatResult) -> str:

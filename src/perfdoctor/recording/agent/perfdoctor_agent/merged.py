@@ -1,7 +1,8 @@
 """How do gradients that a program sends one by one travel in one message? Of one treatment.
 
-The first update shows which tensors a program adds up over all ranks behind its backward pass: where these are gradients,
-each once, all in one series, the first call of the next series sends all of them, and the others find their sums ready.
+The first update shows which tensors a program adds up over all ranks behind its backward pass: where these are
+gradients, each once, all in one series, the first call of the next series sends all of them, and the others find their
+sums ready.
 Ranks decide alike, as they make the same calls.
 """
 

@@ -1,7 +1,7 @@
 """How does a treatment change a program from outside? What the files in `treatments/`, and those of users, are made of.
 
-A treatment is one Python file: constants in capitals, which perfdoctor reads without running it (`treatments/catalogue.py`
-there says which), and a function `apply(torch, given)`, which runs in the program's process right behind its import of
+A treatment is one Python file: constants in capitals, which perfdoctor reads without running it (its own
+`treatments/catalogue.py` says which), and a function `apply(torch, given)`, which runs in the program's process right behind its import of
 torch. `given.values` are facts of the machine and of the diagnosis. `given.touch()` says that something of the program
 was really changed: a treatment that never does so found nothing to change, and is not measured.
 """
@@ -72,14 +72,14 @@ class Given:
 
         def before(module: Any, _args: Any) -> None:
             depth[0] += 1
-            if depth[0] == 1 and len(seen) < _MOST_MODELS and not any(each is module for each in seen):
-                if module.training and any(each.requires_grad for each in module.parameters()):
-                    seen.append(module)
+            is_new = depth[0] == 1 and len(seen) < _MOST_MODELS and not any(each is module for each in seen)
+            if is_new and module.training and any(each.requires_grad for each in module.parameters()):
+                seen.append(module)
 
         def after(_module: Any, _args: Any, _result: Any) -> None:
             depth[0] = max(depth[0] - 1, 0)
 
-        def updated(*_: Any) -> None:
+        def updated() -> None:
             for hook in hooks:
                 hook.remove()
             while seen:
@@ -89,8 +89,20 @@ class Given:
         hooks = [
             modules.register_module_forward_pre_hook(before),
             modules.register_module_forward_hook(after, always_call=True),
-            sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(updated),  # torch.optim hides it
         ]
+        self.at_first_update(updated)
+
+    def at_first_update(self, act: Callable[[], Any]) -> None:
+        """Call `act()` where the first optimizer begins its first update."""
+        is_over = []
+
+        def before(*_: Any) -> None:
+            if not is_over:
+                is_over.append(True)
+                act()
+
+        # It stays: torch goes through its hooks, and none may be removed meanwhile. torch.optim hides the module.
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before)
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Put `make(original)` in the place of a function."""

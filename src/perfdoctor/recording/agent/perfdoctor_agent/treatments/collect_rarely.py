@@ -12,13 +12,11 @@ gc.set_threshold(50_000, 20, 100)"""
 
 def apply(torch, given):
     import gc
-    import sys
 
-    def updated(*_):
-        hook.remove()
+    def rarely():
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
         given.touch()
 
-    hook = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(updated)
+    given.at_first_update(rarely)

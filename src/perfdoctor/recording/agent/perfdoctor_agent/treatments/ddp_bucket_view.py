@@ -10,7 +10,7 @@ PATCH = """model = DistributedDataParallel(model, ..., gradient_as_bucket_view=T
 
 def apply(torch, given):
     def change(arguments):
-        if not (not arguments["gradient_as_bucket_view"]):
+        if arguments["gradient_as_bucket_view"]:
             return False
         arguments["gradient_as_bucket_view"] = True
         return True

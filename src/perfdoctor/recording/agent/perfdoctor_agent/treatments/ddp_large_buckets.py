@@ -10,7 +10,7 @@ PATCH = """model = DistributedDataParallel(model, ..., bucket_cap_mb=100)"""
 
 def apply(torch, given):
     def change(arguments):
-        if not (arguments.get("bucket_cap_mb") in (None, 25)):
+        if arguments.get("bucket_cap_mb") not in (None, 25):
             return False
         arguments["bucket_cap_mb"] = 100
         return True

@@ -10,7 +10,7 @@ PATCH = """model = DistributedDataParallel(model, ..., static_graph=True)"""
 
 def apply(torch, given):
     def change(arguments):
-        if not (not arguments["static_graph"]):
+        if arguments["static_graph"]:
             return False
         arguments["static_graph"] = True
         return True

@@ -4,7 +4,9 @@ RULES = ("recomputation",)
 TOUCHES = "torch.utils.checkpoint.checkpoint"
 SINCE = "1.0"
 RISK = "Memory grows by the activations of all layers."
-PATCH = """# remove torch.utils.checkpoint.checkpoint(block, x) → block(x); transformers: gradient_checkpointing=False"""
+PATCH = (
+    """# remove torch.utils.checkpoint.checkpoint(block, x) → block(x); transformers: gradient_checkpointing=False"""
+)
 
 
 def apply(torch, given):
