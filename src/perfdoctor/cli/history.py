@@ -293,6 +293,27 @@ def earlier_promises(machine: str) -> list[dict[str, object]]:
         return []
 
 
+def with_measured(examination: Examination) -> Examination:
+    """The diagnosis of a run on this machine, with what fixes saved here before. What goes wrong changes nothing."""
+    from msgspec.structs import replace
+
+    from perfdoctor.history.measured_fixes import as_measured
+    from perfdoctor.recording.treated_run import machine_facts
+    from perfdoctor.treatments import catalogue
+    from perfdoctor.treatments.choice import Machine
+
+    try:
+        gpus = examination.diagnosis.gpus
+        rows = earlier_promises(Machine(gpu=gpus[0].name if gpus else "", **machine_facts()).kind)
+        if not rows:
+            return examination
+        advised_by = {name: each.advice for name, each in catalogue.shipped().items() if each.advice}
+        return replace(examination, diagnosis=as_measured(examination.diagnosis, rows, advised_by))
+    except Exception as error:  # noqa: BLE001 the diagnosis is what the user waits for
+        typer.echo(f"perfdoctor: what was measured here before was not used: {type(error).__name__}: {error}", err=True)
+        return examination
+
+
 def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool) -> None:
     """Store rows of fixes that were tried. What goes wrong prints a line."""
     from perfdoctor.history import promises, store

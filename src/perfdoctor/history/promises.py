@@ -24,6 +24,8 @@ _SIZES = (
 )
 _LARGEST = "10 GB and more"
 _LISTED = 10_000
+#: Where a row comes from, if another history had it: that may be of other projects.
+_MERGED = "merged"
 
 
 def size_class(parameter_bytes: int) -> str:
@@ -63,7 +65,8 @@ def _sound(row: Mapping[str, Any]) -> Row | None:
     words = [found[name] for name in ("id", "fix", "verdict")]
     if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words) or not found["made_at"]:
         return None
-    return {name: plain_text(value, 100) if isinstance(value, str) else value for name, value in found.items()}
+    plain = {name: plain_text(value, 100) if isinstance(value, str) else value for name, value in found.items()}
+    return {**plain, "source": _MERGED}
 
 
 def in_words(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -5,6 +5,7 @@ A treatment is a Python file. Its docstring's first line is its title; constants
     RULES             ids of rules whose findings it is a fix for
     TOUCHES  RISK     what of the program it changes, and what may go wrong, for people
     SINCE             the torch that has it
+    ADVICE            a pattern that is found in the code of advice to do the same
     PATCH             lines for the program that do the same; `{workers}`, `{threads}`, `{device}` are filled in
     GROUP             of treatments of one group a program takes one
     NEEDS             cpu, cuda, ranks, numa, bf16, compiler: without them it is not tried
@@ -41,6 +42,7 @@ class Treatment(Struct, frozen=True):
     title: str
     patch: str = ""
     rules: tuple[str, ...] = ()
+    advice: str = ""
     touches: str = ""
     risk: str = ""
     since: str = "1.0"

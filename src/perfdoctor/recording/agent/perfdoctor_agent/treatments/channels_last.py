@@ -1,6 +1,7 @@
 """Lay images out with their channels last."""
 
 RULES = ("layout-transposes", "kernels-far-from-roofline", "depthwise-convolutions")
+ADVICE = r"channels_last"
 TOUCHES = "parameters and inputs of four dimensions of each outermost module with convolutions"
 SINCE = "1.7"
 RISK = "Results are rounded otherwise. `view` of an intermediate result may fail: `reshape` does not."

@@ -1,6 +1,7 @@
 """Collect Python's garbage rarely, and leave out what the start made."""
 
 RULES = ("garbage-collection", "step-outliers", "rank-skew")
+ADVICE = r"gc\.freeze|gc\.disable"
 TOUCHES = "gc.freeze and gc.set_threshold, at the first update"
 SINCE = "1.0"
 RISK = "Reference cycles with tensors in them are freed later."

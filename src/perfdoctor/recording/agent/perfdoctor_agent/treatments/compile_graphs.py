@@ -1,6 +1,7 @@
 """Compile the model into CUDA graphs."""
 
 RULES = ("launch-bound", "cuda-graph-opportunity", "small-kernels")
+ADVICE = r"reduce-overhead"
 TOUCHES = "Module.compile of each outermost module that is trained"
 SINCE = "2.2"
 RISK = "The first steps take long; shapes that change are compiled again. Outputs are overwritten by the next step."

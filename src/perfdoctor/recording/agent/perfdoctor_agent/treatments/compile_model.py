@@ -1,6 +1,7 @@
 """Compile the model."""
 
 RULES = ("elementwise-chains", "small-kernels", "launch-bound", "memory-bound-kernels", "cuda-graph-opportunity")
+ADVICE = r"torch\.compile\(|\.compile\(\)"
 TOUCHES = "Module.compile of each outermost module that is trained"
 SINCE = "2.2"
 RISK = "The first steps take long; shapes that change are compiled again. Results are rounded otherwise."

@@ -1,6 +1,7 @@
 """Let cuDNN choose its convolutions by trying them."""
 
 RULES = ("kernels-far-from-roofline", "layout-transposes", "depthwise-convolutions")
+ADVICE = r"cudnn\.benchmark = True"
 TOUCHES = "torch.backends.cudnn.benchmark"
 SINCE = "1.0"
 RISK = "Each new shape costs a search; other algorithms round otherwise."

@@ -1,6 +1,7 @@
 """Send gradients in bfloat16."""
 
 RULES = ("exposed-communication", "full-precision-gradients", "slow-links")
+ADVICE = r"bf16_compress_hook"
 TOUCHES = "the communication hook of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "Gradients are rounded to 8 bits before they are added up."

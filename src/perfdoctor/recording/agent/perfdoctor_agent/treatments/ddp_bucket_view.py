@@ -1,6 +1,7 @@
 """Let gradients be views of DDP's buckets."""
 
 RULES = ("on-device-copies", "exposed-communication", "memory-headroom")
+ADVICE = r"gradient_as_bucket_view"
 TOUCHES = "`gradient_as_bucket_view` of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "A program that detaches gradients in place fails."

@@ -1,6 +1,7 @@
 """Send gradients in larger buckets."""
 
 RULES = ("small-collectives", "late-gradient-bucket", "exposed-communication")
+ADVICE = r"bucket_cap_mb"
 TOUCHES = "`bucket_cap_mb` of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "The first bucket is sent later."

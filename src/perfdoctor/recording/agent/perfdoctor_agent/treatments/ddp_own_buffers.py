@@ -1,6 +1,7 @@
 """Leave buffers as each rank has them."""
 
 RULES = ("broadcast-buffers", "small-collectives")
+ADVICE = r"broadcast_buffers=False"
 TOUCHES = "`broadcast_buffers` of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "Running means of BatchNorm differ between ranks."

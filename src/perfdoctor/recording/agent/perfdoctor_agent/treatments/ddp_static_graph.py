@@ -1,6 +1,7 @@
 """Tell DDP that its graph stays the same."""
 
 RULES = ("exposed-communication", "late-gradient-bucket")
+ADVICE = r"static_graph"
 TOUCHES = "`static_graph` of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "Parameters that take part in some steps alone give wrong gradients."

@@ -1,6 +1,7 @@
 """Update all parameters at once with foreach kernels."""
 
 RULES = ("unfused-optimizer", "parameter-loops")
+ADVICE = r"foreach=True"
 TOUCHES = "the constructors of torch.optim that know `foreach`"
 SINCE = "2.0"
 RISK = "The update holds as much memory as the parameters for a moment."

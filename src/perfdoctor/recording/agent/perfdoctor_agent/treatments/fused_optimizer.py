@@ -1,6 +1,7 @@
 """Update all parameters with one fused kernel."""
 
 RULES = ("unfused-optimizer", "optimizer-syncs", "launch-bound")
+ADVICE = r"fused=True"
 TOUCHES = "the constructors of torch.optim that know `fused`"
 SINCE = "2.4"
 RISK = "Updates are rounded otherwise."

@@ -1,6 +1,7 @@
 """Compute each op on one core."""
 
 RULES = ("cpu-oversubscription", "small-kernels", "launch-bound")
+ADVICE = r"set_num_threads\(1\)|OMP_NUM_THREADS=1\b"
 TOUCHES = "torch.set_num_threads and OMP_NUM_THREADS"
 SINCE = "1.0"
 RISK = "Large ops take longer."

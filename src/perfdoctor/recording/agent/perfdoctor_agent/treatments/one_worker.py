@@ -1,6 +1,7 @@
 """Make batches in one worker process."""
 
 RULES = ("input-wait",)
+ADVICE = r"num_workers=1\b"
 TOUCHES = "torch.utils.data.DataLoader, where it has no workers and its dataset is no stream"
 SINCE = "1.7"
 RISK = "Random numbers that samples draw come from the worker, which holds a copy of what it changes of the dataset."

@@ -1,6 +1,7 @@
 """Keep the workers of a loader from epoch to epoch."""
 
 RULES = ("slow-epoch-starts", "worker-restarts", "input-wait")
+ADVICE = r"persistent_workers=True"
 TOUCHES = "torch.utils.data.DataLoader, where it has workers"
 SINCE = "1.7"
 RISK = "The workers' memory is held for as long as the loader is."

@@ -1,6 +1,7 @@
 """Put batches into pinned memory, and copy them without waiting."""
 
 RULES = ("pageable-copies", "exposed-copies", "copies-in-compute-stream")
+ADVICE = r"pin_memory=True"
 TOUCHES = "torch.utils.data.DataLoader, and Tensor.to and Tensor.cuda of pinned tensors"
 SINCE = "1.9"
 RISK = "Pinned memory cannot be swapped out. A batch that the program changes in place behind its copy would change what is copied."

@@ -1,6 +1,7 @@
 """Let each worker make eight batches ahead."""
 
 RULES = ("input-wait", "step-outliers")
+ADVICE = r"prefetch_factor="
 TOUCHES = "torch.utils.data.DataLoader, where it has workers and makes two batches ahead"
 SINCE = "1.7"
 RISK = "Eight batches a worker are held in memory."

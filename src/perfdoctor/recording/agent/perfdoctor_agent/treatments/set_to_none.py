@@ -1,6 +1,7 @@
 """Drop gradients instead of filling them with zeros."""
 
 RULES = ("zero-grad-fills", "memset-heavy")
+ADVICE = r"set_to_none=True"
 TOUCHES = "Optimizer.zero_grad and Module.zero_grad"
 SINCE = "1.7"
 RISK = "A program that reads the gradient of a parameter without one finds None."

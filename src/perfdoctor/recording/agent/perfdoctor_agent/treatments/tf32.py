@@ -1,6 +1,7 @@
 """Multiply fp32 matrices in TF32."""
 
 RULES = ("fp32-matmuls",)
+ADVICE = r"set_float32_matmul_precision"
 TOUCHES = "torch.set_float32_matmul_precision"
 SINCE = "1.12"
 RISK = "Factors are rounded to 10 bits of mantissa."

@@ -1,6 +1,7 @@
 """Let torch use all cores of the process."""
 
 RULES = ("cpu-threads-unused",)
+ADVICE = r"set_num_threads\(|OMP_NUM_THREADS"
 TOUCHES = "torch.set_num_threads and OMP_NUM_THREADS"
 SINCE = "1.0"
 RISK = "Sums of many numbers are rounded in another order."
