@@ -1,4 +1,4 @@
-"""What was promised for a fix on this kind of machine, and what came? A row a fix that was tried; no names, no paths."""
+"""What was promised for a fix on this kind of machine, and what came? A row a fix that was tried, and nobody's name."""
 
 from __future__ import annotations
 

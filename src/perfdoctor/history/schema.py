@@ -60,7 +60,8 @@ PIN_COLUMNS: Mapping[str, type] = {"name": str, "run_id": str, "pinned_at": str}
 PROMISE_COLUMNS: Mapping[str, type] = {
     "id": str, "made_at": str, "rule": str, "fix": str, "machine": str, "torch": str, "size": str,
     "promised_low": float, "promised_likely": float, "promised_high": float,
-    "measured_low": float, "measured_likely": float, "measured_high": float, "pairs": int, "verdict": str, "source": str,
+    "measured_low": float, "measured_likely": float, "measured_high": float, "pairs": int, "verdict": str,
+    "source": str,
 }  # fmt: skip
 
 #: The tables that belong to runs, with their columns. Each has a `run_id`.

@@ -99,7 +99,8 @@ def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialRepo
     (into / "agents").mkdir(parents=True)
     log = into / "output.log"
     treated = {
-        "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge, "bitwise": order.bitwise,
+        "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge,
+        "bitwise": order.bitwise,
     }  # fmt: skip
     placed = {name: value.replace("{trial}", str(order.number)) for name, value in program.placeholders.items()}
     environment = torch_profiler.environment(
@@ -129,8 +130,9 @@ def _report(
     if timed is not None and first is not None and first.started_unix_ns:
         start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
     return TrialReport(
-        timed.lengths_ns if timed else (), why[:_LONGEST_LINE], 0 if is_stopped else ended.code, ended.timed_out, start_s,
-        ended.seconds, others, max((report.world_size or 1 for report in reports), default=1), first.torch if first else "",
+        timed.lengths_ns if timed else (), why[:_LONGEST_LINE], 0 if is_stopped else ended.code, ended.timed_out,
+        start_s, ended.seconds, others, max((report.world_size or 1 for report in reports), default=1),
+        first.torch if first else "",
         facts.touched, tuple(float("nan") if each is None else each for each in facts.losses), facts.checksum,
         sum(_facts(report).host_bytes for report in reports), sum(_facts(report).gpu_bytes for report in reports),
         facts.parameter_bytes,

@@ -96,7 +96,7 @@ class Machine(Struct, frozen=True):
 
 
 class Arm(Struct, frozen=True):
-    """A treatment that is to be tried: with its values, the finding that suggests it ("": none), and what that predicts."""
+    """A treatment that is to be tried, with its values, the rule that suggests it ("": none), and what that predicts."""
 
     treatment: Treatment
     values: Mapping[str, Any]
@@ -156,7 +156,8 @@ def arms(
 
 _MISSING = {
     "cpu": "the program trains on a GPU", "cuda": "there is no GPU", "ranks": "the program has one rank",
-    "numa": "the machine has one NUMA node", "bf16": "the processor has no bfloat16", "compiler": "there is no C++ compiler",
+    "numa": "the machine has one NUMA node", "bf16": "the processor has no bfloat16",
+    "compiler": "there is no C++ compiler",
 }  # fmt: skip
 
 

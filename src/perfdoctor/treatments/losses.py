@@ -14,8 +14,8 @@ import numpy as np
 from perfdoctor.model.columns import Floats
 from perfdoctor.treatments.records import LossDifference
 
-#: The control is moved once, by the roundings of one sum of a thousand terms; a treatment rounds otherwise in each op of
-#: each step. Differences of independent roundings grow with the root of their number: of a hundred, tenfold.
+#: The control is moved once, by the roundings of one sum of a thousand terms; a treatment rounds otherwise in each op
+#: of each step. Differences of independent roundings grow with the root of their number: of a hundred, tenfold.
 _OFTEN = 10.0
 #: Whose first losses differ by more than this began with other weights or other data.
 _SAME_BEGIN = 1e-3

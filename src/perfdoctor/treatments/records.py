@@ -26,8 +26,8 @@ class LossDifference(Struct, frozen=True):
     """Are the losses those of the untreated program?
 
     `largest`: of the relative differences, over `losses` of them; `own`: the largest of the untreated program against
-    itself; `carried`: how far a rounding of the parameters is carried in as many steps, where that was tried. `parameters`:
-    are they equal, bit by bit, after the last step? None where that was not asked for.
+    itself; `carried`: how far roundings of the parameters are carried in as many steps, where that was tried.
+    `parameters`: are they equal, bit by bit, after the last step? None where that was not asked for.
     """
 
     verdict: SameTraining
@@ -60,8 +60,8 @@ class TrialRun(Struct, frozen=True):
 class TriedFix(Struct):
     """A row of the table. `promised`: what the diagnosis predicted; `measured`: what the pairs show.
 
-    `once_s`: so much longer took the start and the first steps. `memory_bytes`: before and after, of the host and of the
-    GPU (0: none). `patch`: lines for the program.
+    `once_s`: so much longer took the start and the first steps. `host_bytes`, `gpu_bytes`: before and after (0: none).
+    `patch`: lines for the program.
     """
 
     fix: str

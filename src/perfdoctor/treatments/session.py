@@ -42,8 +42,8 @@ from perfdoctor.treatments.records import (
 MATTERS = 0.05
 #: Fewer pairs have no spread to speak of; with more, an effect that is still hidden is below what matters as a rule.
 _FEWEST, _MOST = 3, 16
-#: A run is long enough for the rule that leaves its warm-up out, and for how steps differ; longer ones than some seconds
-#: say little more, as runs differ by more than the mean of their steps.
+#: A run is long enough for the rule that leaves its warm-up out, and for how steps differ; longer ones than some
+#: seconds say little more, as runs differ by more than the mean of their steps.
 _FEWEST_STEPS, _MOST_STEPS, _STEPPING_S, _LONGEST_S = 20, 2000, 2.0, 10.0
 #: A treated run may take so many times as long as the untreated one; its start too, and so much more.
 _SLOWER, _LONGER_START, _SPARE_S = 4.0, 3.0, 15.0
@@ -270,8 +270,8 @@ class Session:
             case.verdict = "keep"
         elif case.change.low > 0:
             case.verdict = "slower"
-        elif case.change.low > -MATTERS:
-            case.verdict = "no effect"
+        elif case.change.low > -MATTERS and (case.change.likely <= MATTERS or case.change.pairs >= _MOST):
+            case.verdict = "no effect"  # what seems to be slower goes on until that is certain
         elif case.change.pairs >= _MOST:
             case.verdict = "not decided"
 

@@ -20,7 +20,7 @@ def render(result: TreatResult) -> str:
     patch = words.patch(result)
     return joined((
         [f"**{escaped(words.verdict(result))}**"],
-        table(head, (False, True, True, True, False, False), [tuple(map(escaped, row)) for row in rows]) if rows else [],
+        table(head, (False, True, True, True, False, False), [map(escaped, row) for row in rows]) if rows else [],
         [escaped(words.together(result.together))] if result.together else [],
         ["```python", *patch, "```"] if patch else [],
         listed("Not tried", (escaped(f"{name}: {why}") for name, why in result.left_out.items())),

@@ -112,7 +112,7 @@ def how(result: TreatResult) -> Iterator[str]:
     step = f"; an untreated step takes {duration(result.untreated_ns)}" if result.untreated_ns else ""
     yield f"{counted(runs, 'run')}{steps} in {result.seconds:.0f} s of {result.budget_s:.0f} s{step}."
     yield (
-        f"Each interval holds however often one looks; all together, a fix that does nothing is kept in at most 5 of 100 "
+        f"Each interval holds however often one looks; a fix that does nothing is kept in at most 5 of 100 "
         f"commands (α = {result.level:.3g} for each)."
     )
     disturbed = sum(row.disturbed for row in result.rows)
