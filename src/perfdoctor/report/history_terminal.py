@@ -60,7 +60,8 @@ def promises(rows: Sequence[Row], console: Terminal) -> None:
     cells = [
         (
             row["made_at"][:10], row["fix"], row["rule"] or "", row["machine"] or "", row["torch"] or "",
-            row["size"] or "", _range_of(row, "promised"), _range_of(row, "measured"), str(row["pairs"] or 0), row["verdict"],
+            row["size"] or "", _range_of(row, "promised"), _range_of(row, "measured"), str(row["pairs"] or 0),
+            row["verdict"],
         )
         for row in rows
     ]  # fmt: skip

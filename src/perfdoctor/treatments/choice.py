@@ -96,7 +96,7 @@ class Machine(Struct, frozen=True):
 
 
 class Arm(Struct, frozen=True):
-    """A treatment that is to be tried, with its values, the rule that suggests it ("": none), and what that predicts."""
+    """A treatment to be tried, with its values, the rule that suggests it ("": none), and what that predicts."""
 
     treatment: Treatment
     values: Mapping[str, Any]

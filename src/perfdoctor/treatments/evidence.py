@@ -4,10 +4,10 @@ A pair is a treated and an untreated run that were made shortly after each other
 mean steps' ratio. Runs are the unit: steps of one run depend on each other.
 
 After each pair one looks, and stops where it is decided. An interval for a fixed number of pairs would then be wrong
-far more often than it says. The one here holds at all times at once: it is the set of means that the t-statistic's mixture
-martingale with a normal distribution over effect sizes has not rejected (T. Lai, The Annals of Statistics 4, 1976, 265;
-H. Wang, A. Ramdas, Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance, Sequential
-Analysis 44, 2025, theorem 4.1). With n values, t of them, r = c²/(n + c²) and at most α of all sequences outside:
+far more often than it says. The one here holds at all times at once: it is the set of means that the t-statistic's
+mixture martingale, with a normal distribution over effect sizes, has not rejected (T. Lai, The Annals of Statistics 4,
+1976; H. Wang, A. Ramdas, Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance,
+Sequential Analysis 44, 2025). With n values, t of them, r = c²/(n + c²) and at most α of all sequences outside:
 
     sqrt(r) · ((1 + t²/(n-1)) / (1 + r · t²/(n-1)))^(n/2)  <  1/α
 """

@@ -3,7 +3,8 @@
 A treatment is one Python file: constants in capitals, which perfdoctor reads without running it (its own
 `treatments/catalogue.py` says which), and a function `apply(torch, given)`, which runs in the program's process right
 behind its import of torch. `given.values` are facts of the machine and of the diagnosis. `given.touch()` says that
-something of the program was really changed: a treatment that never does so found nothing to change, and is not measured.
+something of the program was really changed: a treatment that never does so found nothing to change, and is no more
+measured.
 """
 
 from __future__ import annotations
