@@ -322,7 +322,7 @@ class Treating:
 
     def _write(self, result: TreatResult, json: str | None, *, no_html: bool) -> None:
         from perfdoctor.report.terminal_text import Terminal
-        from perfdoctor.report.treated import html, markdown, terminal
+        from perfdoctor.report.treated import html, markdown, terminal, words
 
         document = html.json(result)
         (self.folder / "treat.json").write_bytes(document)
@@ -333,7 +333,9 @@ class Treating:
             typer.echo(document.decode(), nl=False)
         elif json is not None:
             Path(json).write_bytes(document)
-        if json != "-":
+        if self.asked.quiet and json != "-":
+            typer.echo(words.verdict(result))
+        elif json != "-":
             terminal.render(result, Terminal())
         self._say(f"results are in {self.folder}")
 

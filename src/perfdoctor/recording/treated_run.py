@@ -21,9 +21,11 @@ from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.record import overstayed
 from perfdoctor.recording.rerun import in_folder, longest_of, output_into
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.system.masking import masked
 from perfdoctor.system.paths import text_of
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 
@@ -69,6 +71,7 @@ class _Facts(Struct, frozen=True):
     host_bytes: int = 0
     gpu_bytes: int = 0
     parameter_bytes: int = 0
+    threads: int = 0
 
 
 class TrialReport(Struct, frozen=True):
@@ -89,6 +92,8 @@ class TrialReport(Struct, frozen=True):
     host_bytes: int = 0
     gpu_bytes: int = 0
     parameter_bytes: int = 0
+    #: That torch uses for an op.
+    threads: int = 0
 
 
 def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialReport:
@@ -108,12 +113,15 @@ def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialRepo
         reports=into / "agents", nccl=None, treated=treated,
     )  # fmt: skip
     busy_s, used_s = _busy_s(), _used_s()
+    made = RunFolder(into, Manifest())
     with working_folder(program) as folder, in_folder(folder), output_into(log):
-        ended = launch.run(program.command, environment, time_limit_s=order.limit_s)
+        ended = launch.run(
+            program.command, environment, time_limit_s=order.limit_s, is_finished=overstayed(made, _PASS)
+        )
     if ended.interrupted_by:
         raise KeyboardInterrupt
     others = (_busy_s() - busy_s - (_used_s() - used_s)) / max(ended.seconds, _TICK_S)
-    reports = RunFolder(into, Manifest()).reports(_PASS)
+    reports = made.reports(_PASS)
     return _report(longest_of(reports), reports, ended, log, max(others, 0.0))
 
 
@@ -130,13 +138,23 @@ def _report(
     if timed is not None and first is not None and first.started_unix_ns:
         start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
     return TrialReport(
-        timed.lengths_ns if timed else (), why[:_LONGEST_LINE], 0 if is_stopped else ended.code, ended.timed_out,
-        start_s, ended.seconds, others, max((report.world_size or 1 for report in reports), default=1),
-        first.torch if first else "",
-        facts.touched, tuple(float("nan") if each is None else each for each in facts.losses), facts.checksum,
-        sum(_facts(report).host_bytes for report in reports), sum(_facts(report).gpu_bytes for report in reports),
-        facts.parameter_bytes,
-    )  # fmt: skip
+        lengths_ns=timed.lengths_ns if timed else (),
+        why=masked(why)[:_LONGEST_LINE],
+        code=0 if is_stopped else ended.code,
+        is_cut=ended.timed_out,
+        start_s=start_s,
+        wall_s=ended.seconds,
+        others=others,
+        ranks=max((report.world_size or 1 for report in reports), default=1),
+        torch=first.torch if first else "",
+        touched=facts.touched,
+        losses=tuple(float("nan") if each is None else each for each in facts.losses),
+        checksum=facts.checksum,
+        host_bytes=sum(_facts(report).host_bytes for report in reports),
+        gpu_bytes=sum(_facts(report).gpu_bytes for report in reports),
+        parameter_bytes=facts.parameter_bytes,
+        threads=facts.threads,
+    )
 
 
 def _facts(report: ProcessReport | None) -> _Facts:

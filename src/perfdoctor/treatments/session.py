@@ -224,7 +224,9 @@ class Session:
             if len(case.failures) > 1 or report.is_cut or "could not be applied" in report.why:
                 case.verdict, case.why = "failed", report.why
             return None
-        if not any(report.touched.values()) and len(case.arms) == 1:
+        assert self.scouted is not None
+        is_touched = any(report.touched.values()) or report.threads != self.scouted.threads
+        if not is_touched and len(case.arms) == 1:
             case.verdict, case.why = "nothing to change", "nothing of the program is what it changes"
             return None
         return report
