@@ -61,9 +61,16 @@ def _case(name: str, case: dict[str, Any], budget_s: float, into: Path) -> dict[
     chosen, _ = arms(treating.known, diagnosed.findings, machine)
     twin = TrialProgram((_PYTHON, *case["mended"].split()), dict(os.environ), _HERE)
 
-    def runs(given: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False) -> TrialReport:
+    def runs(
+        given: Sequence[Arm],
+        *,
+        end_after: int,
+        limit_s: float | None,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport:
         if [arm.name for arm in given] != [_TWIN]:
-            return treating.trial(given, end_after=end_after, limit_s=limit_s, nudge=nudge)
+            return treating.trial(given, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
         treating.trials += 1
         order = TrialOrder(treating.trials, end_after=end_after, limit_s=limit_s)
         report = run_trial(twin, order, treating.folder / "trials" / str(treating.trials))

@@ -24,7 +24,7 @@ class FakeRuns:
         self.random, self.losses, self.others = random.Random(seed), losses or {}, others or (lambda _: 0.0)
         self.clock_s, self.made = 0.0, []
 
-    def __call__(self, arms, *, end_after, limit_s, nudge=False):
+    def __call__(self, arms, *, end_after, limit_s, nudge=False, dry=()):
         names = [each.name for each in arms]
         self.made.append("+".join(names) or ("control" if nudge else "untreated"))
         self.clock_s += 10
@@ -37,13 +37,9 @@ class FakeRuns:
         mean = self.step_ns * factor * self.random.lognormvariate(0, self.noise)
         lengths = tuple(round(mean * self.random.uniform(0.98, 1.02)) for _ in range(40))
         losses = self.losses.get(self.made[-1], LOSSES)
+        touched = {each.name: int(self.factors.get(each.name) is not None) for each in (*arms, *dry)}
         return TrialReport(
-            lengths,
-            wall_s=10,
-            start_s=3,
-            touched=dict.fromkeys(names, self.factors.get(names[0]) is not None) if names else {},
-            losses=losses,
-            others=self.others(len(self.made)),
+            lengths, wall_s=10, start_s=3, touched=touched, losses=losses, others=self.others(len(self.made))
         )
 
 

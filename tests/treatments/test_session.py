@@ -52,6 +52,13 @@ def test_a_treatment_that_touches_nothing_is_run_once():
     assert verdicts(made)["absent"] == "nothing to change"
 
 
+def test_what_the_first_run_shows_to_be_absent_is_not_run_at_all():
+    arms = [arm("absent", by_arguments=True), arm("good", by_arguments=True)]
+    made, runs = session({"absent": None, "good": 0.6}, arms)
+    assert verdicts(made) == {"absent": "nothing to change", "good": "keep"}
+    assert "absent" not in runs.made
+
+
 def test_other_losses_are_other_numbers_and_roundings_are_not():
     wrong = tuple(each * 0.9 for each in LOSSES)
     rounded = tuple(each * (1 + 1e-7) for each in LOSSES)

@@ -273,11 +273,24 @@ class Treating:
             stops=self.asked.stop, accepts_numerics=self.asked.accept_numerics, say=self._say,
         )  # fmt: skip
 
-    def trial(self, arms: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False) -> TrialReport:
+    def trial(
+        self,
+        arms: Sequence[Arm],
+        *,
+        end_after: int,
+        limit_s: float | None,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport:
+        """Make one trial, as `session.Runs` has it."""
         from perfdoctor.recording.treated_run import TrialOrder, run_trial
 
         self.trials += 1
-        treatments = tuple({"name": arm.name, "file": arm.treatment.file, "values": dict(arm.values)} for arm in arms)
+        treatments = tuple(
+            {"name": arm.name, "file": arm.treatment.file, "values": dict(arm.values), "is_dry": is_dry}
+            for is_dry, which in ((False, arms), (True, dry))
+            for arm in which
+        )
         environment = {name: value for arm in arms for name, value in arm.environment.items()}
         order = TrialOrder(self.trials, treatments, environment, end_after, limit_s, nudge, self.asked.bitwise)
         report = run_trial(self.program, order, self.folder / "trials" / str(self.trials))

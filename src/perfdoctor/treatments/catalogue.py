@@ -12,6 +12,7 @@ A treatment is a Python file. Its docstring's first line is its title; constants
     ENVIRONMENT       variables of its trials
     CHANGES_NUMERICS  results differ by more than the order of roundings
     OTHER_TRAINING, ITEMS   a step is another one, of so many times the items
+    BY_ARGUMENTS      it is made of `given.construct` alone: the first run shows whether there is anything to change
     ANYWAY            it is tried without a finding, too
     STARTS_S          so many seconds longer may its start take
 
@@ -52,6 +53,7 @@ class Treatment(Struct, frozen=True):
     changes_numerics: bool = False
     other_training: bool = False
     items: float = 1.0
+    by_arguments: bool = False
     anyway: bool = False
     starts_s: float = 0.0
 

@@ -54,13 +54,23 @@ _MOST_REPEATS = 2
 _TREATED_EACH = 4
 #: Of the budget is left for the best fixes together.
 _TOGETHER = 0.25
+_NOTHING = "the program has nothing that it changes"
 
 
 class Runs(Protocol):
-    """Makes one trial of these arms. KeyboardInterrupt after Ctrl-C."""
+    """Makes one trial of these arms; of `dry` ones it is counted what they would change.
+
+    KeyboardInterrupt after Ctrl-C.
+    """
 
     def __call__(
-        self, arms: Sequence[Arm], *, end_after: int, limit_s: float | None, nudge: bool = False
+        self,
+        arms: Sequence[Arm],
+        *,
+        end_after: int,
+        limit_s: float | None,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
     ) -> TrialReport: ...
 
 
@@ -135,13 +145,17 @@ class Session:
 
     def _scout(self) -> None:
         end_after = _FEWEST_STEPS if self.stops else 0
-        for _ in range(2):
-            report = self._made((), end_after, None)
+        dry = [arm for case in self.cases for arm in case.arms if arm.treatment.by_arguments]
+        for each in (dry, []):  # counting what they would change should not fail; the program decides
+            report = self._made((), end_after, None, dry=each)
             if not report.why:
                 break
         else:
             raise Failed(report)
         self.scouted = report
+        for case in self.cases:
+            if report.touched.get(case.names[0]) == 0:
+                case.verdict, case.why = "nothing to change", _NOTHING
         step_s = self._mean_ns(report) / 1e9
         wanted_s = min(max(report.start_s, _STEPPING_S), _LONGEST_S)
         if self.stops and step_s:
@@ -153,10 +167,9 @@ class Session:
         """Leave those out, from the end, for whose fewest pairs the budget has no room."""
         each_s = max(self._expected_s(), self.longest_s)
         room = int(self.budget_s * (1 - _TOGETHER) / (each_s * (_FEWEST + 1))) - 1
-        for case in self.cases[max(room, 1) :]:
+        for case in [each for each in self.cases if each.verdict is None][max(room, 1) :]:
             self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
-        del self.cases[max(room, 1) :]
-        self.alpha = evidence.level(len(self.cases))
+            self.cases.remove(case)
 
     def _rounds(self, cases: Sequence[_Case], deadline: float) -> None:
         while live := [each for each in cases if each.verdict is None]:
@@ -227,12 +240,20 @@ class Session:
         assert self.scouted is not None
         is_touched = any(report.touched.values()) or report.threads != self.scouted.threads
         if not is_touched and len(case.arms) == 1:
-            case.verdict, case.why = "nothing to change", "nothing of the program is what it changes"
+            case.verdict, case.why = "nothing to change", _NOTHING
             return None
         return report
 
-    def _made(self, arms: Sequence[Arm], end_after: int, limit_s: float | None, *, nudge: bool = False) -> TrialReport:
-        report = self.runs(arms, end_after=end_after, limit_s=limit_s, nudge=nudge)
+    def _made(
+        self,
+        arms: Sequence[Arm],
+        end_after: int,
+        limit_s: float | None,
+        *,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport:
+        report = self.runs(arms, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
         mean_ns = self._mean_ns(report) if not report.why else 0.0
         names = tuple(each.name for each in arms)
         self.made.append(

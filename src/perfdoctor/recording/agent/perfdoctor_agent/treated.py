@@ -38,18 +38,18 @@ class Treated:
         self._parameter_bytes = 0
         self._is_inside = False
         for each in settings["treatments"]:
-            self._apply(each["name"], each["file"], each["values"])
+            self._apply(each["name"], each["file"], Given(torch, each["values"], is_dry=each.get("is_dry", False)))
         self._watch_losses()
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(self._updates)
 
-    def _apply(self, name: str, file: str, values: dict[str, Any]) -> None:
-        self.given[name] = Given(self.torch, values)
+    def _apply(self, name: str, file: str, given: Given) -> None:
+        self.given[name] = given
         try:
             with open(file, encoding="utf-8") as source:
                 code = compile(source.read(), file, "exec", dont_inherit=True)
             module: dict[str, Any] = {"__name__": "perfdoctor_treatment_" + name, "__file__": file}
             exec(code, module)  # noqa: S102 a treatment of ours, or one that the user gave
-            module["apply"](self.torch, self.given[name])
+            module["apply"](self.torch, given)
         except Exception as error:
             self.errors[name] = f"{type(error).__name__}: {error}"
 

@@ -22,20 +22,18 @@ _MOST_MODELS = 16
 class Given:
     """What one treatment is given. `values`: `cores`, `ranks`, `threads`, `workers`; more where a finding has them."""
 
-    def __init__(self, torch: Any, values: dict[str, Any]) -> None:
+    def __init__(self, torch: Any, values: dict[str, Any], *, is_dry: bool = False) -> None:
         self.torch, self.values, self.touched = torch, values, 0
+        self.is_dry = is_dry  # arguments are left as they are, and what would be changed is counted
 
     def touch(self) -> None:
         """Say that something of the program is another one now."""
         self.touched += 1
 
-    def construct(
-        self, owner: Any, change: Callable[[dict[str, Any]], bool], *, falls_back: bool = False, but: Any = None
-    ) -> None:
+    def construct(self, owner: Any, change: Callable[[dict[str, Any]], bool], *, falls_back: bool = False) -> None:
         """Let `change(arguments)` correct the arguments of each `owner(…)`, by name; it returns whether it did.
 
         `falls_back`: a constructor that refuses the new arguments is called with its own, and nothing was touched.
-        `but(self)`: objects that are left alone.
         """
         original = owner.__init__
         signature = inspect.signature(original)
@@ -45,7 +43,10 @@ class Given:
             try:
                 bound = signature.bind(self, *args, **kwargs)
                 bound.apply_defaults()
-                is_changed = (but is None or not but(self)) and change(bound.arguments)
+                is_changed = change(bound.arguments)
+                if is_changed and given.is_dry:
+                    given.touch()
+                    is_changed = False
             except TypeError:  # the program's own mistake, which it is told by the constructor
                 is_changed = False
             if is_changed:

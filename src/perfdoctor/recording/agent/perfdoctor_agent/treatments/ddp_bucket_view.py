@@ -4,6 +4,7 @@ RULES = ("on-device-copies", "exposed-communication", "memory-headroom")
 ADVICE = r"gradient_as_bucket_view"
 TOUCHES = "`gradient_as_bucket_view` of DistributedDataParallel"
 SINCE = "1.11"
+BY_ARGUMENTS = True
 RISK = "A program that detaches gradients in place fails."
 NEEDS = ("ranks",)
 PATCH = """model = DistributedDataParallel(model, ..., gradient_as_bucket_view=True)"""

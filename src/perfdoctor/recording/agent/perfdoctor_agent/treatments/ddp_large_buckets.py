@@ -4,6 +4,7 @@ RULES = ("small-collectives", "late-gradient-bucket", "exposed-communication")
 ADVICE = r"bucket_cap_mb"
 TOUCHES = "`bucket_cap_mb` of DistributedDataParallel"
 SINCE = "1.11"
+BY_ARGUMENTS = True
 RISK = "The first bucket is sent later."
 NEEDS = ("ranks",)
 PATCH = """model = DistributedDataParallel(model, ..., bucket_cap_mb=100)"""

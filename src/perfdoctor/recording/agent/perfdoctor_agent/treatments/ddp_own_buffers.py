@@ -4,6 +4,7 @@ RULES = ("broadcast-buffers", "small-collectives")
 ADVICE = r"broadcast_buffers=False"
 TOUCHES = "`broadcast_buffers` of DistributedDataParallel"
 SINCE = "1.11"
+BY_ARGUMENTS = True
 RISK = "Running means of BatchNorm differ between ranks."
 NEEDS = ("ranks",)
 PATCH = """model = DistributedDataParallel(model, ..., broadcast_buffers=False)"""

@@ -4,6 +4,7 @@ RULES = ("exposed-communication", "late-gradient-bucket")
 ADVICE = r"static_graph"
 TOUCHES = "`static_graph` of DistributedDataParallel"
 SINCE = "1.11"
+BY_ARGUMENTS = True
 RISK = "Parameters that take part in some steps alone give wrong gradients."
 NEEDS = ("ranks",)
 PATCH = """model = DistributedDataParallel(model, ..., static_graph=True)"""

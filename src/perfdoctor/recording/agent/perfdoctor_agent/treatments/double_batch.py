@@ -3,6 +3,7 @@
 RULES = ("memory-headroom", "small-batch", "small-kernels", "launch-bound")
 TOUCHES = "`batch_size` of torch.utils.data.DataLoader"
 SINCE = "1.0"
+BY_ARGUMENTS = True
 RISK = "It is another training: the learning rate and its schedule are to be adapted. Memory grows by the activations."
 CHANGES_NUMERICS = True
 OTHER_TRAINING = True

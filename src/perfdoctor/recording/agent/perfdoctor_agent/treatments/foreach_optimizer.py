@@ -4,6 +4,7 @@ RULES = ("unfused-optimizer", "parameter-loops")
 ADVICE = r"foreach=True"
 TOUCHES = "the constructors of torch.optim that know `foreach`"
 SINCE = "2.0"
+BY_ARGUMENTS = True
 RISK = "The update holds as much memory as the parameters for a moment."
 GROUP = "optimizer"
 PATCH = """optimizer = torch.optim.AdamW(parameters, ..., foreach=True)  # of your own class"""

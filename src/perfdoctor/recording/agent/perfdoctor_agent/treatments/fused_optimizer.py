@@ -4,6 +4,7 @@ RULES = ("unfused-optimizer", "optimizer-syncs", "launch-bound")
 ADVICE = r"fused=True"
 TOUCHES = "the constructors of torch.optim that know `fused`"
 SINCE = "2.4"
+BY_ARGUMENTS = True
 RISK = "Updates are rounded otherwise."
 GROUP = "optimizer"
 ANYWAY = True

@@ -4,6 +4,7 @@ RULES = ("input-wait", "slow-epoch-starts", "busy-machine")
 ADVICE = r"num_workers=[1-9{]"
 TOUCHES = "torch.utils.data.DataLoader, where it has no workers and its dataset is no stream"
 SINCE = "1.7"
+BY_ARGUMENTS = True
 RISK = "Random numbers that samples draw come from the workers. Each worker holds a copy of what it changes of the dataset."
 GROUP = "workers"
 ANYWAY = True

@@ -3,6 +3,7 @@
 RULES = ("busy-machine", "cpu-oversubscription", "input-wait")
 TOUCHES = "torch.utils.data.DataLoader, where it has workers and its dataset is no stream"
 SINCE = "1.7"
+BY_ARGUMENTS = True
 RISK = "Batches that take long to make are waited for."
 GROUP = "workers"
 PATCH = """loader = DataLoader(dataset, ..., num_workers=0)"""

@@ -4,6 +4,7 @@ RULES = ("input-wait",)
 ADVICE = r"num_workers=1\b"
 TOUCHES = "torch.utils.data.DataLoader, where it has no workers and its dataset is no stream"
 SINCE = "1.7"
+BY_ARGUMENTS = True
 RISK = "Random numbers that samples draw come from the worker, which holds a copy of what it changes of the dataset."
 GROUP = "workers"
 PATCH = """loader = DataLoader(dataset, ..., num_workers=1, persistent_workers=True)"""

@@ -4,6 +4,7 @@ RULES = ("slow-epoch-starts", "worker-restarts", "input-wait")
 ADVICE = r"persistent_workers=True"
 TOUCHES = "torch.utils.data.DataLoader, where it has workers"
 SINCE = "1.7"
+BY_ARGUMENTS = True
 RISK = "The workers' memory is held for as long as the loader is."
 PATCH = """loader = DataLoader(dataset, ..., num_workers=..., persistent_workers=True)"""
 

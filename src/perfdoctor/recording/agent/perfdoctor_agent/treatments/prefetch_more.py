@@ -4,6 +4,7 @@ RULES = ("input-wait", "step-outliers")
 ADVICE = r"prefetch_factor="
 TOUCHES = "torch.utils.data.DataLoader, where it has workers and makes two batches ahead"
 SINCE = "1.7"
+BY_ARGUMENTS = True
 RISK = "Eight batches a worker are held in memory."
 PATCH = """loader = DataLoader(dataset, ..., num_workers=..., prefetch_factor=8)"""
 
