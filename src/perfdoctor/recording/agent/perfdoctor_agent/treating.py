@@ -30,6 +30,13 @@ class Given:
         """Say that something of the program is another one now."""
         self.touched += 1
 
+    def takes(self, owner: Any, name: str) -> bool:
+        """Has the constructor of this class an argument of this name?"""
+        try:
+            return name in inspect.signature(owner.__init__).parameters
+        except (TypeError, ValueError):
+            return False
+
     def construct(self, owner: Any, change: Callable[[dict[str, Any]], bool], *, falls_back: bool = False) -> None:
         """Let `change(arguments)` correct the arguments of each `owner(…)`, by name; it returns whether it did.
 

@@ -19,5 +19,5 @@ def apply(torch, given):
         return True
 
     for kind in vars(torch.optim).values():
-        if isinstance(kind, type) and "fused" in getattr(kind.__init__, "__code__", apply.__code__).co_varnames:
+        if isinstance(kind, type) and given.takes(kind, "fused"):
             given.construct(kind, change, falls_back=True)
