@@ -529,10 +529,10 @@ class Agent:
             if self.whole_run is not None:
                 self.whole_run.end()
                 self.report.facts["timed"] = self.whole_run.timed()
-            if self.treated is not None:
-                self.report.facts["treated"] = self.treated.facts()
             self._off()
             if self.report.facts["steps_seen"] or not self.is_fork:
+                if self.treated is not None:
+                    self.report.facts["treated"] = self.treated.facts()
                 self.report.write(ended=True)
 
     def _end_window(self) -> None:
