@@ -314,13 +314,13 @@ def with_measured(examination: Examination) -> Examination:
         return examination
 
 
-def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool) -> None:
-    """Store rows of fixes that were tried. What goes wrong prints a line."""
+def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool, only_if_there: bool = False) -> None:
+    """Store rows of fixes that were tried; `only_if_there`: in no new history. What goes wrong prints a line."""
     from perfdoctor.history import promises, store
 
     try:
         file = store.history_file(Path.cwd())
-        if file is None or not rows:
+        if file is None or not rows or (only_if_there and not file.exists()):
             return
         with store.written(file) as history:
             count = promises.save(history, rows)

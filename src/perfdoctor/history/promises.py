@@ -36,10 +36,15 @@ def size_class(parameter_bytes: int) -> str:
 
 
 def save(db: Database, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Store rows of `schema.PROMISE_COLUMNS`, without `id` and `made_at`; how many."""
-    whole = [checked({**row, "id": new_id(), "made_at": now()}, schema.PROMISE_COLUMNS) for row in rows]
-    store.write(db, lambda db: db.table("tried_fixes").insert_all(whole))
-    return len(whole)
+    """Store rows of `schema.PROMISE_COLUMNS`, without `made_at`; how many were new. One without `id` is new."""
+    whole = [checked({"id": new_id(), **row, "made_at": now()}, schema.PROMISE_COLUMNS) for row in rows]
+    return _added(db, whole)
+
+
+def _added(db: Database, rows: Sequence[Row]) -> int:
+    before = db.table("tried_fixes").count
+    store.write(db, lambda db: db.table("tried_fixes").insert_all(rows, ignore=True))
+    return int(db.table("tried_fixes").count - before)
 
 
 def listed(db: Database, *, machine: str = "", fix: str = "") -> list[Row]:
@@ -54,9 +59,7 @@ def listed(db: Database, *, machine: str = "", fix: str = "") -> list[Row]:
 def merge(db: Database, theirs: Sequence[Mapping[str, Any]]) -> int:
     """Add another history's rows, as far as they are whole; how many were new."""
     sound = [row for row in (_sound(each) for each in theirs) if row is not None]
-    before = db.table("tried_fixes").count
-    store.write(db, lambda db: db.table("tried_fixes").insert_all(sound, ignore=True))
-    return int(db.table("tried_fixes").count - before)
+    return _added(db, sound)
 
 
 def _sound(row: Mapping[str, Any]) -> Row | None:
