@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -177,11 +178,18 @@ def _why(report: ProcessReport | None, ended: launch.Ended, log: Path, *, is_sto
         if any(each in text for each in _NO_MEMORY):
             return f"out of memory: {next(line for line in lines if any(each in line for each in _NO_MEMORY))}"
         if ended.signal:
-            return f"ended by signal {ended.signal}: {last}"
+            return f"ended by {_signal(ended.signal)}: {last}"
         return f"exit code {ended.code}: {last}"
     if report is None or report.timed is None:
         return f"no steps were timed: {last}"
     return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _why_cut(report: ProcessReport | None, ended: launch.Ended) -> str:
