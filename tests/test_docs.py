@@ -226,6 +226,7 @@ def helps() -> str:
         "compare",
         "check",
         "run",
+        "treat",
         "env",
         "rules",
         "explain",
@@ -235,7 +236,7 @@ def helps() -> str:
         "export",
         "query",
     )
-    of_history = ("show", "trend", "pin", "tag", "note", "prune", "merge")
+    of_history = ("show", "trend", "promises", "pin", "tag", "note", "prune", "merge")
     every = [(command,) for command in commands] + [("history", command) for command in of_history]
     every += [("rules", "new"), ("rules", "check")]
     return "".join([*(run(*command, "--help").stdout for command in every), *bundle_helps()])

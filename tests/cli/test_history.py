@@ -24,7 +24,7 @@ from perfdoctor.report import history_terminal
 from perfdoctor.report.terminal_text import Terminal
 
 TRACE = str(FIXTURES / "input-bound-single-process" / "torch")
-SUBCOMMANDS = ("show", "trend", "pin", "tag", "note", "prune", "merge")
+SUBCOMMANDS = ("show", "trend", "promises", "pin", "tag", "note", "prune", "merge")
 
 
 def ran(*arguments, code=0, **more):

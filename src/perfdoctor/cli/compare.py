@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,6 +141,39 @@ def compare(
         raise typer.Exit(CONDITION_MET)
 
 
+def _remember(comparison: Comparison, settings: Mapping[str, str]) -> None:
+    """Add what was promised and what came to the ledger of a project that has a history; the same runs once."""
+    from perfdoctor.cli import history
+
+    history.save_promises(promise_rows(comparison, settings), quiet=True, only_if_there=True)
+
+
+def promise_rows(comparison: Comparison, settings: Mapping[str, str]) -> list[dict[str, object]]:
+    """Rows of the ledger: the promise of each rule whose finding is gone, on a GPU, as shares of the step before.
+
+    `settings`: of AFTER. What was edited nobody knows: the fix is `edit`. Without a GPU a recording does not say on what
+    kind of machine it was made.
+    """
+    step_ns = comparison.step.before.mean_ns
+    if not settings.get("GPU") or comparison.may_be_two_programs:
+        return []
+    rows = []
+    for each in comparison.promises:
+        is_said_alone = any(other.rules == each.rules for other in comparison.promises[1:])
+        if len(each.rules) != 1 or (each.whole and is_said_alone):
+            continue
+        shares = [ns / step_ns for ns in (each.low, each.likely, each.high, each.shown_ns)]
+        key = repr((comparison.before, comparison.after, each.rules, shares))
+        rows.append({
+            "id": hashlib.sha256(key.encode()).hexdigest()[:12], "rule": each.rules[0], "fix": "edit",
+            "machine": settings["GPU"], "torch": settings.get("torch", ""), "size": "", "promised_low": shares[0],
+            "promised_likely": shares[1], "promised_high": shares[2], "measured_likely": shares[3],
+            "pairs": min(comparison.step.before.runs, comparison.step.after.runs), "verdict": each.kept,
+            "source": "compare",
+        })  # fmt: skip
+    return rows
+
+
 def _only_with(given: object, why: str) -> None:
     if given:
         raise UsageError(why, do="See perfdoctor compare --help.")
@@ -166,6 +200,7 @@ def _compare(
         local,
         timelines,
     )
+    _remember(comparison, read[1][0][0].settings)
     return comparison
 
 

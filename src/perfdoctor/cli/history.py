@@ -136,6 +136,34 @@ def _trend(
         report_files.written("--html", html, lambda: render_trend(found))
 
 
+@app.command("promises", epilog=_example("promises", "promises --csv > promises.csv"))
+def _promises(
+    *,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    db: Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only how many there are.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """List what was promised for each fix that was tried, and what came."""
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other.")
+    from perfdoctor.history import promises, store
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.terminal_text import Terminal
+
+    with store.read(_file(db, verbose=verbose)) as history:
+        rows = promises.listed(history)
+    if json:
+        typer.echo(history_json.promises(rows), nl=False)
+    elif csv:
+        typer.echo(history_json.promises_csv(rows), nl=False)
+    elif quiet:
+        typer.echo(str(len(rows)))
+    else:
+        history_terminal.promises(rows, Terminal())
+
+
 @app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))
 def _pin(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What comparisons will call it.")],
@@ -245,6 +273,60 @@ def _merge(
         _say(f"{merged.damaged} rows were left out: they are no runs", quiet=False)
     if merged.pins:
         _say(f"pinned here to other runs, and kept: {', '.join(merged.pins)}", quiet=quiet)
+
+
+# --- for commands that try fixes -----------------------------------------------------------------------------------
+
+
+def earlier_promises(machine: str) -> list[dict[str, object]]:
+    """What was measured on this kind of machine before; nothing where there is no history, or it cannot be read."""
+    from perfdoctor.history import promises, store
+
+    try:
+        file = store.history_file(Path.cwd())
+        if file is None or not file.exists():
+            return []
+        with store.read(file) as history:
+            return promises.listed(history, machine=machine)
+    except (PerfdoctorError, RuntimeError):
+        return []
+
+
+def with_measured(examination: Examination) -> Examination:
+    """The diagnosis of a run on this machine, with what fixes saved here before. What goes wrong changes nothing."""
+    from msgspec.structs import replace
+
+    from perfdoctor.history.measured_fixes import as_measured
+    from perfdoctor.recording.treated_run import machine_facts
+    from perfdoctor.treatments import catalogue
+    from perfdoctor.treatments.choice import Machine
+
+    try:
+        gpus = examination.diagnosis.gpus
+        rows = earlier_promises(Machine(gpu=gpus[0].name if gpus else "", **machine_facts()).kind)
+        if not rows:
+            return examination
+        advised_by = {name: each.advice for name, each in catalogue.shipped().items() if each.advice}
+        return replace(examination, diagnosis=as_measured(examination.diagnosis, rows, advised_by))
+    except Exception as error:  # noqa: BLE001 the diagnosis is what the user waits for
+        typer.echo(f"perfdoctor: what was measured here before was not used: {type(error).__name__}: {error}", err=True)
+        return examination
+
+
+def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool, only_if_there: bool = False) -> None:
+    """Store rows of fixes that were tried; `only_if_there`: in no new history. What goes wrong prints a line."""
+    from perfdoctor.history import promises, store
+
+    try:
+        file = store.history_file(Path.cwd())
+        if file is None or not rows or (only_if_there and not file.exists()):
+            return
+        with store.written(file) as history:
+            count = promises.save(history, rows)
+    except (PerfdoctorError, RuntimeError) as error:
+        typer.echo(f"perfdoctor: not stored in the history: {getattr(error, 'what', error)}", err=True)
+    else:
+        _say(f"{count} rows of what was promised and measured: perfdoctor history promises", quiet=quiet)
 
 
 # --- for commands that diagnose ---------------------------------------------------------------------------------------

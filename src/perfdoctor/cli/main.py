@@ -108,6 +108,7 @@ COMMANDS = {
     "analyze": _Command("analyze"),
     "compare": _Command("compare", cls="SeveralValues"),
     "check": _Command("check"),
+    "treat": _Command("treat", settings={"allow_interspersed_args": False}),
     "export": _Command("export"),
     "query": _Command("query"),
     "view": _Command("view"),

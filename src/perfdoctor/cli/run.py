@@ -383,12 +383,12 @@ def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.
     """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
-        examination = analyze.diagnosed([folder.path], asked)
+        from perfdoctor.cli import history
+
+        examination = history.with_measured(analyze.diagnosed([folder.path], asked))
         sys.stdout.flush()
         page = _write(folder, examination, reports, quiet=asked.quiet)
         if reports.save:
-            from perfdoctor.cli import history
-
             history.save(examination, [folder.path], source="run", process=asked.process, quiet=asked.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
         try:  # other tools may take some time: whoever does not wait has all reports

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from perfdoctor.errors import UsageError
-from perfdoctor.history import schema, store
+from perfdoctor.history import promises, schema, store
 from perfdoctor.history.facts import Facts, Row, checked, new_id, now, plain_text
 from perfdoctor.patterns import regex
 
@@ -259,6 +259,7 @@ def merge(db: Database, other: Path) -> Merged:
     """Add the runs of another history. What is here stays as it is; tags and notes of both are kept."""
     with store.read(other) as theirs:
         rows = {table: list(theirs.table(table).rows) for table in ("runs", *schema.OF_RUNS)}
+        tried = promises.listed(theirs)
     ours = {row["id"] for row in db.query("select id from runs")}
     clean = [_only(row, schema.RUN_COLUMNS) for row in rows["runs"]]
     sound = [row for row in clean if _is_run(row)]
@@ -277,6 +278,7 @@ def merge(db: Database, other: Path) -> Merged:
             db.table(table).insert_all(fitting, ignore=True)
 
     store.write(db, work)
+    promises.merge(db, tried)
     kept = tuple(sorted({str(row["name"]) for row in rows["pins"]} & here))
     return Merged(len(new), len(sound) - len(new), len(clean) - len(sound), kept)
 

@@ -9,6 +9,7 @@ least version whose perfdoctor may.
     parts       where the time went: one row a part of the step; they sum to the run's window_ns
     findings    what was found, with the predicted saving
     tags  notes  pins      what people add
+    tried_fixes    one row a fix that was tried: what was predicted, and what was measured
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ FINDING_COLUMNS: Mapping[str, type] = {
 TAG_COLUMNS: Mapping[str, type] = {"run_id": str, "tag": str}
 NOTE_COLUMNS: Mapping[str, type] = {"run_id": str, "noted_at": str, "note": str}
 PIN_COLUMNS: Mapping[str, type] = {"name": str, "run_id": str, "pinned_at": str}
+PROMISE_COLUMNS: Mapping[str, type] = {
+    "id": str, "made_at": str, "rule": str, "fix": str, "machine": str, "torch": str, "size": str,
+    "promised_low": float, "promised_likely": float, "promised_high": float,
+    "measured_low": float, "measured_likely": float, "measured_high": float, "pairs": int, "verdict": str,
+    "source": str,
+}  # fmt: skip
 
 #: The tables that belong to runs, with their columns. Each has a `run_id`.
 OF_RUNS: Mapping[str, Mapping[str, type]] = {
@@ -104,6 +111,11 @@ def _of_programs(db: Database) -> None:
         db.conn.execute("update runs set project = ?, project_id = ?", [of.name, of.id])
 
 
+def _tried_fixes(db: Database) -> None:
+    _create(db, "tried_fixes", PROMISE_COLUMNS, ("id",))
+    db.table("tried_fixes").create_index(["machine", "fix"])
+
+
 def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
     db.table(table).create(
         dict(columns), pk=key, not_null=set(key), foreign_keys=[("run_id", "runs", "id")] if "run_id" in columns else []
@@ -115,5 +127,6 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 #: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     _facts, _added_by_people, _views, _views, _for_comparisons, _views, _of_programs,
+    _tried_fixes,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)

@@ -180,7 +180,7 @@ class Session(Struct, frozen=True):
         try:
             ended = launch.run(
                 self.command, environment, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,
-                is_finished=self._finished(recording.pass_name),
+                is_finished=overstayed(self.folder, recording.pass_name) if self.window.stop else lambda: False,
                 overdue=lambda: [r.pid for r in self.folder.reports(recording.pass_name) if r.state == "recording"],
                 started=self.started,
             )  # fmt: skip
@@ -194,23 +194,6 @@ class Session(Struct, frozen=True):
         if any(report.stopped for report in self.folder.reports(recording.pass_name)):
             ended.code = 0  # it was ended on purpose
         return ended
-
-    def _finished(self, pass_name: str) -> Callable[[], bool]:
-        """A function that says whether agents requested the program's end and it still runs after the grace time."""
-        if not self.window.stop:
-            return lambda: False
-        next_check, since = 0.0, float("inf")
-
-        def finished() -> bool:
-            nonlocal next_check, since
-            now = time.monotonic()
-            if now >= next_check:
-                next_check = now + _CHECK_EVERY_S
-                if any(report.stopped for report in self.folder.reports(pass_name)):
-                    since = min(since, now)
-            return now - since > _STOPPING_GRACE_S
-
-        return finished
 
     def _keep_own_traces(self, record: PassRecord) -> None:
         """Copy the traces that processes wrote with their own profiler, where that kept ours from running."""
@@ -236,6 +219,22 @@ class Session(Struct, frozen=True):
             if report.own_traces:
                 with contextlib.suppress(OSError):
                     self.folder.amend(report, own_traces=[Path(file).name for file in report.own_traces])
+
+
+def overstayed(folder: RunFolder, pass_name: str) -> Callable[[], bool]:
+    """A function that says whether agents requested the program's end and it still runs after the grace time."""
+    next_check, since = 0.0, float("inf")
+
+    def is_over() -> bool:
+        nonlocal next_check, since
+        now = time.monotonic()
+        if now >= next_check:
+            next_check = now + _CHECK_EVERY_S
+            if any(report.stopped for report in folder.reports(pass_name)):
+                since = min(since, now)
+        return now - since > _STOPPING_GRACE_S
+
+    return is_over
 
 
 def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list[str]:

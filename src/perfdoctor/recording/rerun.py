@@ -111,7 +111,7 @@ def again(run: Rerunnable) -> TimedSteps:
     environment = torch_profiler.environment(
         run.environment, recording, StepWindow(steps=0), reports=into / "agents", nccl=None
     )
-    with _in_folder(run.folder), _output_into(log):
+    with in_folder(run.folder), output_into(log):
         if (trouble := program.trouble(run.command[0])) is not None:
             raise PerfdoctorError(f"{run.name} cannot be run again: {trouble.what}", do=trouble.do)
         ended = launch.run(run.command, environment, time_limit_s=run.limit_s)
@@ -136,7 +136,8 @@ def again(run: Rerunnable) -> TimedSteps:
 
 
 @contextmanager
-def _in_folder(folder: Path) -> Iterator[None]:
+def in_folder(folder: Path) -> Iterator[None]:
+    """Work in this folder inside."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -146,8 +147,8 @@ def _in_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _output_into(log: Path) -> Iterator[None]:
-    """Let what is started inside print into a file: standard output is the comparison's."""
+def output_into(log: Path) -> Iterator[None]:
+    """Let what is started inside print into a file: standard output is ours."""
     kept = [os.dup(number) for number in (1, 2)]
     made = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

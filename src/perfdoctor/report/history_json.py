@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.history.facts import OF_JSON
+from perfdoctor.history.schema import PROMISE_COLUMNS
+from perfdoctor.report.words.foreign_text import csv_cell
 
 if TYPE_CHECKING:
     from perfdoctor.history.facts import Row
@@ -59,6 +61,19 @@ def trend_csv(found: Trend) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_POINT)
     writer.writerows([getattr(point, name) for name in _POINT] for point in found.points)
+    return text.getvalue()
+
+
+def promises(rows: Sequence[Row]) -> str:
+    return _text({"format": FORMAT, "promises": list(rows)})
+
+
+def promises_csv(rows: Sequence[Row]) -> str:
+    """A header, and a row a fix that was tried; of another's file no text becomes a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(PROMISE_COLUMNS)
+    writer.writerows([csv_cell(row[name]) for name in PROMISE_COLUMNS] for row in rows)
     return text.getvalue()
 
 

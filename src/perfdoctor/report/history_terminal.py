@@ -51,6 +51,32 @@ def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
         show([Text(f"{wording.count(number - len(rows))} older ones: --limit", style="dim")], console)
 
 
+def promises(rows: Sequence[Row], console: Terminal) -> None:
+    """Print what was promised for each fix that was tried, and what came."""
+    header = ("tried", "fix", "rule", "machine", "torch", "model", "promised", "measured", "pairs", "verdict")
+    if not rows:
+        show([Text("No fix was tried yet: perfdoctor treat tries them.", style="dim")], console)
+        return
+    cells = [
+        (
+            row["made_at"][:10], row["fix"], row["rule"] or "", row["machine"] or "", row["torch"] or "",
+            row["size"] or "", _range_of(row, "promised"), _range_of(row, "measured"), str(row["pairs"] or 0),
+            row["verdict"],
+        )
+        for row in rows
+    ]  # fmt: skip
+    table = [[Text(word, style="dim") for word in header], *([Text(clean(cell)) for cell in line] for line in cells)]
+    show(columns(table, words=(0, 1, 2, 3, 4, 5, 9)), console)
+
+
+def _range_of(row: Row, what: str) -> str:
+    likely, low, high = (row[f"{what}_{case}"] for case in ("likely", "low", "high"))
+    if likely is None:
+        return "–"
+    ends = f" ({low * 100:.0f} to {high * 100:.0f})" if low is not None and high is not None else ""
+    return f"{likely * 100:.0f} %{ends}".replace("-", "−")
+
+
 def _table(cells: Sequence[Sequence[str]]) -> list[list[Text]]:
     return [[Text(word, style="dim") for word in _HEADER], *([Text(cell) for cell in line] for line in cells)]
 

@@ -209,6 +209,8 @@ class ProcessReport(Struct, frozen=True):
     timed: TimedSteps | None = None
     loader_trial: LoaderTrial | None = None
     held_ns: int = 0
+    #: What a trial of treatments reports (agent/perfdoctor_agent/treated.py); its reader checks it.
+    treated: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_training(self) -> bool:
@@ -390,6 +392,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         loaders=tuple(_loaders(document.get("loaders"))),
         timed=_timed(document.get("timed")),
         loader_trial=_trial(document.get("loader_trial")),
+        treated=document["treated"] if isinstance(document.get("treated"), dict) else {},
     )
 
 

@@ -72,10 +72,15 @@ class PassSettings(Struct, frozen=True):
 
 def environment(
     base: Mapping[str, str], recording: PassSettings, window: StepWindow, *, reports: Path, nccl: Path | None,
-    sampling: Mapping[str, object] | None = None,
+    sampling: Mapping[str, object] | None = None, treated: Mapping[str, object] | None = None,
 ) -> dict[str, str]:  # fmt: skip
-    """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings."""
+    """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings.
+
+    `treated`: what the agent tries on the program (agent/perfdoctor_agent/treated.py).
+    """
     given = settings(recording, window, reports=reports, nccl=nccl, sampling=sampling)
+    if treated is not None:
+        given["treated"] = treated
     path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
     return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(given)}
 

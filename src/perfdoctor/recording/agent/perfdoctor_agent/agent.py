@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfdoctor_agent import identity, nvtx, private, trial
 from perfdoctor_agent.foreign import Foreign
@@ -41,6 +41,9 @@ from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
 from perfdoctor_agent.whole_run import WholeRun
 from perfdoctor_agent.window_end import WindowEnd
+
+if TYPE_CHECKING:
+    from perfdoctor_agent.treated import Treated
 
 _BACKWARD = "backward"
 _DOUBT = (
@@ -72,15 +75,22 @@ class Agent:
 
     @classmethod
     def start(cls, torch: Any) -> None:
-        agent = cls(torch, json.loads(os.environ["PERFDOCTOR_AGENT"]))
+        settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
+        treated = None
+        if settings.get("treated"):
+            from perfdoctor_agent.treated import Treated
+
+            treated = Treated(torch, settings["treated"])
+        agent = cls(torch, settings, treated)
         from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
         util.register_after_fork(agent, Agent.in_child)
         agent.watch()
 
-    def __init__(self, torch: Any, settings: Any) -> None:
+    def __init__(self, torch: Any, settings: Any, treated: Treated | None = None) -> None:
         self.torch, self.settings = torch, settings
+        self.treated = treated  # while a treatment is tried
         self._is_compiling, self._is_tracing = torch.compiler.is_compiling, torch.jit.is_tracing
         self.is_fork = False
         self.has_optimizer = False
@@ -332,6 +342,10 @@ class Agent:
             self.whole_run.choose(self.step_finder.chosen)
         if not self.settings["steps"]:  # only their ends are timed, for as long as the program runs
             self._catch_ending()
+            if self.treated is not None and self.treated.is_last(self.report.facts["steps_seen"]):
+                self.finish()
+                self.report.write(stopped=True)
+                raise SystemExit(0)
             return
         if self.settings["activities"] and self.foreign.is_active:
             self.report.note(_NOT_STARTED)
@@ -517,6 +531,8 @@ class Agent:
                 self.report.facts["timed"] = self.whole_run.timed()
             self._off()
             if self.report.facts["steps_seen"] or not self.is_fork:
+                if self.treated is not None:
+                    self.report.facts["treated"] = self.treated.facts()
                 self.report.write(ended=True)
 
     def _end_window(self) -> None:

@@ -1,0 +1,18 @@
+"""Raise in the seventh step."""
+
+TOUCHES = "what the measurement is to find out: crash"
+PATCH = "# crash"
+
+
+def apply(torch, given):
+    import sys
+
+    count = [0]
+
+    def after(optimizer, *_):
+        count[0] += 1
+        given.touch()
+        if count[0] == 7:
+            raise ValueError("an error in step 7")
+
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(after)

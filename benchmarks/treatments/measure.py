@@ -1,0 +1,174 @@
+"""Does `perfdoctor treat` keep what helps, by as much as a person's own edit does, and nothing else?
+
+```
+python benchmarks/treatments/measure.py cases [NAME...] [--budget 300]    programs made slow, beside their mended twins
+python benchmarks/treatments/measure.py harmful [--budget 1500]           twenty planted treatments, each wrong in its way
+python benchmarks/treatments/measure.py same [--runs 120]                 a program against itself: how often is something kept?
+```
+
+`cases`: a program is diagnosed and treated as a user would, with nothing said about it. Beside the treatments its mended
+twin runs in the same rounds, so that both intervals are of the same minutes. `harmful`: of each treatment the verdict is
+known. `same`: consecutive runs of one program are dealt to an untreated and to treated sides, in all the ways that a
+session would, and a keep is an error. Results are added to `--results`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from perfdoctor.cli.treat import Asked, Treating
+from perfdoctor.recording.treated_run import TrialOrder, TrialProgram, TrialReport, run_trial
+from perfdoctor.treatments import catalogue
+from perfdoctor.treatments.catalogue import Treatment
+from perfdoctor.treatments.choice import Arm, arms
+from perfdoctor.treatments.records import TreatResult
+from perfdoctor.treatments.session import Session
+
+_HERE = Path(__file__).parent
+_TWIN = "twin"
+_TWIN_ARM = Arm(Treatment(_TWIN, "", "The program as a person mended it", ""), {})
+_PYTHON = os.environ.get("PERFDOCTOR_PROGRAMS_PYTHON") or os.environ.get("PERFDOCTOR_TORCH_PYTHON", sys.executable)
+_TRUTH = {
+    "slower": ("slower",), "wrong": ("changes the numbers",), "crash": ("failed",), "hang": ("failed",),
+}  # fmt: skip
+
+
+def _case(name: str, case: dict[str, Any], budget_s: float, into: Path) -> dict[str, Any]:
+    os.chdir(_HERE)
+    asked = Asked((_PYTHON, *case["slow"].split()), budget_s, (), (), None, False, {}, True, False, False, 1, False)
+    treating = Treating(asked, catalogue.shipped(), into / name)
+    (treating.folder / "trials").mkdir(parents=True)
+    diagnosed, code = treating.diagnosed()
+    if diagnosed is None:
+        return {"failed": code}
+    machine = treating.machine(diagnosed)
+    chosen, _ = arms(treating.known, diagnosed.findings, machine)
+    twin = TrialProgram((_PYTHON, *case["mended"].split()), dict(os.environ), _HERE)
+
+    def runs(
+        given: Sequence[Arm],
+        *,
+        end_after: int,
+        limit_s: float | None,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport:
+        if [arm.name for arm in given] != [_TWIN]:
+            return treating.trial(given, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
+        treating.trials += 1
+        order = TrialOrder(treating.trials, end_after=end_after, limit_s=limit_s)
+        report = run_trial(twin, order, treating.folder / "trials" / str(treating.trials))
+        return msgspec.structs.replace(report, touched={_TWIN: 1})
+
+    session = Session(
+        runs,
+        [_TWIN_ARM, *chosen],
+        budget_s=budget_s,
+        cores=machine.cores,
+        seed=1,
+        say=lambda text: print(text, flush=True),
+    )
+    session.go()
+    result = session.result()
+    (treating.folder / "treat.json").write_bytes(msgspec.json.encode(result))
+    return {"found": [each.rule for each in diagnosed.findings], "wanted": case["fix"], "rows": _rows(result),
+            "together": msgspec.to_builtins(result.together), "untreated_ms": result.untreated_ns / 1e6}  # fmt: skip
+
+
+def _rows(result: TreatResult) -> list[dict[str, Any]]:
+    return [
+        {"fix": row.fix, "verdict": row.verdict, "why": row.why, "measured": msgspec.to_builtins(row.measured),
+         "pairs": row.pairs, "loss": row.loss.verdict, "promised": msgspec.to_builtins(row.promised)}
+        for row in result.rows
+    ]  # fmt: skip
+
+
+def _harmful(budget_s: float, into: Path, only: Sequence[str]) -> dict[str, Any]:
+    os.chdir(_HERE)
+    known = catalogue.read(_HERE / "harmful")
+    names = tuple(name for name in known if not only or name in only)
+    asked = Asked((_PYTHON, "plain.py"), budget_s, (), names, None, False, {}, True, False, False, 1, False)
+    treating = Treating(asked, known, into / "harmful")
+    (treating.folder / "trials").mkdir(parents=True)
+    chosen, _ = arms(known, (), treating.machine(treating.diagnosed()[0]), fixes=names)  # type: ignore[arg-type]
+    session = treating.session(chosen, treating.machine(treating.diagnosed()[0]))  # type: ignore[arg-type]
+    session.go()
+    result = session.result()
+    (treating.folder / "treat.json").write_bytes(msgspec.json.encode(result))
+    rows = _rows(result)
+    right = [row["fix"] for row in rows if row["verdict"] in _TRUTH[row["fix"].split("_")[0]]]
+    return {"right": len(right), "of": len(known), "left_out": list(result.left_out), "rows": rows}
+
+
+def _same(count: int, into: Path) -> dict[str, Any]:
+    """Run one program so often, and deal the runs, in their order, to a hundred sessions of four treatments."""
+    program = TrialProgram((_PYTHON, "plain.py"), dict(os.environ), _HERE)
+    made = [run_trial(program, TrialOrder(n, end_after=150), into / "same" / str(n)) for n in range(count)]
+    made = [each for each in made if not each.why]
+    return {"runs": len(made), **dealt(made, 100, 4)}
+
+
+def dealt(made: Sequence[TrialReport], sessions: int, treatments: int) -> dict[str, Any]:
+    """How many of so many sessions keep something where every run is of the same program."""
+    names = [f"nothing{n}" for n in range(treatments)]
+    kept, verdicts = 0, []
+    for number in range(sessions):
+        at = [random.Random(number).randrange(len(made))]
+
+        def runs(given: Sequence[Arm], *, at: list[int] = at, **_: Any) -> TrialReport:
+            at[0] += 1
+            report = made[at[0] % len(made)]
+            return msgspec.structs.replace(report, touched={arm.name: 1 for arm in given})
+
+        chosen = [Arm(Treatment(name, "", "Nothing", ""), {}) for name in names]
+        session = Session(runs, chosen, budget_s=1e9, cores=2, seed=number)
+        session.go()
+        found = [row.verdict for row in session.result().rows]
+        kept += "keep" in found
+        verdicts += found
+    return {"sessions": sessions, "kept": kept, "verdicts": {each: verdicts.count(each) for each in set(verdicts)}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cases", "harmful", "same"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--budget", type=float, default=300.0)
+    parser.add_argument("--runs", type=int, default=120)
+    parser.add_argument("--results", type=Path)
+    given = parser.parse_args()
+    os.environ.setdefault("PERFDOCTOR_HISTORY", "off")
+    into = Path(tempfile.mkdtemp(prefix="perfdoctor-measure-"))
+    begun = time.time()
+    if given.what == "cases":
+        cases = tomllib.loads((_HERE / "cases.toml").read_text("utf-8"))
+        found = {name: _case(name, cases[name], given.budget, into) for name in given.names or cases}
+    elif given.what == "harmful":
+        found = {"harmful": _harmful(given.budget, into, given.names)}
+    else:
+        found = {"same": _same(given.runs, into)}
+    text = json.dumps({"seconds": round(time.time() - begun), **found}, indent=1)
+    print(text)
+    if given.results:
+        with given.results.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

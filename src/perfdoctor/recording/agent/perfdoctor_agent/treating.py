@@ -1,0 +1,121 @@
+"""How does a treatment change a program from outside? What the files in `treatments/`, and those of users, are made of.
+
+A treatment is one Python file: constants in capitals, which perfdoctor reads without running it (its own
+`treatments/catalogue.py` says which), and a function `apply(torch, given)`, which runs in the program's process right
+behind its import of torch. `given.values` are facts of the machine and of the diagnosis. `given.touch()` says that
+something of the program was really changed: a treatment that never does so found nothing to change, and is no more
+measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+#: A program with more models than these (an ensemble of hundreds) has its first ones treated.
+_MOST_MODELS = 16
+
+
+class Given:
+    """What one treatment is given. `values`: `cores`, `ranks`, `threads`, `workers`; more where a finding has them."""
+
+    def __init__(self, torch: Any, values: dict[str, Any], *, is_dry: bool = False) -> None:
+        self.torch, self.values, self.touched = torch, values, 0
+        self.is_dry = is_dry  # arguments are left as they are, and what would be changed is counted
+
+    def touch(self) -> None:
+        """Say that something of the program is another one now."""
+        self.touched += 1
+
+    def takes(self, owner: Any, name: str) -> bool:
+        """Has the constructor of this class an argument of this name?"""
+        try:
+            return name in inspect.signature(owner.__init__).parameters
+        except (TypeError, ValueError):
+            return False
+
+    def construct(self, owner: Any, change: Callable[[dict[str, Any]], bool], *, falls_back: bool = False) -> None:
+        """Let `change(arguments)` correct the arguments of each `owner(…)`, by name; it returns whether it did.
+
+        `falls_back`: a constructor that refuses the new arguments is called with its own, and nothing was touched.
+        """
+        original = owner.__init__
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def made(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                bound = signature.bind(self, *args, **kwargs)
+                bound.apply_defaults()
+                is_changed = change(bound.arguments)
+                if is_changed and given.is_dry:
+                    given.touch()
+                    is_changed = False
+            except TypeError:  # the program's own mistake, which it is told by the constructor
+                is_changed = False
+            if is_changed:
+                try:
+                    original(*bound.args, **bound.kwargs)
+                except Exception:
+                    if not falls_back:
+                        raise
+                else:
+                    given.touch()
+                    return
+            original(self, *args, **kwargs)
+
+        given = self
+        owner.__init__ = made
+
+    def models(self, treat: Callable[[Any], Any]) -> None:
+        """Call `treat(module)` once for each outermost module with parameters that is called before the first update.
+
+        It returns False where there was nothing to change.
+        Hooks on all modules would slow a program and change what is compiled: they are removed at the first update.
+        """
+        modules = self.torch.nn.modules.module
+        depth, seen = [0], []
+
+        def before(module: Any, _args: Any) -> None:
+            depth[0] += 1
+            is_new = depth[0] == 1 and len(seen) < _MOST_MODELS and not any(each is module for each in seen)
+            if is_new and module.training and any(each.requires_grad for each in module.parameters()):
+                seen.append(module)
+
+        def after(_module: Any, _args: Any, _result: Any) -> None:
+            depth[0] = max(depth[0] - 1, 0)
+
+        def updated() -> None:
+            for hook in hooks:
+                hook.remove()
+            while seen:
+                if treat(seen.pop(0)) is not False:
+                    self.touch()
+
+        hooks = [
+            modules.register_module_forward_pre_hook(before),
+            modules.register_module_forward_hook(after, always_call=True),
+        ]
+        self.at_first_update(updated)
+
+    def at_first_update(self, act: Callable[[], Any]) -> None:
+        """Call `act()` where the first optimizer begins its first update."""
+        is_over = []
+
+        def before(*_: Any) -> None:
+            if not is_over:
+                is_over.append(True)
+                act()
+
+        # It stays: torch goes through its hooks, and none may be removed meanwhile. torch.optim hides the module.
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before)
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Put `make(original)` in the place of a function."""
+        original = getattr(owner, name)
+        made = make(original)
+        functools.update_wrapper(made, original)
+        setattr(owner, name, made)

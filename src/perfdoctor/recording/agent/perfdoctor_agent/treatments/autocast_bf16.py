@@ -1,0 +1,38 @@
+"""Compute the forward pass in bfloat16."""
+
+RULES = ("fp32-matmuls", "kernels-far-from-roofline", "memory-bound-kernels", "fp64-kernels")
+ADVICE = r"autocast\("
+TOUCHES = "the forward pass of each outermost module that is trained; its results become fp32 again"
+SINCE = "1.10"
+RISK = "Losses that need more than 8 bits of precision are rounded."
+CHANGES_NUMERICS = True
+GROUP = "precision"
+NEEDS = ("bf16",)
+PATCH = """with torch.autocast("{device}", dtype=torch.bfloat16):
+    outputs = model(inputs)
+    loss = loss_function(outputs, targets)"""
+
+
+def apply(torch, given):
+    def widened(value):
+        if isinstance(value, torch.Tensor):
+            return value.float() if value.dtype is torch.bfloat16 else value
+        if type(value) in (list, tuple):
+            return type(value)(map(widened, value))
+        if isinstance(value, dict):
+            for key in value:
+                value[key] = widened(value[key])
+        return value
+
+    def treat(module):
+        forward = module.forward
+        kind = next(module.parameters()).device.type
+
+        def call(*args, **kwargs):
+            with torch.autocast(kind, dtype=torch.bfloat16):
+                result = forward(*args, **kwargs)
+            return widened(result)
+
+        module.forward = call
+
+    given.models(treat)

@@ -1,0 +1,23 @@
+"""Make batches in worker processes."""
+
+RULES = ("input-wait", "slow-epoch-starts", "busy-machine")
+ADVICE = r"num_workers=[1-9{]"
+TOUCHES = "torch.utils.data.DataLoader, where it has no workers and its dataset is no stream"
+SINCE = "1.7"
+BY_ARGUMENTS = True
+RISK = "Random numbers that samples draw come from the workers. Each worker holds a copy of what it changes of the dataset."
+GROUP = "workers"
+ANYWAY = True
+PATCH = """loader = DataLoader(dataset, ..., num_workers={workers}, persistent_workers=True)"""
+
+
+def apply(torch, given):
+    stream = torch.utils.data.IterableDataset  # each worker would give all of it
+
+    def change(arguments):
+        if arguments["num_workers"] or isinstance(arguments["dataset"], stream):
+            return False
+        arguments.update(num_workers=given.values["workers"], persistent_workers=True)
+        return True
+
+    given.construct(torch.utils.data.DataLoader, change)

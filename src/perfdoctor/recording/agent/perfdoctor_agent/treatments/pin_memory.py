@@ -1,0 +1,31 @@
+"""Put batches into pinned memory, and copy them without waiting."""
+
+RULES = ("pageable-copies", "exposed-copies", "copies-in-compute-stream")
+ADVICE = r"pin_memory=True"
+TOUCHES = "torch.utils.data.DataLoader, and Tensor.to and Tensor.cuda of pinned tensors"
+SINCE = "1.9"
+RISK = "Pinned memory cannot be swapped out. A batch that the program changes in place behind its copy would change what is copied."
+NEEDS = ("cuda",)
+PATCH = """loader = DataLoader(dataset, ..., pin_memory=True)
+batch = batch.to(device, non_blocking=True)"""
+
+
+def apply(torch, given):
+    def change(arguments):
+        if arguments["pin_memory"]:
+            return False
+        arguments["pin_memory"] = True
+        return True
+
+    given.construct(torch.utils.data.DataLoader, change)
+
+    def unwaited(original):
+        def call(tensor, *args, **kwargs):
+            if len(args) < 3 and "non_blocking" not in kwargs and not tensor.is_cuda and tensor.is_pinned():
+                kwargs["non_blocking"] = True
+            return original(tensor, *args, **kwargs)
+
+        return call
+
+    for name in ("to", "cuda"):
+        given.replace(torch.Tensor, name, unwaited)

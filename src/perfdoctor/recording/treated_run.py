@@ -1,0 +1,255 @@
+"""How is a program run once with treatments in it, and what does it report?
+
+As `rerun.py` runs one: nothing is recorded but the ends of its steps. What it prints goes into a file. Its own files it
+writes as ever: where is the user's choice (`Program.folder_copied`, and variables with `{trial}` in them).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.record import overstayed
+from perfdoctor.recording.rerun import in_folder, longest_of, output_into
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.system.masking import masked
+from perfdoctor.system.paths import text_of
+from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
+
+_PASS = "treated"  # noqa: S105 as reports call what timed them
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+#: A program that made no step for so many times its longest one, and so many seconds, hangs.
+_STILL_TIMES, _STILL_S = 10.0, 5.0
+_LONGEST_LINE = 160
+_NO_MEMORY = ("out of memory", "OutOfMemoryError", "MemoryError", "Cannot allocate memory", "bad_alloc")
+
+
+class TrialProgram(Struct, frozen=True):
+    """What is run. `copies_folder`: each trial works in a copy of the working folder."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: Path
+    copies_folder: bool = False
+    #: Variables of each trial, with `{trial}` for its number.
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+
+
+class TrialOrder(Struct, frozen=True):
+    """One trial: `treatments` as the agent has them (name, file, values), and their variables.
+
+    `end_after`: so many steps, 0: all. `nudge`: move the parameters by roundings. `bitwise`: sum them up at the end.
+    """
+
+    number: int
+    treatments: tuple[Mapping[str, Any], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    end_after: int = 0
+    limit_s: float | None = None
+    nudge: bool = False
+    bitwise: bool = False
+
+
+class _Facts(Struct, frozen=True):
+    touched: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    losses: tuple[float | None, ...] = ()
+    checksum: str = ""
+    host_bytes: int = 0
+    gpu_bytes: int = 0
+    parameter_bytes: int = 0
+    threads: int = 0
+
+
+class TrialReport(Struct, frozen=True):
+    """What became of one trial. `why`: it failed; "" where its steps were timed. `code` as in a shell."""
+
+    lengths_ns: tuple[int, ...] = ()
+    why: str = ""
+    code: int = 0
+    is_cut: bool = False
+    start_s: float = 0.0
+    wall_s: float = 0.0
+    others: float = 0.0
+    ranks: int = 1
+    torch: str = ""
+    touched: Mapping[str, int] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
+    checksum: str = ""
+    host_bytes: int = 0
+    gpu_bytes: int = 0
+    parameter_bytes: int = 0
+    #: That torch uses for an op.
+    threads: int = 0
+
+
+def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialReport:
+    """Run the program once, with its output in `into`, a folder that is made. For the main thread.
+
+    KeyboardInterrupt after Ctrl-C.
+    """
+    (into / "agents").mkdir(parents=True)
+    log = into / "output.log"
+    treated = {
+        "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge,
+        "bitwise": order.bitwise,
+    }  # fmt: skip
+    placed = {name: value.replace("{trial}", str(order.number)) for name, value in program.placeholders.items()}
+    environment = torch_profiler.environment(
+        {**program.environment, **order.environment, **placed}, PassSettings(_PASS, into, ""), StepWindow(steps=0),
+        reports=into / "agents", nccl=None, treated=treated,
+    )  # fmt: skip
+    busy_s, used_s = _busy_s(), _used_s()
+    made = RunFolder(into, Manifest())
+    with working_folder(program) as folder, in_folder(folder), output_into(log):
+        ended = launch.run(
+            program.command, environment, time_limit_s=order.limit_s, is_finished=overstayed(made, _PASS)
+        )
+    if ended.interrupted_by:
+        raise KeyboardInterrupt
+    others = (_busy_s() - busy_s - (_used_s() - used_s)) / max(ended.seconds, _TICK_S)
+    reports = made.reports(_PASS)
+    return _report(longest_of(reports), reports, ended, log, max(others, 0.0))
+
+
+def _report(
+    first: ProcessReport | None, reports: Sequence[ProcessReport], ended: launch.Ended, log: Path, others: float
+) -> TrialReport:
+    timed = first.timed if first is not None else None
+    facts = _facts(first)
+    is_stopped = any(report.stopped for report in reports)
+    why = _why(first, ended, log, is_stopped=is_stopped) or next(
+        (f"{name} could not be applied: {error}" for name, error in facts.errors.items()), ""
+    )
+    start_s = 0.0
+    if timed is not None and first is not None and first.started_unix_ns:
+        start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
+    return TrialReport(
+        lengths_ns=timed.lengths_ns if timed else (),
+        why=masked(why)[:_LONGEST_LINE],
+        code=0 if is_stopped else ended.code,
+        is_cut=ended.timed_out,
+        start_s=start_s,
+        wall_s=ended.seconds,
+        others=others,
+        ranks=max((report.world_size or 1 for report in reports), default=1),
+        torch=first.torch if first else "",
+        touched=facts.touched,
+        losses=tuple(float("nan") if each is None else each for each in facts.losses),
+        checksum=facts.checksum,
+        host_bytes=sum(_facts(report).host_bytes for report in reports),
+        gpu_bytes=sum(_facts(report).gpu_bytes for report in reports),
+        parameter_bytes=facts.parameter_bytes,
+        threads=facts.threads,
+    )
+
+
+def _facts(report: ProcessReport | None) -> _Facts:
+    try:
+        return msgspec.convert(report.treated if report else {}, _Facts)
+    except msgspec.ValidationError:  # damaged
+        return _Facts()
+
+
+def _why(report: ProcessReport | None, ended: launch.Ended, log: Path, *, is_stopped: bool) -> str:
+    """Why the trial failed; "" where it did not."""
+    text = text_of(log)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it printed nothing"
+    if not ended.was_started:
+        return "; ".join(ended.notes)
+    if ended.timed_out:
+        return _why_cut(report, ended)
+    if ended.code and not is_stopped:
+        if any(each in text for each in _NO_MEMORY):
+            return f"out of memory: {next(line for line in lines if any(each in line for each in _NO_MEMORY))}"
+        if ended.signal:
+            return f"ended by {_signal(ended.signal)}: {last}"
+        return f"exit code {ended.code}: {last}"
+    if report is None or report.timed is None:
+        return f"no steps were timed: {last}"
+    return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _why_cut(report: ProcessReport | None, ended: launch.Ended) -> str:
+    """Why it was at its time limit: "" where it was still making steps."""
+    if report is None or report.timed is None:
+        return f"hangs: no step within {ended.seconds:.0f} s"
+    lengths = report.timed.lengths_ns
+    silent_s = (report.reported_unix_ns - report.timed.start_unix_ns - sum(lengths)) / 1e9
+    if silent_s > _STILL_S and silent_s > _STILL_TIMES * max(lengths) / 1e9:
+        return f"hangs: no step for {silent_s:.0f} s behind step {len(lengths) + 1}"
+    return ""
+
+
+@contextmanager
+def working_folder(program: TrialProgram) -> Iterator[Path]:
+    """Yield the working folder, or a copy of it that is removed again; on file systems that can, a copy on write."""
+    if not program.copies_folder:
+        yield program.folder
+        return
+    parent = Path(tempfile.mkdtemp(prefix="perfdoctor-treat-"))
+    try:
+        made = parent / program.folder.name
+        done = subprocess.run(
+            ["cp", "-a", "--reflink=auto", str(program.folder), str(made)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["cp failed"])[-1]
+            raise PerfdoctorError(
+                f"the working folder cannot be copied: {said}", do="Make room, or leave --cwd-copy out."
+            )
+        yield made
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+def _busy_s() -> float:
+    """Seconds that programs have used of all cores."""
+    user, nice, system = text_of("/proc/stat").split("\n", 1)[0].split()[1:4]
+    return (int(user) + int(nice) + int(system)) * _TICK_S
+
+
+def _used_s() -> float:
+    """Seconds that this process and its children that have ended used."""
+    each = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in each)
+
+
+def machine_facts() -> dict[str, Any]:
+    """What trials depend on: cores that may be used, NUMA nodes, bfloat16 of the processor, a compiler."""
+    flags = next((line for line in text_of("/proc/cpuinfo").splitlines() if line.startswith("flags")), "")
+    nodes = Path("/sys/devices/system/node")
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "numa": len(list(nodes.glob("node[0-9]*"))) if nodes.is_dir() else 1,
+        "bf16": any(name in flags.split() for name in ("avx512_bf16", "amx_bf16")),
+        "processor": _processor_name(),
+        "compiler": any(shutil.which(os.environ.get("CXX", name)) for name in ("g++", "c++", "clang++")),
+    }
+
+
+def _processor_name() -> str:
+    names = [line.partition(":")[2].strip() for line in text_of("/proc/cpuinfo").splitlines() if "model name" in line]
+    return names[0] if names else ""

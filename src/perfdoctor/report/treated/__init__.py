@@ -1,0 +1,1 @@
+"""A `perfdoctor treat` for people: terminal, Markdown, HTML."""

@@ -1,0 +1,182 @@
+"""Which treatments are tried on this program? Those that a finding or the machine suggests, and that can work here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from perfdoctor.errors import UsageError
+from perfdoctor.treatments.catalogue import Treatment
+from perfdoctor.treatments.records import ShareRange
+
+#: Without a GPU a loader's workers, and the threads of an op, share the cores with the training; with one, that many
+#: workers keep up as a rule, and each more costs memory.
+_MOST_WORKERS = 8
+
+
+class _Speedup(Struct, frozen=True):
+    low: float = 1.0
+    likely: float = 1.0
+    high: float = 1.0
+
+
+class DiagnosedFinding(Struct, frozen=True):
+    """A finding of a diagnosis.json, as far as it is needed here."""
+
+    rule: str
+    speedup: _Speedup | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def promised(self) -> ShareRange | None:
+        """The share of the step that its fix is predicted to save."""
+        known = self.speedup
+        if known is None or known.likely <= 1:
+            return None
+        return ShareRange(*(1 - 1 / each if each else 0.0 for each in (known.low, known.likely, known.high)))
+
+
+class _Step(Struct, frozen=True):
+    step_ns: int | None = None
+
+
+class _Gpu(Struct, frozen=True):
+    name: str = ""
+
+
+class _Run(Struct, frozen=True):
+    gpus: tuple[_Gpu, ...] = ()
+    world_size: int | None = 1
+
+
+class DiagnosedRun(Struct, frozen=True):
+    """A diagnosis.json, as far as it is needed here."""
+
+    run: _Run = _Run()
+    time: tuple[_Step, ...] = ()
+    findings: tuple[DiagnosedFinding, ...] = ()
+
+    @property
+    def step_ns(self) -> int:
+        return max((each.step_ns or 0 for each in self.time), default=0)
+
+
+def diagnosed(document: bytes) -> DiagnosedRun:
+    """Of the content of a diagnosis.json. Raises msgspec.MsgspecError."""
+    return msgspec.json.decode(document, type=DiagnosedRun)
+
+
+class Machine(Struct, frozen=True):
+    """What trials depend on. `ranks`: of the program, on this machine. `gpu`: "" without one."""
+
+    cores: int = 1
+    ranks: int = 1
+    numa: int = 1
+    gpu: str = ""
+    bf16: bool = False
+    compiler: bool = True
+    torch: str = ""
+    processor: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Of which kind of machines it is, for what was measured on them."""
+        return self.gpu or f"{self.processor or 'processor'}, {self.cores} cores"
+
+    def has(self, need: str) -> bool:
+        """Is this there? See catalogue.py for the names."""
+        known = {
+            "cpu": not self.gpu, "cuda": bool(self.gpu), "ranks": self.ranks > 1, "numa": self.numa > 1,
+            "bf16": bool(self.gpu) or self.bf16, "compiler": self.compiler,
+        }  # fmt: skip
+        return known.get(need, False)
+
+
+class Arm(Struct, frozen=True):
+    """A treatment to be tried, with its values, the rule that suggests it ("": none), and what that predicts."""
+
+    treatment: Treatment
+    values: Mapping[str, Any]
+    rule: str = ""
+    promised: ShareRange | None = None
+
+    @property
+    def name(self) -> str:
+        return self.treatment.name
+
+    @property
+    def patch(self) -> str:
+        """The lines for the program."""
+        found = self.treatment.patch
+        for name, value in self.values.items():
+            found = found.replace("{" + name + "}", str(value))
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of its trials."""
+        return {
+            name: value.format_map({each: str(known) for each, known in self.values.items()})
+            for name, value in self.treatment.environment.items()
+        }
+
+
+def arms(
+    treatments: Mapping[str, Treatment], findings: Sequence[DiagnosedFinding], machine: Machine, *,
+    only: Collection[str] = (), fixes: Collection[str] = (),
+) -> tuple[list[Arm], dict[str, str]]:  # fmt: skip
+    """The treatments to be tried, those that are predicted to save most first; and by name why others are not.
+
+    `only`: findings of these rules alone, and nothing without a finding. `fixes`: these alone, whatever was found.
+    Raises UsageError where a name is unknown.
+    """
+    for name in fixes:
+        if name not in treatments:
+            raise UsageError(f"no fix is named {name}", do=f"There are {', '.join(treatments)}.")
+    by_rule = {each.rule: each for each in reversed(findings) if not only or each.rule in only}
+    chosen, left_out = [], {}
+    for name, each in treatments.items():
+        found = max((by_rule[rule] for rule in each.rules if rule in by_rule), key=_likely, default=None)
+        is_wanted = name in fixes if fixes else found is not None or (each.anyway and not only)
+        if not is_wanted:
+            continue
+        if missing := [need for need in each.needs if not machine.has(need)]:
+            left_out[name] = _MISSING[missing[0]]
+        elif machine.torch and _version(machine.torch) < _version(each.since):
+            left_out[name] = f"it needs torch {each.since}"
+        else:
+            chosen.append(
+                Arm(each, _values(machine, found), found.rule if found else "", found.promised if found else None)
+            )
+    return sorted(chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0))), left_out
+
+
+_MISSING = {
+    "cpu": "the program trains on a GPU", "cuda": "there is no GPU", "ranks": "the program has one rank",
+    "numa": "the machine has one NUMA node", "bf16": "the processor has no bfloat16",
+    "compiler": "there is no C++ compiler",
+}  # fmt: skip
+
+
+def _likely(finding: DiagnosedFinding) -> float:
+    return finding.promised.likely if finding.promised else 0.0
+
+
+def _values(machine: Machine, finding: DiagnosedFinding | None) -> dict[str, Any]:
+    """The values of a treatment: of the machine, and what the finding advises."""
+    threads = max(machine.cores // machine.ranks, 1)
+    advised = finding.values.get("workers") if finding else None
+    is_advised = isinstance(advised, int) and not isinstance(advised, bool) and advised > 0
+    workers = advised if is_advised else min(threads, _MOST_WORKERS)
+    return {
+        "cores": machine.cores, "ranks": machine.ranks, "threads": threads, "workers": workers,
+        "device": "cuda" if machine.gpu else "cpu",
+    }  # fmt: skip
+
+
+def _version(text: str) -> tuple[int, ...]:
+    numbers = text.split("+", maxsplit=1)[0].split(".")[:2]
+    return tuple(int(each) if each.isdigit() else 0 for each in numbers)

@@ -1,0 +1,429 @@
+"""In which order are the trials made, when is a treatment decided, and what is kept?
+
+    scout        untreated, to know how long a start and a step take; caches are warm behind it
+    rounds       the untreated program and each treatment that is undecided, once each, in random order
+    control      untreated with moved parameters, where a treatment's losses differ
+    together     rounds of the untreated program and the best treatments at once
+
+Of a round each treated run and the untreated ones are a pair. What changes a machine from minute to minute is the same
+for both as far as it can be; what is left is in the interval. A pair during which other programs used far more cores
+beside one run than beside the other is made once more.
+
+The module is one state machine, from the scout to the result.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct, field
+
+from perfdoctor.metrics.accounting.timed_steps import steady
+from perfdoctor.recording.treated_run import TrialReport
+from perfdoctor.treatments import evidence, losses
+from perfdoctor.treatments.choice import Arm
+from perfdoctor.treatments.evidence import Change
+from perfdoctor.treatments.records import (
+    LossDifference,
+    ShareRange,
+    Together,
+    TreatResult,
+    TrialRun,
+    TrialVerdict,
+    TriedFix,
+)
+
+#: What saves less is not worth a line in a program that others read, nor the trials to prove it.
+MATTERS = 0.05
+#: Fewer pairs have no spread to speak of; with more, an effect that is still hidden is below what matters as a rule.
+_FEWEST, _MOST = 3, 16
+#: A run is long enough for the rule that leaves its warm-up out, and for how steps differ; longer ones than some
+#: seconds say little more, as runs differ by more than the mean of their steps.
+_FEWEST_STEPS, _MOST_STEPS, _STEPPING_S, _LONGEST_S = 20, 2000, 2.0, 10.0
+#: A treated run may take so many times as long as the untreated one; its start too, and so much more.
+_SLOWER, _LONGER_START, _SPARE_S = 4.0, 3.0, 15.0
+#: Of the cores: a pair is disturbed where others used so much more beside one of its runs.
+_DISTURBED = 0.5
+_MOST_REPEATS = 2
+#: One untreated run a round for so many treated ones.
+_TREATED_EACH = 4
+#: Of the budget is left for the best fixes together.
+_TOGETHER = 0.25
+_NOTHING = "the program has nothing that it changes"
+
+
+class Runs(Protocol):
+    """Makes one trial of these arms; of `dry` ones it is counted what they would change.
+
+    KeyboardInterrupt after Ctrl-C.
+    """
+
+    def __call__(
+        self,
+        arms: Sequence[Arm],
+        *,
+        end_after: int,
+        limit_s: float | None,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport: ...
+
+
+class Failed(Exception):  # noqa: N818 of the program, not of ours
+    """The untreated program failed, twice."""
+
+    def __init__(self, report: TrialReport) -> None:
+        super().__init__(report.why)
+        self.report = report
+
+
+class _Case(Struct):
+    """An arm, or several at once, and what its trials showed so far."""
+
+    arms: tuple[Arm, ...]
+    ratios: list[float] = field(default_factory=list)
+    reports: list[TrialReport] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    disturbed: int = 0
+    verdict: TrialVerdict | None = None
+    why: str = ""
+    change: Change | None = None
+
+    @property
+    def items(self) -> float:
+        return math.prod(each.treatment.items for each in self.arms)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.arms)
+
+
+class Session:
+    """One `perfdoctor treat`. `stops`: runs end after enough steps; `step_ns`: as a diagnosis knows it, else 0."""
+
+    def __init__(
+        self, runs: Runs, arms: Sequence[Arm], *, budget_s: float, cores: int, seed: int = 0, step_ns: float = 0.0,
+        stops: bool = True, accepts_numerics: bool = False, say: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.runs, self.say, self.clock, self.cores = runs, say, clock, cores
+        self.cases = [_Case((arm,)) for arm in arms]
+        self.alpha = evidence.level(len(self.cases))
+        self.begun, self.budget_s = clock(), budget_s
+        self.random = random.Random(seed)  # noqa: S311 an order of trials
+        self.step_ns, self.stops, self.accepts_numerics = step_ns, stops, accepts_numerics
+        self.end_after = 0
+        self.untreated: list[TrialReport] = []
+        self.together: _Case | None = None
+        self.control: TrialReport | None = None
+        self.made: list[TrialRun] = []
+        self.scouted: TrialReport | None = None
+        self.longest_s = 0.0
+        self.is_interrupted = False
+        self.left_out: dict[str, str] = {}
+        self.is_begun = False
+
+    # --- the way through ---
+
+    def go(self) -> None:
+        """Make all trials. Raises Failed where the untreated program fails."""
+        try:
+            self._scout()
+            self._fit()
+            deadline = self.begun + self.budget_s * (1 - _TOGETHER if len(self.cases) > 1 else 1)
+            self._rounds(self.cases, deadline)
+            self._judge_losses()
+            self._try_together()
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+        self._conclude()
+
+    def _scout(self) -> None:
+        end_after = _FEWEST_STEPS if self.stops else 0
+        dry = [arm for case in self.cases for arm in case.arms if arm.treatment.by_arguments]
+        for each in (dry, []):  # counting what they would change should not fail; the program decides
+            report = self._made((), end_after, None, dry=each)
+            if not report.why:
+                break
+        else:
+            raise Failed(report)
+        self.scouted = report
+        for case in self.cases:
+            if report.touched.get(case.names[0]) == 0:
+                case.verdict, case.why = "nothing to change", _NOTHING
+        step_s = self._mean_ns(report) / 1e9
+        wanted_s = min(max(report.start_s, _STEPPING_S), _LONGEST_S)
+        if self.stops and step_s:
+            self.end_after = int(min(max(wanted_s / step_s, _FEWEST_STEPS), _MOST_STEPS))
+        self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * step_s
+        self.say(f"a start takes {report.start_s:.1f} s and a step {step_s * 1e3:.3g} ms")
+
+    def _fit(self) -> None:
+        """Leave those out, from the end, for whose fewest pairs the budget has no room."""
+        each_s = max(self._expected_s(), self.longest_s)
+        room = int(self.budget_s * (1 - _TOGETHER) / (each_s * (_FEWEST + 1))) - 1
+        for case in [each for each in self.cases if each.verdict is None][max(room, 1) :]:
+            self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
+            self.cases.remove(case)
+
+    def _rounds(self, cases: Sequence[_Case], deadline: float) -> None:
+        while live := [each for each in cases if each.verdict is None]:
+            copies = 1 + len(live) // _TREATED_EACH
+            expected_s = self._expected_s() * (copies + len(live))
+            if self.clock() + expected_s > deadline and any(each.ratios for each in live):
+                if self.clock() + self._expected_s() * 2 > deadline or len(live) == 1:
+                    break
+                room = int((deadline - self.clock()) / self._expected_s()) - 1
+                live = sorted(live, key=self._promise)[: max(room, 1)]
+                copies = 1
+            self._round(live, copies)
+            # Whether a treatment touches the program at all, or fails, says nothing of times: it is no hypothesis.
+            tried = [each for each in self.cases if each.verdict not in ("nothing to change", "failed")]
+            self.alpha = min(self.alpha, evidence.level(len(tried))) if self.is_begun else evidence.level(len(tried))
+            self.is_begun = True
+            for case in live:
+                self._decide(case)
+
+    def _promise(self, case: _Case) -> float:
+        """What is likeliest to be kept goes first where not all can go on."""
+        return case.change.likely if case.change else 0.0
+
+    def _round(self, live: Sequence[_Case], copies: int) -> None:
+        order: list[_Case | None] = [*live, *([None] * copies)]
+        self.random.shuffle(order)
+        plain: list[TrialReport] = []
+        treated: list[tuple[_Case, TrialReport]] = []
+        try:
+            for case in order:
+                report = self._run_untreated() if case is None else self._run_treated(case)
+                if report is None:
+                    continue
+                if case is None:
+                    plain.append(report)
+                else:
+                    treated.append((case, report))
+        finally:
+            if plain:
+                self._pair(plain, treated)
+
+    def _pair(self, plain: Sequence[TrialReport], treated: Iterable[tuple[_Case, TrialReport]]) -> None:
+        level = float(np.mean([math.log(self._mean_ns(each)) for each in plain]))
+        others = float(np.mean([each.others for each in plain]))
+        for case, report in treated:
+            case.reports.append(report)
+            if abs(report.others - others) > _DISTURBED * self.cores and case.disturbed < _MOST_REPEATS:
+                case.disturbed += 1
+                continue
+            case.ratios.append(math.log(self._mean_ns(report) / case.items) - level)
+
+    def _run_untreated(self) -> TrialReport | None:
+        for _ in range(2):
+            report = self._made((), self.end_after, self._limit_s(()))
+            if not report.why:
+                self.untreated.append(report)
+                return report
+        raise Failed(report)
+
+    def _run_treated(self, case: _Case) -> TrialReport | None:
+        """One run; None where it failed. What fails twice, or hangs once, has failed; so has what does nothing."""
+        report = self._made(case.arms, self.end_after, self._limit_s(case.arms))
+        if report.why:
+            case.failures.append(report.why)
+            if len(case.failures) > 1 or report.is_cut or "could not be applied" in report.why:
+                case.verdict, case.why = "failed", report.why
+            return None
+        assert self.scouted is not None
+        is_touched = any(report.touched.values()) or report.threads != self.scouted.threads
+        if not is_touched and len(case.arms) == 1:
+            case.verdict, case.why = "nothing to change", _NOTHING
+            return None
+        return report
+
+    def _made(
+        self,
+        arms: Sequence[Arm],
+        end_after: int,
+        limit_s: float | None,
+        *,
+        nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> TrialReport:
+        report = self.runs(arms, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
+        mean_ns = self._mean_ns(report) if not report.why else 0.0
+        names = tuple(each.name for each in arms)
+        self.made.append(
+            TrialRun(
+                len(self.made) + 1, names, mean_ns, len(report.lengths_ns), report.start_s, report.wall_s,
+                report.others, report.host_bytes, report.gpu_bytes, why=report.why,
+            )
+        )  # fmt: skip
+        what = " + ".join(names) or ("untreated, moved by roundings" if nudge else "untreated")
+        self.say(f"trial {len(self.made)}: {what}: {report.why or f'{mean_ns / 1e6:.3g} ms'}")
+        return report
+
+    def _mean_ns(self, report: TrialReport) -> float:
+        steps = steady(report.lengths_ns) if report.lengths_ns else np.zeros(0)
+        return float(steps.mean()) if steps.size else float(np.mean(report.lengths_ns or [0]))
+
+    def _expected_s(self) -> float:
+        """How long a trial takes: as the last ones did."""
+        walls = [each.wall_s for each in self.made[-8:] if not each.why]
+        return float(np.mean(walls)) if walls else 10.0
+
+    def _limit_s(self, arms: Sequence[Arm]) -> float | None:
+        assert self.scouted is not None
+        starts_s = sum(each.treatment.starts_s for each in arms)
+        slowest_s = max([self.scouted.start_s, *(each.start_s for each in self.untreated)])
+        stepping_s = max([self.longest_s, *(sum(each.lengths_ns) / 1e9 for each in self.untreated)])
+        return _LONGER_START * slowest_s + _SLOWER * stepping_s + starts_s + _SPARE_S
+
+    # --- decisions ---
+
+    def _decide(self, case: _Case) -> None:
+        """Set the verdict as soon as the pairs so far are enough for one."""
+        case.change = evidence.change(case.ratios, self.alpha)
+        if case.verdict is not None or case.change is None or case.change.pairs < _FEWEST:
+            return
+        if case.change.high < 0:
+            case.verdict = "keep"
+        elif case.change.low > 0:
+            case.verdict = "slower"
+        elif case.change.low > -MATTERS and (case.change.likely <= MATTERS or case.change.pairs >= _MOST):
+            case.verdict = "no effect"  # what seems to be slower goes on until that is certain
+        elif case.change.pairs >= _MOST:
+            case.verdict = "not decided"
+
+    def _judge_losses(self) -> None:
+        """Make the control where losses differ that should not."""
+        plain = [each.losses for each in self.untreated]
+        for case in self.cases:
+            treated = [each.losses for each in case.reports]
+            is_declared = any(each.treatment.changes_numerics for each in case.arms)
+            if not is_declared and losses.compared(plain, treated, None).verdict == "differs":
+                self.control = self._made((), self.end_after, self._limit_s(()), nudge=True)
+                return
+
+    def loss(self, case: _Case) -> LossDifference:
+        """The losses of a case against the untreated ones."""
+        if any(each.treatment.other_training for each in case.arms):
+            return LossDifference("another training")
+        control = self.control.losses if self.control is not None and not self.control.why else None
+        found = losses.compared([e.losses for e in self.untreated], [e.losses for e in case.reports], control)
+        sums = [{each.checksum for each in side if each.checksum} for side in (self.untreated, case.reports)]
+        if all(sums) and len(sums[0]) == 1:
+            return LossDifference(
+                found.verdict, found.why, found.losses, found.largest, found.own, found.carried, sums[0] == sums[1]
+            )
+        return found
+
+    def _conclude(self) -> None:
+        for case in (*self.cases, *([self.together] if self.together else [])):
+            case.change = evidence.change(case.ratios, self.alpha)
+            if case.verdict is None:
+                case.verdict = "not decided" if not case.failures or case.ratios else "failed"
+                case.why = case.why or (case.failures[-1] if case.failures else "the budget was spent")
+            if case.verdict in ("keep", "not decided", "no effect") and case.reports:
+                self._judge_numbers(case)
+
+    def _judge_numbers(self, case: _Case) -> None:
+        is_declared = any(each.treatment.changes_numerics for each in case.arms)
+        found = self.loss(case)
+        if is_declared:
+            if case.verdict == "keep" and not self.accepts_numerics:
+                case.verdict = "changes the numbers"
+                case.why = "another training" if found.verdict == "another training" else "it is another precision"
+        elif found.verdict == "differs":
+            case.verdict, case.why = "changes the numbers", f"losses differ {found.why}"
+
+    # --- together ---
+
+    def _kept(self) -> list[_Case]:
+        """The treatments that save time and compute the same, the best of each group, the best first."""
+        kept: dict[str, _Case] = {}
+        for case in sorted(self.cases, key=lambda each: each.change.likely if each.change else 0.0):
+            is_declared = any(each.treatment.changes_numerics for each in case.arms)
+            is_same = self.accepts_numerics if is_declared else self.loss(case).verdict != "differs"
+            if case.verdict == "keep" and is_same:
+                kept.setdefault(case.arms[0].treatment.group or case.names[0], case)
+        return list(kept.values())
+
+    def _try_together(self) -> None:
+        kept = self._kept()
+        if len(kept) < 2:
+            return
+        self.together = _Case(tuple(arm for case in kept for arm in case.arms))
+        self._rounds([self.together], self.begun + self.budget_s)
+
+    def best(self) -> Together | None:
+        """What to do: all that is kept at once, or the best one where that was not shown to be better."""
+        kept = self._kept()
+        if not kept:
+            return None
+        single = kept[0]
+        if self.together is None or self.together.verdict != "keep" or not self.together.change:
+            why = "" if self.together is None else f"together: {self.together.why or self.together.verdict}"
+            return Together(single.names, _saved(single.change), len(single.ratios), why, self.loss(single))
+        if single.change and single.change.likely < self.together.change.likely:
+            return Together(
+                single.names, _saved(single.change), len(single.ratios),
+                f"together they save {-self.together.change.likely:.0%}", self.loss(single),
+            )  # fmt: skip
+        return Together(
+            self.together.names, _saved(self.together.change), len(self.together.ratios), "", self.loss(self.together)
+        )
+
+    # --- the result ---
+
+    def result(self) -> TreatResult:
+        """All that is known now."""
+        means = [self._mean_ns(each) for each in self.untreated]
+        first = self.scouted or TrialReport()
+        return TreatResult(
+            torch=first.torch, cores=self.cores, ranks=first.ranks,
+            parameter_bytes=first.parameter_bytes,
+            untreated_ns=float(np.exp(np.mean(np.log(means)))) if means else 0.0,
+            steps_per_run=self.end_after, level=self.alpha, seconds=self.clock() - self.begun, budget_s=self.budget_s,
+            is_interrupted=self.is_interrupted, rows=[self._row(each) for each in self.cases], together=self.best(),
+            left_out=self.left_out, runs=self.made,
+        )  # fmt: skip
+
+    def _row(self, case: _Case) -> TriedFix:
+        arm = case.arms[0]
+        plain = self.untreated or [TrialReport()]
+        return TriedFix(
+            arm.name, arm.treatment.title, arm.rule, case.verdict or "not decided", case.why, arm.promised,
+            _saved(case.change) if case.change else None, len(case.ratios), case.disturbed, self._once_s(case),
+            _most(plain, case.reports, "host_bytes"), _most(plain, case.reports, "gpu_bytes"), self.loss(case),
+            arm.patch, arm.treatment.touches, arm.treatment.risk,
+        )  # fmt: skip
+
+    def _once_s(self, case: _Case) -> float:
+        """How much longer the start and the first steps took, beyond the steady ones."""
+
+        def once(report: TrialReport) -> float:
+            mean_ns = self._mean_ns(report)
+            half = report.lengths_ns[: max(len(report.lengths_ns) // 2, 1)]
+            return report.start_s + sum(max(each - mean_ns, 0.0) for each in half) / 1e9
+
+        if not case.reports or not self.untreated:
+            return 0.0
+        return float(np.median([once(e) for e in case.reports]) - np.median([once(e) for e in self.untreated]))
+
+
+def _saved(change: Change | None) -> ShareRange | None:
+    """What a change of the step saves; an end that is not known is None."""
+    if change is None:
+        return None
+    low = -change.high if math.isfinite(change.high) else None
+    return ShareRange(low, -change.likely, -change.low if change.low > -1 else None)
+
+
+def _most(plain: Sequence[TrialReport], treated: Sequence[TrialReport], name: str) -> tuple[int, int]:
+    """Medians of what was held at most."""
+    sides = [[getattr(each, name) for each in side] for side in (plain, treated)]
+    return tuple(int(np.median(side)) if side else 0 for side in sides)  # type: ignore[return-value]

@@ -1,0 +1,106 @@
+"""`perfdoctor treat` runs a program with fixes in it, changes none of its files, and says what became of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from folders import ROOT
+from torch_python import torch_python
+
+from perfdoctor.cli.treat import _launched_ranks, _variables, seconds
+
+PROGRAM = """
+import sys
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+print("a line of the program")
+if len(sys.argv) > 1:
+    sys.exit("no data")
+for _ in range(100_000):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).square().sum().backward()
+    optimizer.step()
+"""
+BROKEN = '"""Break."""\n\n\ndef apply(torch, given):\n    raise KeyError("a name")\n'
+ABSENT = '"""Find nothing."""\n\n\ndef apply(torch, given):\n    pass\n'
+
+
+def treat(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    return subprocess.run(
+        [sys.executable, "-m", "perfdoctor", "treat", *words],
+        capture_output=True, text=True, cwd=folder, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PERFDOCTOR_HISTORY": str(folder / "history.db")},
+    )  # fmt: skip
+
+
+@pytest.mark.torch
+def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "broken.py").write_text(BROKEN)
+    (tmp_path / "own" / "absent.py").write_text(ABSENT)
+    done = treat(
+        tmp_path, "--treatments", "own", "--fix", "broken,absent", "-o", "out", "--bitwise", "--json", "-", "--",
+        torch_python(), "program.py",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {row["fix"]: row["verdict"] for row in found["rows"]} == {"broken": "failed", "absent": "nothing to change"}
+    assert "KeyError: 'a name'" in next(row["why"] for row in found["rows"] if row["fix"] == "broken")
+    assert found["together"] is None
+    assert found["steps_per_run"] >= 20
+    assert {run["steps"] for run in found["runs"] if not run["fixes"]} <= {19, found["steps_per_run"] - 1}
+    assert "a line of the program" not in done.stdout + done.stderr
+    assert "a line of the program" in (tmp_path / "out" / "trials" / "1" / "output.log").read_text()
+    assert (tmp_path / "out" / "treat.html").is_file()
+    assert (tmp_path / "program.py").read_text() == PROGRAM
+    report = json.loads(next((tmp_path / "out" / "trials" / "2" / "agents").glob("*.json")).read_text())
+    assert report["stopped"]
+    assert len(report["treated"]["losses"]) == found["steps_per_run"]
+    assert len(report["treated"]["checksum"]) == 64
+
+
+@pytest.mark.torch
+def test_the_exit_code_of_a_program_that_fails_is_its_own(tmp_path: Path) -> None:
+    done = treat(tmp_path, "--fix", "set_to_none", "-o", "out", "--", torch_python(), "program.py", "fail")
+    assert done.returncode == 1
+    assert "fails without any fix: exit code 1: no data" in done.stderr
+
+
+def test_a_command_that_is_not_there_ends_as_a_shell_does(tmp_path: Path) -> None:
+    assert treat(tmp_path, "--", "no-such-program").returncode == 127
+    assert not list(tmp_path.glob("perfdoctor-runs"))
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("30", 30)])
+def test_a_budget_has_a_unit(text: str, wanted: float) -> None:
+    assert seconds(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "m", "10 minutes", "-5"])
+def test_a_budget_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        seconds(text)
+
+
+def test_variables_are_names_and_values() -> None:
+    assert _variables(["OUT=/tmp/{trial}", "X="]) == {"OUT": "/tmp/{trial}", "X": ""}
+    with pytest.raises(typer.BadParameter):
+        _variables(["OUT"])
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [("torchrun --nproc-per-node 4 x.py", 4), ("torchrun --nproc_per_node=2 x.py", 2), ("python x.py", 1)],
+)
+def test_torchrun_says_how_many_ranks_there_are(words: str, ranks: int) -> None:
+    assert _launched_ranks(words.split()) == ranks

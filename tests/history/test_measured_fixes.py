@@ -1,0 +1,73 @@
+"""What fixes saved here before moves the range of what they are predicted to save, and what hurt is advised no more."""
+
+from __future__ import annotations
+
+import pytest
+from history.test_promises import ROW
+from msgspec.structs import replace
+from report.samples import SAMPLES
+
+from perfdoctor.history.measured_fixes import as_measured
+from perfdoctor.records.findings import Fix
+from perfdoctor.records.savings import Saving
+
+ADVISED = {"loader_workers": r"num_workers="}
+
+
+def diagnosis(low=10, likely=30, high=40):
+    whole = next(each for each in SAMPLES.values() if each.findings)
+    fixes = (
+        Fix("Load batches in workers", "loader = DataLoader(d, num_workers=4)", "minutes", False),
+        Fix("Make batches cheaper", "# index whole batches", "hours", False),
+    )  # fmt: skip
+    one = replace(
+        whole.findings[0], rule="input-wait", saving_ns_per_step=Saving(low, likely, high), fixes=fixes, symptoms=(),
+        basis="step", title="Training waits for data",
+    )  # fmt: skip
+    return replace(whole, findings=(one,), base_ns=100, notes=())
+
+
+def saving(rows, **facts):
+    return as_measured(diagnosis(**facts), rows, ADVISED).findings[0].saving_ns_per_step
+
+
+def test_without_rows_about_it_a_diagnosis_stays_as_it_is():
+    assert as_measured(diagnosis(), [{**ROW, "rule": "other"}], ADVISED) == diagnosis()
+
+
+@pytest.mark.parametrize(
+    ("measured", "wanted"), [(0.3, (10, 30, 40)), (0.05, (5, 30, 40)), (0.6, (10, 30, 60)), (-0.1, (0, 30, 40))]
+)
+def test_few_trials_widen_a_range_to_hold_what_they_saved(measured, wanted):
+    found = saving([{**ROW, "measured_likely": measured}])
+    assert (found.low, found.likely, found.high) == wanted
+
+
+def test_nine_trials_are_the_range():
+    rows = [{**ROW, "measured_likely": 0.26 + 0.01 * n} for n in range(9)]
+    assert saving(rows) == Saving(26, 30, 34)
+    assert saving(rows[:8]) == Saving(10, 30, 40)
+
+
+def test_no_range_goes_beyond_the_step():
+    assert saving([{**ROW, "measured_likely": 2.0}]).high == 99
+
+
+def test_it_says_what_it_rests_on():
+    assert as_measured(diagnosis(), [ROW], ADVISED).notes == (
+        "Training waits for data: measured here before, once: it saved 31 %",
+    )
+
+
+def test_a_fix_that_hurt_this_project_is_no_longer_advised():
+    hurt = {**ROW, "verdict": "slower", "measured_likely": -0.12}
+    advice = as_measured(diagnosis(), [hurt], ADVISED).findings[0]
+    assert [fix.title for fix in advice.fixes] == ["Make batches cheaper"]
+    assert advice.left_out[-1] == "Load batches in workers: measured in this project to make a step 12 % longer"
+
+
+@pytest.mark.parametrize(
+    "rows", [[ROW, {**ROW, "verdict": "slower"}], [{**ROW, "verdict": "slower", "source": "merged"}]]
+)
+def test_the_last_trial_of_this_project_counts_alone(rows):
+    assert len(as_measured(diagnosis(), rows, ADVISED).findings[0].fixes) == 2

@@ -1,0 +1,79 @@
+"""Treatments are read from their files without running them, and each is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.treatments import catalogue
+from perfdoctor.treatments.choice import DiagnosedFinding, Machine, _Speedup, arms
+from perfdoctor.vocabulary.rulebook import load_rules
+
+SHIPPED = catalogue.shipped()
+NEEDS = {"cpu", "cuda", "ranks", "numa", "bf16", "compiler"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_treatment_says_what_it_is(name):
+    one = SHIPPED[name]
+    assert one.patch
+    assert one.risk
+    assert one.touches
+    assert set(one.needs) <= NEEDS
+    assert set(one.rules) <= set(load_rules())
+    assert one.rules
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import torch\n", "lacks a docstring"),
+        ('"""Do it."""\n', "function apply"),
+        ('"""Do it."""\nPATCH = "x"\nRISKS = ""\ndef apply(torch, given): ...\n', "RISKS"),
+        ('"""Do it."""\nPATCH = "x"\nITEMS = 2 + x\ndef apply(torch, given): ...\n', "no treatment"),
+        ('"""Do it."""\nPATCH = 3\ndef apply(torch, given): ...\n', "no treatment"),
+    ],
+)
+def test_a_file_that_is_no_treatment_is_said_to_be_none(tmp_path, text, why):
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(PerfdoctorError) as error:
+        catalogue.read(tmp_path)
+    assert why in error.value.what
+
+
+def finding(rule, times=1.5, **values):
+    return DiagnosedFinding(rule, _Speedup(times - 0.1, times, times + 0.1), values)
+
+
+def test_findings_choose_treatments_and_their_values():
+    chosen, _ = arms(SHIPPED, [finding("input-wait", workers=3)], Machine(cores=8))
+    first = chosen[0]
+    assert first.rule == "input-wait"
+    assert first.promised.likely == pytest.approx(1 / 3)
+    assert "num_workers=3" in next(arm for arm in chosen if arm.name == "loader_workers").patch
+    assert {arm.name for arm in chosen if not arm.rule} == {
+        name for name, one in SHIPPED.items() if one.anyway and "input-wait" not in one.rules
+    }
+
+
+def test_what_cannot_work_here_is_left_out_with_its_reason():
+    _, left_out = arms(SHIPPED, [finding("fp32-matmuls")], Machine(torch="2.13.0"))
+    assert left_out == {"tf32": "there is no GPU", "autocast_bf16": "the processor has no bfloat16"}
+    _, left_out = arms(SHIPPED, [finding("unfused-optimizer")], Machine(torch="2.3.1"))
+    assert left_out["fused_optimizer"] == "it needs torch 2.4"
+
+
+def test_only_some_rules_or_some_fixes_can_be_asked_for():
+    both = [finding("input-wait"), finding("unfused-optimizer")]
+    chosen, _ = arms(SHIPPED, both, Machine(), only=["unfused-optimizer"])
+    assert {arm.rule for arm in chosen} == {"unfused-optimizer"}
+    chosen, _ = arms(SHIPPED, (), Machine(), fixes=["set_to_none"])
+    assert [arm.name for arm in chosen] == ["set_to_none"]
+    with pytest.raises(UsageError):
+        arms(SHIPPED, (), Machine(), fixes=["nothing"])
+
+
+def test_variables_of_a_treatment_are_filled_in():
+    chosen, _ = arms(SHIPPED, (), Machine(cores=8, ranks=2), fixes=["torch_threads"])
+    assert chosen[0].environment == {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    assert "set_num_threads(4)" in chosen[0].patch

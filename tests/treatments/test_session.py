@@ -1,0 +1,124 @@
+"""Trials are made in turn until they are decided; what helps is kept, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
+
+from perfdoctor.treatments.session import Failed, Session
+
+
+def test_what_makes_steps_shorter_is_kept_and_what_makes_them_longer_is_not():
+    made, _ = session({"good": 0.6, "bad": 1.5, "idle": 1.0})
+    assert verdicts(made) == {"good": "keep", "bad": "slower", "idle": "no effect"}
+    row = next(row for row in made.result().rows if row.fix == "good")
+    assert row.measured.low < 0.4 < row.measured.high
+    assert made.best().fixes == ("good",)
+
+
+def test_untreated_runs_are_made_in_each_round_and_not_all_at_first():
+    _, runs = session({"good": 0.6, "bad": 1.5})
+    assert runs.made[0] == "untreated"
+    rounds = [runs.made[1 + 3 * n : 4 + 3 * n] for n in range(3)]
+    assert all(sorted(each) == ["bad", "good", "untreated"] for each in rounds)
+    assert len({tuple(each) for each in rounds}) > 1
+
+
+def test_two_that_help_are_tried_together():
+    made, runs = session({"one": 0.7, "other": 0.8})
+    assert made.best().fixes == ("one", "other")
+    assert "one+other" in runs.made
+    assert made.best().measured.low < 1 - 0.7 * 0.8 < made.best().measured.high
+
+
+def test_of_a_group_the_best_is_kept_alone():
+    arms = [arm("one", group="threads"), arm("other", group="threads")]
+    made, runs = session({"one": 0.7, "other": 0.8}, arms)
+    assert made.best().fixes == ("one",)
+    assert "one+other" not in runs.made
+
+
+@pytest.mark.parametrize("why", ["exit code 1: an error", "out of memory: 3 GB", "hangs: no step for 30 s"])
+def test_a_treatment_that_fails_is_a_line_with_its_reason(why):
+    made, runs = session({"broken": why, "good": 0.6})
+    assert verdicts(made) == {"broken": "failed", "good": "keep"}
+    assert next(row.why for row in made.result().rows if row.fix == "broken") == why
+    assert runs.made.count("broken") == (1 if "hangs" in why else 2)
+
+
+def test_a_treatment_that_touches_nothing_is_run_once():
+    made, runs = session({"absent": None, "good": 0.6}, [arm("absent"), arm("good")])
+    assert runs.made.count("absent") == 1
+    assert verdicts(made)["absent"] == "nothing to change"
+
+
+def test_what_the_first_run_shows_to_be_absent_is_not_run_at_all():
+    arms = [arm("absent", by_arguments=True), arm("good", by_arguments=True)]
+    made, runs = session({"absent": None, "good": 0.6}, arms)
+    assert verdicts(made) == {"absent": "nothing to change", "good": "keep"}
+    assert "absent" not in runs.made
+
+
+def test_other_losses_are_other_numbers_and_roundings_are_not():
+    wrong = tuple(each * 0.9 for each in LOSSES)
+    rounded = tuple(each * (1 + 1e-7) for each in LOSSES)
+    moved = tuple(each * (1 + 1e-6 * n) for n, each in enumerate(LOSSES))
+    made, runs = session({"wrong": 0.6, "right": 0.6}, losses={"wrong": wrong, "right": rounded, "control": moved})
+    assert verdicts(made) == {"wrong": "changes the numbers", "right": "keep"}
+    assert runs.made.count("control") == 1
+    assert made.best().fixes == ("right",)
+
+
+def test_another_precision_is_kept_only_where_that_is_accepted():
+    arms = [arm("bf16", changes_numerics=True)]
+    assert verdicts(session({"bf16": 0.5}, arms)[0]) == {"bf16": "changes the numbers"}
+    assert verdicts(session({"bf16": 0.5}, arms, accepts_numerics=True)[0]) == {"bf16": "keep"}
+
+
+def test_a_batch_of_twice_the_items_is_measured_by_the_item():
+    made, _ = session({"batch": 1.2}, [arm("batch", items=2, other_training=True, changes_numerics=True)])
+    row = made.result().rows[0]
+    assert row.measured.low < 0.4 < row.measured.high
+    assert row.loss.verdict == "another training"
+
+
+def test_a_spent_budget_leaves_what_is_open_undecided():
+    made, runs = session({"small": 0.97}, budget_s=100)
+    assert verdicts(made) == {"small": "not decided"}
+    assert runs.clock_s <= 130
+
+
+def test_what_the_budget_has_no_room_for_is_said():
+    made, _ = session({f"fix{n}": 1.0 for n in range(9)}, budget_s=200)
+    assert len(made.result().rows) + len(made.result().left_out) == 9
+    assert made.result().left_out
+
+
+def test_a_pair_that_others_disturbed_is_made_anew():
+    made, _ = session({"good": 0.6}, others=lambda number: 1.9 if number == 3 else 0.0)
+    assert made.result().rows[0].disturbed == 1
+    assert verdicts(made) == {"good": "keep"}
+
+
+def test_a_program_that_fails_untreated_is_no_trial():
+    class Broken(FakeRuns):
+        def __call__(self, arms, **facts):
+            report = super().__call__(arms, **facts)
+            return report if arms else type(report)(why="exit code 1: its own error", code=1)
+
+    with pytest.raises(Failed, match="its own error"):
+        Session(Broken({"good": 0.6}), [arm("good")], budget_s=100, cores=2).go()
+
+
+def test_after_ctrl_c_the_table_says_what_is_known():
+    class Interrupted(FakeRuns):
+        def __call__(self, arms, **facts):
+            if len(self.made) == 5:
+                raise KeyboardInterrupt
+            return super().__call__(arms, **facts)
+
+    made = Session(Interrupted({"good": 0.6}), [arm("good")], budget_s=3600, cores=2)
+    made.go()
+    result = made.result()
+    assert result.is_interrupted
+    assert result.rows[0].pairs >= 1
