@@ -27,13 +27,15 @@ def _idle(place: Place, at: Mapping[str, float]) -> Mask:
     """One bool a kernel: do most SMs have nothing to do in it? Of whole graphs nothing is known of the kernels."""
     kernels = place.kernels
     few: Mask = _active(place) <= at["few_sms_share"]  # of short ones small-kernels says it
-    return few & (kernels.duration_ns >= at["short_kernel_ns"]) & (kernels["is_graph"] == 0)
+    alone: Mask = few & (kernels.duration_ns >= at["short_kernel_ns"]) & (kernels["is_graph"] == 0)
+    return alone
 
 
 def _gained(place: Place, at: Mapping[str, float]) -> Floats:
     """The share of each kernel's time that is not needed with all SMs at work; what it moves takes as long anyway."""
     moving = np.nan_to_num(of_grids(place)["dram_share"]) / at["reached_memory_share"]
-    return np.clip(1 - np.fmax(_active(place), moving), 0, 1)
+    gained: Floats = np.clip(1 - np.fmax(_active(place), moving), 0, 1)
+    return gained
 
 
 def _gained_ns(place: Place, at: Mapping[str, float]) -> float:
