@@ -17,7 +17,11 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.mark.parametrize(
     ("program", "way", "fault"),
-    [("exits", "-I", "none"), ("multiprocessing-forkserver", "script", "kill other"), ("raises", "-c", "limit NOFILE=24")],
+    [
+        ("exits", "-I", "none"),
+        ("multiprocessing-forkserver", "script", "kill other"),
+        ("raises", "-c", "limit NOFILE=24"),
+    ],
 )
 def test_a_program_is_what_it_would_be_alone(tmp_path: Path, program: str, way: str, fault: str) -> None:
     assert faulty_runs.tried(Case(program, way, "torch", fault, tmp_path, Random(1))) == []
