@@ -50,7 +50,7 @@ def checkout(folder: Path) -> Checkout | None:
 def committed_unix_s(folder: Path, commit: str) -> int | None:
     """When the commit was made, in s since 1970; None where that is not known here."""
     shown = _git(folder, "show", "--no-patch", "--format=%ct", commit) if _COMMIT.fullmatch(commit) else None
-    return int(shown) if shown and shown.strip().isdigit() else None
+    return int(shown) if shown and shown.strip().isdecimal() else None
 
 
 def commits_between(folder: Path, before: str, after: str, at_most: int) -> tuple[tuple[str, str], ...] | None:
