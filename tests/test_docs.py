@@ -233,6 +233,7 @@ def helps() -> str:
         "history",
         "mcp",
         "export",
+        "scrub",
         "query",
     )
     of_history = ("show", "trend", "pin", "tag", "note", "prune", "merge")
