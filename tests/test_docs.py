@@ -234,6 +234,7 @@ def helps() -> str:
         "history",
         "mcp",
         "export",
+        "scrub",
         "query",
     )
     of_history = ("show", "trend", "promises", "pin", "tag", "note", "prune", "merge")
