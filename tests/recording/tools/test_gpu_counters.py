@@ -79,7 +79,7 @@ def test_nsys_samples_the_devices_that_it_lists(tmp_path: Path, printed: str, de
 
 
 @pytest.mark.parametrize(
-    ("gpus", "steps", "hz"), [(1, 10, "10000"), (8, 10, "5000"), (8, 30, "1667"), (8, 1000, "1000"), (0, 0, "10000")]
+    ("gpus", "steps", "hz"), [(1, 10, "10000"), (8, 10, "5000"), (8, 30, "1667"), (8, 1000, "1000"), (1, 0, "1000")]
 )
 def test_more_gpus_and_longer_windows_are_sampled_less_often(gpus: int, steps: int, hz: str) -> None:
     tool = nsys.Nsys("/n/nsys", "x", OPTIONS)

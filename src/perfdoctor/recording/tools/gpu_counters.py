@@ -54,10 +54,13 @@ class GpuCounters(Struct, frozen=True):
     doubt: str = ""
 
     def options(self, nsys: Nsys, *, gpus: int, steps: int) -> dict[str, str]:
-        """The options of `nsys profile` for a window of so many steps of so many GPUs; none where it cannot record."""
+        """The options of `nsys profile` for a window of so many steps of so many GPUs; none where it cannot record.
+
+        `steps` is 0 where the whole program is recorded.
+        """
         if not self.option:
             return {}
-        hz = _ROWS / (_COUNTERS * max(gpus, 1) * max(steps, 1) * _STEP_S)
+        hz = _ROWS / (_COUNTERS * max(gpus, 1) * steps * _STEP_S) if steps else _LEAST_HZ
         frequency = str(round(min(max(hz, _LEAST_HZ), _MOST_HZ)))
         known = {"gpu-metrics-frequency": frequency} if nsys.has("gpu-metrics-frequency") else {}
         return {self.option: self.devices, **known}
