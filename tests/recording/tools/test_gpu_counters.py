@@ -117,6 +117,14 @@ def test_without_permission_or_option_nsys_is_not_even_asked(tmp_path: Path) -> 
     assert gpu_counters.find(None, "").trouble
 
 
+def test_an_nsys_that_does_not_answer_samples_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nsys, "_PROBE_TIMEOUT_S", 0.2)
+    tool = listing(tmp_path, ALL)
+    Path(tool.path).write_text("#!/bin/sh\nexec sleep 60\n")
+    for each in (tool, nsys.Nsys("/nowhere", "x", OPTIONS)):
+        assert "does not list" in gpu_counters.find(each, "", tmp_path).trouble
+
+
 def test_dcgm_that_runs_here_is_a_doubt(tmp_path: Path) -> None:
     (tmp_path / "17").mkdir()
     (tmp_path / "17" / "comm").write_text("nv-hostengine\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,8 +90,8 @@ def find(nsys: Nsys | None, permission: str, processes: Path = Path("/proc")) ->
         return GpuCounters(trouble=what, do=f"{do[0].upper()}{do[1:]}.")
     try:
         printed = output_of(nsys.path, "profile", f"--{option}=help")
-    except OSError as error:
-        return GpuCounters(trouble=f"{nsys.path} does not start: {error}")
+    except (OSError, subprocess.SubprocessError) as error:
+        return GpuCounters(trouble=f"nsys does not list what it samples: {error}", do="Try nsys by hand.")
     listed = dict(_LISTED.findall(printed))
     devices = next((each for each in ("cuda-visible", "all") if each in listed), "")
     if not devices and sum(map(str.isdigit, listed)) == 1:  # a GPU that is divided has no `all`
