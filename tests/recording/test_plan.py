@@ -10,6 +10,7 @@ import pytest
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording import plan
 from perfdoctor.recording.launch.program import Program
+from perfdoctor.recording.tools.gpu_counters import GpuCounters
 from perfdoctor.recording.tools.nsys import Nsys
 from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 
@@ -29,6 +30,15 @@ def test_with_a_gpu_and_nsys_it_is_one_nsys_pass(tmp_path: Path) -> None:
     assert made.passes == ("nsys",)
     assert set(made.left_out) == {"torch", "ncu"}
     assert "CUPTI" in made.left_out["torch"]
+
+
+def test_the_plan_says_whether_nsys_samples_the_gpus_counters(tmp_path: Path) -> None:
+    sampled = plan.make(machine(counters=GpuCounters("gpu-metrics-devices", "all")), None, tmp_path)
+    assert "the GPU's counters" in sampled.lines("10 steps")[0]
+    assert sampled.warnings == ()
+    refused = plan.make(machine(counters=GpuCounters(trouble="not permitted", do="Run as root.")), None, tmp_path)
+    assert "the GPU's counters" not in refused.lines("10 steps")[0]
+    assert refused.warnings == ("nsys without the GPU's counters: not permitted. Run as root.",)
 
 
 def test_without_nsys_it_is_one_torch_pass(tmp_path: Path) -> None:

@@ -69,7 +69,10 @@ def counts_tensor_flop(ncu: str) -> bool:
 
     A metric of a section that a GPU does not have is left out with a warning, one of `--metrics` ends the recording.
     """
-    return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+    try:
+        return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+    except PerfdoctorError:
+        return False
 
 
 def _output_of(ncu: str, *options: str) -> str:
