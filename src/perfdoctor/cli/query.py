@@ -54,13 +54,16 @@ def query(
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
     rows = ([_plain(value) for value in row] for row in answer.rows)
     if json:
-        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
+        said = {"note": answer.note} if answer.note else {}
+        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut, **said}
         typer.echo(json_format.dumps(document, ensure_ascii=False, allow_nan=False))
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([csv_cell(value) for value in row] for row in (answer.columns, *rows))
     else:
         _print_table(answer)
+    if answer.note and not quiet:
+        typer.echo(f"perfdoctor: {answer.note}", err=True)
     if answer.is_cut and not quiet:
         typer.echo(f"perfdoctor: the first {most} rows; --limit shows more.", err=True)
 
