@@ -14,13 +14,12 @@ from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
     AnalysisRequest,
-    OutputFormat,
     check_html,
     diagnosed,
     output_of,
     rules_of,
 )
-from perfdoctor.cli.compare_output import Shown
+from perfdoctor.cli.compare_output import ComparisonFormat, Shown
 from perfdoctor.cli.rerun import reruns_of
 from perfdoctor.errors import UsageError
 from perfdoctor.report.json_document import MARKER
@@ -93,7 +92,7 @@ def compare(
         str | None, typer.Option(help="Write the comparison as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[
-        OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
+        ComparisonFormat | None, typer.Option("--format", help="What is printed to standard output.")
     ] = None,
     own_rules: shared_options.OwnRules = None,
     config: shared_options.Config = None,
@@ -109,7 +108,7 @@ def compare(
 ) -> None:
     """Compare two versions of a training, or several numbers of GPUs."""
     check_html(html, no_html=no_html)
-    output = output_of(format_, json)
+    output = output_of(format_, json, ComparisonFormat)
     limit = limit_of(fail_above)
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),

@@ -26,7 +26,7 @@ from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.records.savings import CASES
 from perfdoctor.system.project import Project, project_from
 from perfdoctor.system.run_folder import TimedSteps
-from perfdoctor.vocabulary.names.python_code import is_user_function
+from perfdoctor.vocabulary.names.python_code import first_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -125,9 +125,8 @@ def promised(
     tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "", symptom_of: str | None = None,
 ) -> PromisedSaving:  # fmt: skip
     """The saving of a finding: low, likely and high. `tables`: rows of its evidence, whose first own line it names."""
-    cells = (cell for table in tables for row in table for cell in row)
-    line = next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
     low, likely, high = map(float, saving_ns)
+    line = first_user_function(tables)
     return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin, symptom_of or "")
 
 
@@ -268,8 +267,9 @@ def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
 
 
 def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[WorkTime]:
-    places = max(len(document["time"]), 1)
-    windows = [(row["window_ns"], row["step_ns"]) for row in document["time"]]
+    in_full = {(row["rank"], row["device"]) for row in document["recording"]}  # whose kernels are in the table
+    read = [row for row in document["time"] if (row["rank"], row["device"]) in in_full] or document["time"]
+    places, windows = max(len(read), 1), [(row["window_ns"], row["step_ns"]) for row in read]
     units = np.mean([round(window / step) if step else 1 for window, step in windows]) if windows else 1
     kernels = [row for row in document["kernels"] if row["family"] != "communication"]
     whole = sum(row["total_ns"] for row in kernels) / places / units
