@@ -23,7 +23,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
 from perfdoctor.report import json_report
-from perfdoctor.report.comparison.words import interval, verdict
+from perfdoctor.report.comparison.words import interval, prediction, verdict
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -170,12 +170,52 @@ def test_what_is_fixed_together_is_not_predicted_twice():
         assert whole.high == pytest.approx(part_ns)
 
 
+def test_what_is_about_all_of_the_step_takes_its_share_of_what_is_left_of_it():
+    """And a symptom of a symptom is in the cause of both: together they never take the whole step."""
+    before, after = snapshot(waiting(6)), snapshot(waiting(2))
+    step_ns, part_ns = before.step_ns, before.parts["input_wait"]
+    cause = PromisedSaving("input-wait", "Waits", 0.0, 0.9 * part_ns, part_ns, ("input_wait",))
+    symptom = PromisedSaving(
+        "host-work", "Works", 0.0, 0.8 * part_ns, part_ns, ("input_wait",), symptom_of="input-wait"
+    )
+    further = PromisedSaving("small-kernels", "Small", 0.0, 0.7 * part_ns, part_ns, symptom_of="host-work")
+    long = PromisedSaving("step-outliers", "Long", 0.0, 0.9 * step_ns, step_ns)
+    checked = frozenset(each.rule for each in (cause, symptom, further, long))
+    after = replace(after, checked=checked, findings=())
+    for several, expected in (
+        ((cause, symptom, further), 0.9 * part_ns),
+        ((cause, long), 0.9 * part_ns + 0.9 * (step_ns - 0.9 * part_ns)),
+    ):
+        one = replace(before, checked=checked, findings=several, predictions={})
+        whole = compare([one], [after]).promises[0]
+        assert whole.likely == pytest.approx(expected)
+        assert whole.high <= step_ns
+
+
+def test_what_is_smaller_is_partly_fixed_and_said_so_where_it_is_counted():
+    less = replace(WAIT, likely=0.2 * WAIT.likely)
+    found = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(snapshot(waiting(2)), less)])
+    assert [each.fate for each in found.findings] == ["partly fixed"]
+    assert [each.rules for each in found.promises if each.whole] == [("input-wait",)]
+    unknown = compare(
+        [found_in(snapshot(waiting(6)), WAIT)], [found_in(snapshot(waiting(2)), replace(less, likely=0.0))]
+    )
+    assert ([each.fate for each in unknown.findings], unknown.promises) == (["remaining"], ())
+
+
+def test_a_step_that_is_too_noisy_to_say_keeps_no_prediction():
+    sides = [snapshot(waiting(6)), snapshot(waiting(5))]
+    noisy = [replace(each, steps=StepSample(each.step_ns * np.array([0.2, 1.8, 1.0, 0.4, 1.6]))) for each in sides]
+    found = compare([found_in(noisy[0], WAIT)], [found_in(noisy[1])])
+    assert (found.step.verdict, found.promises[0].kept) == ("too noisy", "unknown")
+    assert "the noise hides" in prediction(found.promises[0])
+
+
 def test_what_a_longer_step_hides_is_not_fixed():
     before, after = snapshot(waiting(2)), snapshot(waiting(2, kernels="#" * 60))
     slight = replace(WAIT, low=1_000_000.0, likely=2_000_000.0, high=2_500_000.0)
     found = compare([found_in(before, slight)], [found_in(after)])
-    assert found.findings[0].fate == "no longer found"
-    assert found.promises[0].kept == "less"
+    assert (found.findings[0].fate, found.promises) == ("no longer found", ())
     of_more_items = [replace(each, items_per_step=items) for each, items in ((before, 8), (after, 64))]
     of_more_items = [replace(each, settings={"batch": f"{each.items_per_step} items"}) for each in of_more_items]
     found = compare([found_in(of_more_items[0], slight)], [found_in(of_more_items[1])])

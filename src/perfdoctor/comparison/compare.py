@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.contributions import contributions
 from perfdoctor.comparison.matching import SAME_SHARE, by_names, changes, in_common, mean_of, merged
-from perfdoctor.comparison.promise import finding_changes, promises
+from perfdoctor.comparison.promise import finding_changes, own_times, promises
 from perfdoctor.comparison.records import (
     Comparison,
     LineChange,
@@ -60,12 +60,13 @@ def compare(
     before_ns, after_ns = (round(sum(each.step_ns for each in side) / len(side)) for side in (before, after))
     difference_ns = after_ns - before_ns
     causes = contributions(parts[0], parts[1], (before_ns, after_ns), without_gpu=without_gpu)
-    work, rest_ns, rest_count = changes(
-        merged([each.work for each in before]), merged([each.work for each in after]), (before_ns, after_ns), MOST_WORK,
-    )  # fmt: skip
-    findings = finding_changes(before, after, causes)
+    every = [merged([each.work for each in side]) for side in (before, after)]
+    work, rest_ns, rest_count = changes(every[0], every[1], (before_ns, after_ns), MOST_WORK)
+    own = own_times(causes, every[0], every[1], without_gpu=without_gpu)
+    findings = finding_changes(before, after, own)
     if not any(each.label for each in work):  # nothing is known by name: the causes say it all
         work, rest_ns = (), difference_ns
+    item = _item(before, after, within, reruns)
     ours, theirs = _items(before), _items(after)
     same_items = ours / theirs if ours and theirs and ours != theirs else None
     # What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more.
@@ -88,11 +89,11 @@ def compare(
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
-        promises=promises(before, findings, step, causes, settings, recording_ns, same_items),
+        promises=promises(before, findings, step, item or step, own, settings, recording_ns, same_items),
         memory=tuple(_memory(before, after)),
         items_before=ours,
         items_after=theirs,
-        item=_item(before, after, within, reruns),
+        item=item,
         common_share=_common_share(before[0], after[0]),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),

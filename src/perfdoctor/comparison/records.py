@@ -19,7 +19,7 @@ SpreadFrom = Literal["runs", "other side", "usual", "drift", "contended", "pairs
 StepsCompared = Literal["recorded", "unrecorded", "timed", "paired"]
 #: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
 Fate = Literal["came", "went", "grew", "shrank", "same"]
-FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not checked"]
+FindingFate = Literal["fixed", "partly fixed", "no longer found", "new", "remaining", "not checked"]
 Kept = Literal["kept", "more", "less", "unknown"]
 
 #: Of 20 public recordings, those of one model share 0.84 and more of their compute time through other precisions,

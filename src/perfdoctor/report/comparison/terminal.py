@@ -111,7 +111,7 @@ def work_rows(comparison: Comparison | ScalingResult, most: int, console: Consol
 
 
 def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
-    order = ("new", "remaining", "fixed", "no longer found", "not checked")
+    order = ("new", "remaining", "partly fixed", "fixed", "no longer found", "not checked")
     shown = sorted(comparison.findings, key=lambda each: order.index(each.fate))[: max(most, SHOWN)]
     rows = [
         (Text(words.FINDING_FATES[each.fate], {"fixed": "green", "new": "red"}.get(each.fate, "")),

@@ -31,11 +31,16 @@ STEPS = {
     "recorded": "recorded steps", "unrecorded": "unrecorded steps", "timed": "all timed steps but the recorded ones",
     "paired": "steps",
 }  # fmt: skip
-KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
+KEPT = {
+    "kept": "kept",
+    "more": "more than predicted",
+    "less": "less than predicted",
+    "unknown": "the noise hides whether that was kept",
+}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
-    "fixed": "fixed", "no longer found": "no longer found", "new": "new", "remaining": "remaining",
-    "not checked": "not checked in AFTER",
+    "fixed": "fixed", "partly fixed": "partly fixed", "no longer found": "no longer found", "new": "new",
+    "remaining": "remaining", "not checked": "not checked in AFTER",
 }  # fmt: skip
 
 
@@ -220,8 +225,9 @@ def prediction(each: Promise) -> str:
 
 
 def finding(each: FindingChange) -> str:
-    if each.fate == "remaining" and (each.before_ns or each.after_ns):
-        return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
+    if each.fate in ("remaining", "partly fixed") and (each.before_ns or each.after_ns):
+        was, now = (duration(ns) if ns else "–" for ns in (each.before_ns, each.after_ns))  # no saving is likely
+        return f"{was} → {now}"
     ns = each.after_ns if each.fate == "new" else each.before_ns
     return duration(ns) if ns else ""
 
