@@ -20,8 +20,8 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """`slower`, `faster`, `no change` or `too noisy`."""
-        return self._comparison.judged.verdict
+        """`slower`, `faster`, `no change`, `too noisy`, or `not comparable`, where it says nothing of the program."""
+        return self._comparison.verdict
 
     @property
     def summary(self) -> str:

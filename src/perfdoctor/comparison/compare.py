@@ -18,7 +18,7 @@ from perfdoctor.comparison.records import (
     StepSample,
     StepsCompared,
 )
-from perfdoctor.comparison.refusal import refuse
+from perfdoctor.comparison.refusal import not_comparable, refuse
 from perfdoctor.comparison.settings import differing
 from perfdoctor.comparison.snapshot import without_kernels, without_ops
 from perfdoctor.comparison.statistics import (
@@ -41,18 +41,21 @@ FEW_STEPS = 8
 
 def compare(
     before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN, *,
-    reruns: Reruns | None = None, other_program: bool = False,
+    reruns: Reruns | None = None, anyway: bool = False,
 ) -> Comparison:  # fmt: skip
-    """Compare the runs of both sides. `within`: the change that matters, as a share. `reruns`: later runs of both sides
-    that alternated: what became of the step is judged by these. `other_program`: may they be two programs?
+    """Compare the runs of both sides. `within`: the change that matters, as a share. `reruns`: later runs of both
+    sides that alternated: what became of the step is judged by these. `anyway`: judge the step, or where batches
+    are known an item of the job's work, also where a difference says nothing of the program (another GPU, number of
+    ranks, or program).
 
     Raises PerfdoctorError if they cannot be compared.
     """
-    refuse(before, after, other_program=other_program)
+    refuse(before, after)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
     without_gpu = before[0].without_gpu
     settings, unknown = differing(before, after)
+    reasons = () if anyway else not_comparable(before, after, settings)
     step = _paired(reruns, within) if reruns else step_between(before, after, within)
     parts = [
         (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
@@ -63,11 +66,11 @@ def compare(
     every = [merged([each.work for each in side]) for side in (before, after)]
     work, rest_ns, rest_count = changes(every[0], every[1], (before_ns, after_ns), MOST_WORK)
     own = own_times(causes, every[0], every[1], without_gpu=without_gpu)
-    findings = finding_changes(before, after, own)
+    findings = finding_changes(before, after, None if reasons else own)
     if not any(each.label for each in work):  # nothing is known by name: the causes say it all
         work, rest_ns = (), difference_ns
-    item = _item(before, after, within, reruns)
-    ours, theirs = _items(before), _items(after)
+    ours, theirs = (_items(side, of_job=anyway) for side in (before, after))
+    item = _item(before, after, within, reruns, (ours, theirs))
     same_items = ours / theirs if ours and theirs and ours != theirs else None
     # What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more.
     apart_ns = round(step.after.mean_ns) - round(step.before.mean_ns)
@@ -89,7 +92,10 @@ def compare(
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
-        promises=promises(before, findings, step, item or step, own, settings, recording_ns, same_items),
+        not_comparable=reasons,
+        promises=()
+        if reasons
+        else promises(before, findings, step, item or step, own, settings, recording_ns, same_items),
         memory=tuple(_memory(before, after)),
         items_before=ours,
         items_after=theirs,
@@ -118,10 +124,11 @@ def _paired(reruns: Reruns, within: float, items: tuple[float, float] = (1.0, 1.
 
 
 def _item(
-    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float, reruns: Reruns | None
-) -> StepChange | None:
-    """The change of the time of one item if batches are known and differ, else None."""
-    ours, theirs = _items(before), _items(after)
+    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float, reruns: Reruns | None,
+    items: tuple[float | None, float | None],
+) -> StepChange | None:  # fmt: skip
+    """The change of the time of one item if the `items` of a step are known and differ, else None."""
+    ours, theirs = items
     if not ours or not theirs or ours == theirs:
         return None
     if reruns:
@@ -183,8 +190,12 @@ def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) 
     return tuple(each for each in every[:MOST_LINES] if abs(each.after_ns - each.before_ns) >= SAME_SHARE * step_ns)
 
 
-def _items(runs: Sequence[Snapshot]) -> float | None:
-    known = {each.items_per_step for each in runs}
+def _items(runs: Sequence[Snapshot], *, of_job: bool = False) -> float | None:
+    """What a rank trains on in a step, or all ranks of the job together; None where it is not known of all runs."""
+    known = {
+        each.items_per_step and each.items_per_step * (int(each.settings.get("ranks", 1)) if of_job else 1)
+        for each in runs
+    }
     return known.pop() if len(known) == 1 else None
 
 

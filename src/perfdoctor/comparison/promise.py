@@ -70,11 +70,14 @@ def own_times(
     return OwnTime(causes, Contribution(UPDATE, UPDATE, was, now, now - was, fate(was, now, step_ns)))
 
 
-def finding_changes(before: Sequence[Snapshot], after: Sequence[Snapshot], own: OwnTime) -> tuple[FindingChange, ...]:
+def finding_changes(
+    before: Sequence[Snapshot], after: Sequence[Snapshot], own: OwnTime | None
+) -> tuple[FindingChange, ...]:
     """Fixed, new and remaining findings, the costliest first. Of several runs: what is found in any of them.
 
     A share of a longer step may be below a rule's threshold without a fix, and nobody fixed what is about no time:
-    fixed is what is gone and whose part of the step, if it has one, got shorter.
+    fixed is what is gone and whose part of the step, if it has one, got shorter. `own`: None where the two do not
+    compare: then nothing is said to be fixed.
     """
     ours, theirs = _findings(before), _findings(after)
     checked = frozenset.intersection(*(each.checked for each in after))
@@ -84,10 +87,10 @@ def finding_changes(before: Sequence[Snapshot], after: Sequence[Snapshot], own: 
             return "new"
         if now is not None:
             is_less = 0 < now.likely < _MOSTLY * was.likely  # without a likely saving it is not known what is left
-            return "partly fixed" if is_less and own.of(was) and own.is_shorter(was) else "remaining"
+            return "partly fixed" if own and is_less and own.of(was) and own.is_shorter(was) else "remaining"
         if was.rule not in checked:
             return "not checked"
-        return "fixed" if own.is_shorter(was) else "no longer found"
+        return "fixed" if own and own.is_shorter(was) else "no longer found"
 
     found = []
     for rule in dict.fromkeys((*ours, *theirs)):

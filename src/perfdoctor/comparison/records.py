@@ -9,7 +9,9 @@ from msgspec import Struct, field
 
 from perfdoctor.model.columns import Floats
 
-Verdict = Literal["slower", "faster", "no change", "too noisy"]
+StepVerdict = Literal["slower", "faster", "no change", "too noisy"]
+#: Also of a comparison that says nothing of the program.
+Verdict = Literal["slower", "faster", "no change", "too noisy", "not comparable"]
 #: Where the spread of runs comes from: the runs that were given, those of the other side, what is usual, how the level
 #: of the run itself drifts, the time in which other programs had the cores of the thread that trains, or, of the ratio
 #: of two runs one right behind the other, the pairs.
@@ -69,7 +71,7 @@ class StepChange(Struct, frozen=True):
     median_change: float
     median_low: float | None
     median_high: float | None
-    verdict: Verdict
+    verdict: StepVerdict
     detectable: float | None
     unrecorded: bool
     contended: float = 0.0
@@ -283,7 +285,7 @@ class Comparison(Struct, frozen=True):
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
     `item`: where batches are known and differ, the same as `step` of the time that one item takes. `common_share`: of
     the compute time of the first runs, which has names that both have (0-1), on the side where it is less; None if
-    unknown.
+    unknown. `not_comparable`: why the difference says nothing of the program, in clauses; () where it does.
     """
 
     before: tuple[str, ...]
@@ -310,6 +312,15 @@ class Comparison(Struct, frozen=True):
     common_share: float | None = None
     lines: tuple[LineChange, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    not_comparable: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        return "not comparable" if self.not_comparable else self.judged.verdict
+
+    def is_longer_by(self, limit: float) -> bool:
+        """Is the step surely longer by more than this share, and by the program?"""
+        return not self.not_comparable and self.judged.is_longer_by(limit)
 
     @property
     def may_be_two_programs(self) -> bool:

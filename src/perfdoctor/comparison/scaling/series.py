@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between
 from perfdoctor.comparison.matching import USUALLY_IN_COMMON, changes, in_common, merged
-from perfdoctor.comparison.promise import OwnTime, finding_changes
+from perfdoctor.comparison.promise import finding_changes
 from perfdoctor.comparison.records import Changed, Snapshot, StepChange
 from perfdoctor.comparison.refusal import refuse_series
 from perfdoctor.comparison.scaling.forecast import KnownSteps, Throughput, forecasts
@@ -54,7 +54,7 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
     causes, whole = growth(found, snapshots, steps_ns, without_gpu=without_gpu)
     checked, ahead, unpredicted = forecasts(KnownSteps(found, series, steps_ns, network), throughput)
     work, rest_ns, rest_count = _work(found, list(snapshots.items()))
-    changed = finding_changes(first, snapshots[max(snapshots)], OwnTime(()))  # of the most ranks against the fewest
+    changed = finding_changes(first, snapshots[max(snapshots)], None)  # of the most ranks against the fewest
     return ScalingResult(
         kind=found,
         kind_from=kind_from,

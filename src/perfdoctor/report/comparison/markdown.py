@@ -19,9 +19,10 @@ _MOST, _MOST_NOTES = 6, 2
 
 def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
     """`verdict`: paragraphs instead of the comparison's own."""
+    heading = [[each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]]
+    differing = listed("What differs beside the code", map(words.setting, comparison.settings))
     sections = (
-        listed("What differs beside the code", map(words.setting, comparison.settings)),
-        *([each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]),
+        *([*heading, differing] if comparison.not_comparable else [differing, *heading]),
         [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
         [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),

@@ -50,14 +50,18 @@ def indented(console: Console, sentences: Iterable[str], style: str = "") -> Ite
 
 def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequence[Text]) -> Iterator[Text]:
     text, listed = partial(paragraph, console), partial(indented, console)
-    if comparison.settings:
-        yield Text("What differs beside the code", "bold")
-        for each in comparison.settings:
-            yield from text(words.setting(each), "yellow" if each.matters else "dim", "  ")
-        yield Text()
-    said = Text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
-    for line in verdict or [said]:
-        yield from wrapped(line, console, min(console.width, WIDEST))
+    said = verdict or [Text(words.verdict(comparison), _STYLES.get(comparison.verdict, "bold"))]
+    heading = [each for line in said for each in wrapped(line, console, min(console.width, WIDEST))]
+    differing = [
+        line
+        for each in comparison.settings
+        for line in text(words.setting(each), "yellow" if each.matters else "dim", "  ")
+    ]
+    beside = [Text("What differs beside the code", "bold"), *differing, Text()] if differing else []
+    if comparison.not_comparable:  # then that is why
+        yield from (*heading, Text(), *beside)
+    else:
+        yield from (*beside, *heading)
     if per_item := words.per_item(comparison):
         yield from text(per_item)
     for remark in words.interval(comparison):

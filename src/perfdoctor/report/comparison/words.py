@@ -64,6 +64,8 @@ def verdict(comparison: Comparison) -> str:
     judged = comparison.judged
     noun, times = unit(comparison), times_of(comparison)
     bounds = bounds_of(judged)
+    if comparison.not_comparable:
+        return f"Not comparable: {clean('; '.join(comparison.not_comparable), PROSE_LIMIT)}."
     if judged.low is None:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
     sure = {"faster": "Faster", "slower": "Slower", "no change": "No change beyond the noise"}
@@ -104,12 +106,15 @@ def bounds_of(judged: StepChange) -> str:
 
 def per_item(comparison: Comparison) -> str:
     """What became of the step where batches differ, as the verdict is then about an item; "" elsewhere."""
+    times = times_of(comparison)
+    if comparison.not_comparable:
+        return f"The difference would say nothing of the program: {times}. `perfdoctor compare --anyway` judges it."
     if comparison.item is None:
         return ""
     step = comparison.step
     return (
-        f"Batches differ, so the time of one item is judged. A step has {comparison.items_before:,.0f} items before "
-        f"and {comparison.items_after:,.0f} after; it took {duration(step.before.mean_ns)}, then "
+        f"The work of a step differs, so the time of one item is judged. A step has {comparison.items_before:,.0f} "
+        f"items before and {comparison.items_after:,.0f} after; it took {duration(step.before.mean_ns)}, then "
         f"{duration(step.after.mean_ns)} ({percent(step.change)}). What follows is of the step."
     )
 
@@ -117,6 +122,8 @@ def per_item(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
     step = comparison.judged
+    if comparison.not_comparable:
+        return
     if comparison.may_be_two_programs:
         common = f"Only {share(comparison.common_share)}" if comparison.common_share else "Nothing"
         yield (
