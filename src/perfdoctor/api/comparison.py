@@ -20,7 +20,9 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """`slower`, `faster`, `no change`, `too noisy`, or `not comparable`, where it says nothing of the program."""
+        """`slower`, `faster`, `no change`, `too noisy`, or `not comparable`, where it says nothing of the program; of
+        snapshots of memory `less memory`, `more memory` or `no change`.
+        """
         return self._comparison.verdict
 
     @property

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.compare import compare, samples, steps_compared, usual_spread
 from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, StepVerdict
+from perfdoctor.comparison.refusal import refuse_without_steps
 from perfdoctor.errors import PerfdoctorError
 
 Decision = Literal["regression", "improvement", "no change", "too noisy"]
@@ -76,6 +77,7 @@ def check(
     limit: float,
 ) -> Check:
     """Hold the runs of AFTER against the baseline's. Raises PerfdoctorError where they cannot be compared."""
+    refuse_without_steps([*before, *after])
     _refuse_other_batches(baseline, before, after)
     within = limit or LIMIT
     comparison = compare(before, after, within=within, anyway=True)  # its series is known to be the same

@@ -12,7 +12,6 @@ from perfdoctor.comparison.promise import finding_changes, own_times, promises
 from perfdoctor.comparison.records import (
     Comparison,
     LineChange,
-    MemoryChange,
     Snapshot,
     StepChange,
     StepSample,
@@ -28,7 +27,7 @@ from perfdoctor.comparison.statistics import (
     paired_change,
     step_change,
 )
-from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.comparison.without_steps import LAUNCH, memory_changes, of_memory
 
 #: The runs of BEFORE and those of AFTER, as many, which alternated.
 Reruns = tuple[Sequence[StepSample], Sequence[StepSample]]
@@ -50,6 +49,8 @@ def compare(
 
     Raises PerfdoctorError if they cannot be compared.
     """
+    if (of_snapshots := of_memory(before, after)) is not None:
+        return of_snapshots
     refuse(before, after)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
@@ -96,7 +97,7 @@ def compare(
         promises=()
         if reasons
         else promises(before, findings, step, item or step, own, settings, recording_ns, same_items),
-        memory=tuple(_memory(before, after)),
+        memory=tuple(memory_changes(before, after)),
         items_before=ours,
         items_after=theirs,
         item=item,
@@ -171,15 +172,6 @@ def usual_spread(run: Snapshot) -> float:
     return USUAL_SPREAD_ON_CPU if run.without_gpu else USUAL_SPREAD
 
 
-def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[MemoryChange]:
-    sides = [
-        {(use.rank, use.device): use.peak_bytes for run in side for use in run.memory if use.peak_bytes != UNKNOWN}
-        for side in (before, after)
-    ]
-    for rank, device in sorted(sides[0].keys() & sides[1].keys()):
-        yield MemoryChange(rank, device, sides[0][rank, device], sides[1][rank, device])
-
-
 def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) -> tuple[LineChange, ...]:
     """The user's own functions that changed notably; empty unless both sides recorded them."""
     if not all(each.lines for each in (*before, *after)):
@@ -202,10 +194,15 @@ def _items(runs: Sequence[Snapshot], *, of_job: bool = False) -> float | None:
 def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChange) -> Iterator[str]:
     if not before[0].basis:
         yield "No steps were found: the whole recordings are compared, and nothing is known of their spread."
+    if before[0].basis == LAUNCH:
+        yield (
+            "Kernels that Nsight Compute measured are compared, one launch of each: what one side alone has measured "
+            "counts as new or gone. Their share of the program is unknown."
+        )
     few = [
         f"{name} has {'a single step' if side.steps == 1 else f'{side.steps} steps'}"
         for side, name in ((step.before, "BEFORE"), (step.after, "AFTER"))
-        if before[0].basis and side.steps < FEW_STEPS
+        if before[0].basis not in ("", LAUNCH) and side.steps < FEW_STEPS
     ]
     if few:
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."

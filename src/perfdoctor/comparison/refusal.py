@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from perfdoctor.comparison.matching import by_names, in_common, in_common_by_shapes
 from perfdoctor.comparison.records import LEAST_IN_COMMON, Setting, Snapshot
 from perfdoctor.comparison.scaling.records import Recorded
+from perfdoctor.comparison.without_steps import LAUNCH
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.vocabulary.names.kernels import is_compiled
 
@@ -26,9 +27,25 @@ def refuse(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
             )
     _same(before, after, lambda each: "on a CPU alone" if each.without_gpu else "on a GPU", "Record both on one.")
     _same(
-        before, after, lambda each: f"in {each.basis}s" if each.basis else "without steps",
+        before, after, _times,
         "Record both with steps: perfdoctor run marks them, or --range selects the same part of both.",
     )  # fmt: skip
+
+
+def refuse_without_steps(runs: Sequence[Snapshot]) -> None:
+    """Raise PerfdoctorError for kernels that were measured alone, and for snapshots of memory."""
+    for each in runs:
+        if each.basis == LAUNCH or not each.step_ns:
+            raise PerfdoctorError(
+                f"{each.name} holds no step that could be checked",
+                do="Record steps, or let perfdoctor compare hold measured kernels, or peaks of memory, against others.",
+            )
+
+
+def _times(run: Snapshot) -> str:
+    if run.basis == LAUNCH:
+        return "of kernels measured alone"
+    return f"in {run.basis}s" if run.basis else "without steps"
 
 
 def not_comparable(
@@ -47,16 +64,24 @@ def not_comparable(
         if first.project and other.project:
             if first.project != other.project and _is_other_work(first, other):
                 return (*reasons, f"{first.name} is {_program(first)}, and {other.name} {_program(other)}")
-        elif by_names(first, other) and not any(map(_is_compiled, (first, other))):
-            if (share := in_common(first, other)) < LEAST_IN_COMMON:
-                common = f"{100 * share:.0f} % of the compute time has names that both have"
-                return (*reasons, f"only {common}: another program or model")
+        elif (share := _share_in_common(first, other)) < LEAST_IN_COMMON:
+            common = f"{100 * share:.0f} % of the compute time has names that both have"
+            return (*reasons, f"only {common}: another program or model")
     return tuple(reasons)
 
 
 def _several_a_rank(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
     settings = [each.settings for each in (*before, *after)]
     return any(int(each.get("number of GPUs", 0)) > int(each.get("ranks", 0)) for each in settings)
+
+
+def _share_in_common(one: Snapshot, other: Snapshot) -> float:
+    """Of the compute time (0-1); 1 where names say nothing: a run has none, a compiler gave them, or it is single
+    kernels that somebody wrote anew.
+    """
+    if one.basis == LAUNCH or not by_names(one, other) or any(map(_is_compiled, (one, other))):
+        return 1.0
+    return in_common(one, other)
 
 
 def _is_compiled(run: Snapshot) -> bool:

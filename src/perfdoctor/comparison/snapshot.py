@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
 from perfdoctor.comparison.settings import batch_words, recorder_words, settings_of
+from perfdoctor.comparison.without_steps import LAUNCH, measured_work
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
@@ -44,14 +45,14 @@ _LINE = regex(r"\(\d+\)(?=: )")
 def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule], paths: Sequence[Path]) -> Snapshot:
     """The snapshot of a run that was read and diagnosed."""
     run, diagnosis = examination.run, examination.diagnosis
-    work = work_of(run)
+    work = work_of(run) if run.places else measured_work(run.timeline)
     parts = sums((each.part, each.ns) for each in work)
     family = "phase" if _is_on_host(run) else "group"
     return Snapshot(
         name=name,
         step_ns=sum(parts.values()),
-        basis=diagnosis.basis.noun if run.per_step else "",
-        steps=_sample(run, diagnosis),
+        basis=diagnosis.basis.noun if run.per_step else LAUNCH if work and not run.places else "",
+        steps=_sample(run, diagnosis) if run.places else StepSample(np.array([sum(parts.values())])),
         parts=parts,
         compute=sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
         work=work,
@@ -59,8 +60,17 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         findings=tuple(_saving(advice, rules) for advice in with_symptoms(diagnosis.findings)),
         checked=frozenset(each.rule for each in diagnosis.outcomes if each.status in ("found", "clear")),
         predictions=_predictions(diagnosis),
-        memory=tuple(Memory(use.rank, use.device, use.peak_bytes, use.most_reserved_bytes) for use in diagnosis.memory),
-        settings={**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)},
+        memory=tuple(
+            Memory(
+                use.rank,
+                use.device,
+                use.peak_bytes,
+                use.most_reserved_bytes,
+                _held((each.line, each.bytes) for each in use.holders),
+            )
+            for use in diagnosis.memory
+        ),
+        settings=_settings(run, diagnosis, paths),
         without_gpu=_is_on_host(run),
         unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
         items_per_step=diagnosis.items_per_step,
@@ -69,6 +79,18 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         timed=_timed(diagnosis.timed, without_gpu=_is_on_host(run), contended=diagnosis.contended_share),
         project=_project(diagnosis.project),
     )
+
+
+def _settings(run: Run, diagnosis: Diagnosis, paths: Sequence[Path]) -> dict[str, str]:
+    found = {**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)}
+    if not run.places and (names := sorted({gpu.name for gpu in diagnosis.gpus if gpu.name})):
+        found |= {"GPU": " and ".join(names), "number of GPUs": str(len(diagnosis.gpus))}
+    return found
+
+
+def _held(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The bytes of each line, whoever called it."""
+    return {line: round(size) for line, size in sums(rows).items()}
 
 
 def _timed(timed: TimedSteps | None, *, without_gpu: bool, contended: float) -> StepSample | None:
@@ -197,7 +219,13 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
         checked=frozenset(each["rule"] for each in document["outcomes"] if each["status"] in ("found", "clear")),
         predictions=_stored_predictions(document.get("prediction")),
         memory=tuple(
-            Memory(use["rank"], use["device"], use["peak_bytes"], use["most_reserved_bytes"])
+            Memory(
+                use["rank"],
+                use["device"],
+                use["peak_bytes"],
+                use["most_reserved_bytes"],
+                _held((each["line"], each["bytes"]) for each in use.get("holders", ())),
+            )
             for use in document.get("memory", ())
         ),
         settings=_stored_settings(run),

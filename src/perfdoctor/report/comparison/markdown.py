@@ -43,6 +43,8 @@ def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
 
 
 def _causes(comparison: Comparison) -> Iterator[str]:
+    if not comparison.causes:
+        return iter(())
     rows = ((escaped(label), was, now, change) for label, was, now, change in words.cause_rows(comparison, SHOWN))
     *others, (_, was, now, change) = rows
     head = ("cause", "before", "after", "difference")
@@ -100,6 +102,8 @@ def _listed(heading: str, lines: Iterable[str]) -> list[str]:
 
 def _aligned_causes(comparison: Comparison) -> Iterator[str]:
     """The causes that changed most, each before and after."""
+    if not comparison.causes:
+        return
     rows = [("cause", "before", "after", "difference"), *words.cause_rows(comparison, _MOST)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:

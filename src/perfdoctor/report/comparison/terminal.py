@@ -79,6 +79,8 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
 
 
 def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
+    if not comparison.causes:
+        return iter(())
     step = comparison.step
     rows = [tuple(Text(head, "dim") for head in ("", "before", "after", "difference", ""))]
     for each in comparison.causes[:most]:

@@ -61,6 +61,10 @@ def delta(ns: float) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """The first line: what became of the step (of an item, where batches differ), and between which bounds."""
+    if comparison.peaks is not None:
+        was, now = map(size, comparison.peaks)
+        said = {"more memory": "More memory", "less memory": "Less memory"}.get(comparison.verdict, "No change")
+        return f"{said}: a peak of {was} became {now}, {percent(comparison.step.change)}. No timeline was recorded."
     judged = comparison.judged
     noun, times = unit(comparison), times_of(comparison)
     bounds = bounds_of(judged)
@@ -106,8 +110,8 @@ def bounds_of(judged: StepChange) -> str:
 
 def per_item(comparison: Comparison) -> str:
     """What became of the step where batches differ, as the verdict is then about an item; "" elsewhere."""
-    times = times_of(comparison)
     if comparison.not_comparable:
+        times = times_of(comparison)
         return f"The difference would say nothing of the program: {times}. `perfdoctor compare --anyway` judges it."
     if comparison.item is None:
         return ""
@@ -122,7 +126,7 @@ def per_item(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
     step = comparison.judged
-    if comparison.not_comparable:
+    if comparison.not_comparable or comparison.peaks is not None:
         return
     if comparison.may_be_two_programs:
         common = f"Only {share(comparison.common_share)}" if comparison.common_share else "Nothing"
@@ -244,6 +248,11 @@ def memory(comparison: Comparison) -> Iterator[str]:
         change = percent(each.after_bytes / each.before_bytes - 1) if each.before_bytes else "new"
         where = "" if each.device < 0 else f", GPU {each.device}"
         yield f"Peak memory, rank {each.rank}{where}: {size(each.before_bytes)} → {size(each.after_bytes)} ({change})"
+        for line in each.holders:
+            held = " → ".join(
+                size(held) if held >= 0 else "not among the largest" for held in (line.before_bytes, line.after_bytes)
+            )
+            yield f"of it {clean_name(line.line) or 'lines that are not known'}: {held}"
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
