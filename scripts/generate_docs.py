@@ -1,6 +1,6 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
-and prices in docs/outside.md, stages in docs/what-if.md, tools in docs/assistants.md, docs/architecture.md with its picture,
-docs/diagnosis.schema.json, README.md.
+and prices in docs/outside.md, stages in docs/what-if.md, tools in docs/assistants.md, docs/architecture.md with its
+picture, docs/diagnosis.schema.json, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
