@@ -54,13 +54,16 @@ def query(
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
     rows = ([_plain(value) for value in row] for row in answer.rows)
     if json:
-        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
+        said = {"note": answer.note} if answer.note else {}
+        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut, **said}
         say.document(f"{json_format.dumps(document, ensure_ascii=False, allow_nan=False)}\n")
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([csv_cell(value) for value in row] for row in (answer.columns, *rows))
     else:
         _print_table(answer)
+    if answer.note and not quiet:
+        say.note(answer.note)
     if answer.is_cut and not quiet:
         say.note(f"the first {most} rows; --limit shows more.")
 

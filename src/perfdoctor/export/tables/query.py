@@ -20,7 +20,7 @@ from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables import database
 from perfdoctor.export.tables.batches import Texts
-from perfdoctor.export.tables.contents import RecordingTables
+from perfdoctor.export.tables.contents import RecordingTables, left_out
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.vocabulary.tables import tables, views
@@ -40,11 +40,14 @@ _REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile
 
 
 class QueryResult(NamedTuple):
-    """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for."""
+    """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for.
+    `note`: what the rows leave out; "" for nothing.
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     is_cut: bool
+    note: str = ""
 
 
 def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> QueryResult:
@@ -62,7 +65,7 @@ def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds
         wanted = _named(file, sql)
         run = of.run if isinstance(of, Examination) else of
         database.fill(file, RecordingTables(run, lambda: _diagnosis(of)), wanted, Texts())
-        return _asked(file, sql, limit, seconds)
+        return _asked(file, sql, limit, seconds)._replace(note=left_out(run, wanted))
 
 
 def _diagnosis(of: Run | Examination) -> Diagnosis:
