@@ -88,7 +88,7 @@ def _say_what_is_left_out(examination: Examination, tables: Sequence[str]) -> No
     from perfdoctor.export.tables.contents import left_out
 
     if note := left_out(examination.run, tables):
-        typer.echo(f"perfdoctor: {note}", err=True)
+        say.note(note)
 
 
 def _is_ours(file: Path) -> bool:
