@@ -151,8 +151,8 @@ def _remember(comparison: Comparison, settings: Mapping[str, str]) -> None:
 def promise_rows(comparison: Comparison, settings: Mapping[str, str]) -> list[dict[str, object]]:
     """Rows of the ledger: the promise of each rule whose finding is gone, on a GPU, as shares of the step before.
 
-    `settings`: of AFTER. What was edited nobody knows: the fix is `edit`. Without a GPU a recording does not say on what
-    kind of machine it was made.
+    `settings`: of AFTER. What was edited nobody knows: the fix is `edit`. Without a GPU a recording does not say on
+    what kind of machine it was made.
     """
     step_ns = comparison.step.before.mean_ns
     if not settings.get("GPU") or comparison.may_be_two_programs:
