@@ -4,18 +4,21 @@
 python benchmarks/treatments/measure.py cases [NAME...] [--budget 300]    programs made slow, beside their mended twins
 python benchmarks/treatments/measure.py harmful [--budget 1500]           twenty planted treatments, each wrong in its way
 python benchmarks/treatments/measure.py same [--runs 120]                 a program against itself: how often is something kept?
+python benchmarks/treatments/measure.py simulated [--runs 300]            the same with drawn noise, and with effects of known size
 ```
 
 `cases`: a program is diagnosed and treated as a user would, with nothing said about it. Beside the treatments its mended
 twin runs in the same rounds, so that both intervals are of the same minutes. `harmful`: of each treatment the verdict is
 known. `same`: consecutive runs of one program are dealt to an untreated and to treated sides, in all the ways that a
-session would, and a keep is an error. Results are added to `--results`.
+session would, and a keep is an error. `simulated`: nothing is run; steps are drawn, with noise from run to run that is normal,
+has rare long runs, or wanders. Results are added to `--results`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -145,9 +148,57 @@ def dealt(made: Sequence[TrialReport], sessions: int, treatments: int) -> dict[s
     return {"sessions": sessions, "kept": kept, "verdicts": {each: verdicts.count(each) for each in set(verdicts)}}
 
 
+#: By their names: the noise of runs as a standard deviation, how many take up to twice as long, and how far the machine wanders
+#: from run to run.
+_NOISE = {"normal": (0.05, 0.0, 0.0), "rare long runs": (0.1, 0.1, 0.0), "wandering": (0.03, 0.0, 0.05)}
+#: The step of each treatment over the untreated one.
+_EFFECTS = {"nothing": (1.0,) * 4, "some": (0.7, 0.9, 1.15)}
+
+
+def _simulated(sessions: int) -> dict[str, Any]:
+    return {
+        f"{effects}, {noise}": _drawn_sessions(
+            sessions if effects == "nothing" else sessions // 5, factors, *_NOISE[noise]
+        )
+        for effects, factors in _EFFECTS.items()
+        for noise in _NOISE
+    }
+
+
+def _drawn_sessions(
+    sessions: int, factors: Sequence[float], noise: float, long: float, wandering: float
+) -> dict[str, Any]:
+    known = {f"times {factor} ({n})": factor for n, factor in enumerate(factors)}
+    wrong, verdicts = 0, dict[str, int]()
+    for number in range(sessions):
+        drawn = random.Random(number)
+        level = [0.0]
+
+        def runs(
+            given: Sequence[Arm], *, drawn: random.Random = drawn, level: list[float] = level, **_: Any
+        ) -> TrialReport:
+            level[0] += drawn.gauss(0, wandering)
+            mean = 5e7 * math.exp(level[0]) * drawn.lognormvariate(0, noise)
+            mean *= drawn.uniform(1.2, 2.0) if drawn.random() < long else 1.0
+            mean *= math.prod(known[arm.name] for arm in given)
+            lengths = tuple(round(mean * drawn.uniform(0.98, 1.02)) for _ in range(40))
+            return TrialReport(lengths, wall_s=1.0, touched={arm.name: 1 for arm in given})
+
+        session = Session(
+            runs, [Arm(Treatment(name, "", "Drawn", ""), {}) for name in known], budget_s=1e9, cores=2, seed=number
+        )
+        session.go()
+        rows = session.result().rows
+        wrong += any(row.verdict == "keep" and known[row.fix] >= 1 for row in rows)
+        for row in rows:
+            key = f"{known[row.fix]}: {row.verdict}"
+            verdicts[key] = verdicts.get(key, 0) + 1
+    return {"sessions": sessions, "something kept wrongly": wrong, "verdicts": dict(sorted(verdicts.items()))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cases", "harmful", "same"))
+    parser.add_argument("what", choices=("cases", "harmful", "same", "simulated"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--budget", type=float, default=300.0)
     parser.add_argument("--runs", type=int, default=120)
@@ -161,6 +212,8 @@ def main() -> None:
         found = {name: _case(name, cases[name], given.budget, into) for name in given.names or cases}
     elif given.what == "harmful":
         found = {"harmful": _harmful(given.budget, into, given.names)}
+    elif given.what == "simulated":
+        found = {"simulated": _simulated(given.runs)}
     else:
         found = {"same": _same(given.runs, into)}
     text = json.dumps({"seconds": round(time.time() - begun), **found}, indent=1)

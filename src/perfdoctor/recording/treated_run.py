@@ -195,7 +195,7 @@ def _signal(number: int) -> str:
 def _why_cut(report: ProcessReport | None, ended: launch.Ended) -> str:
     """Why it was at its time limit: "" where it was still making steps."""
     if report is None or report.timed is None:
-        return f"hangs: no step within {ended.seconds:.0f} s"
+        return f"hangs, or is far slower: no step was reported within {ended.seconds:.0f} s"
     lengths = report.timed.lengths_ns
     silent_s = (report.reported_unix_ns - report.timed.start_unix_ns - sum(lengths)) / 1e9
     if silent_s > _STILL_S and silent_s > _STILL_TIMES * max(lengths) / 1e9:

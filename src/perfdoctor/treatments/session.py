@@ -326,7 +326,8 @@ class Session:
             case.change = evidence.change(case.ratios, self.alpha)
             if case.verdict is None:
                 case.verdict = "not decided" if not case.failures or case.ratios else "failed"
-                case.why = case.why or (case.failures[-1] if case.failures else "the budget was spent")
+                ended = "it was interrupted" if self.is_interrupted else "the budget was spent"
+                case.why = case.why or (case.failures[-1] if case.failures else ended)
             if case.verdict in ("keep", "not decided", "no effect") and case.reports:
                 self._judge_numbers(case)
 
