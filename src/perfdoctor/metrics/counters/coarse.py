@@ -16,6 +16,9 @@ from perfdoctor.vocabulary.signals import SAMPLE_NUMBERS
 #: What both have. The driver has a utilisation of its own, which is none of the counters.
 _SHARED = tuple(column for column in COUNTERS if column in SAMPLE_NUMBERS)
 
+#: A sample lasts no longer than this many usual ones: where some are missing nothing is known.
+_HOLE = 2
+
 
 def dcgm_rows(place: Place) -> tuple[Frame, bool]:
     """The samples as rows of `gpu_counters`, and whether they are on the recording's clock; none where it is not known
@@ -36,7 +39,7 @@ def _rows(place: Place, gpu: SampledGpu) -> Frame:
     rows = gpu.samples.take(taken)
     ends, size = rows.start_ns, len(rows)
     usual = int(np.median(np.diff(ends))) if size > 1 else 0
-    starts = np.maximum(np.concatenate((ends[:1] - usual, ends[:-1])), ends - 2 * usual)
+    starts = np.maximum(np.concatenate((ends[:1] - usual, ends[:-1])), ends - _HOLE * usual)
     unknown = np.full(size, np.nan)
     names = (f"{column}: {COUNTERS[column].label} (DCGM)" for column in _SHARED)
     return Frame({
