@@ -12,6 +12,7 @@ from perfdoctor.records.savings import Saving
 LEGEND = {
     "R": ("ranges", "nccl:recv 1<-0"),
     "X": ("ranges", "nccl:all_to_all"),
+    "Y": ("ranges", "nccl:coalesced"),
 }
 
 
@@ -37,6 +38,14 @@ def test_it_fires_where_a_stage_stands_in_receives():
 
 def test_it_fires_where_the_recording_tells_the_group():
     assert len(findings("pipeline-bubbles", step(launched_in=" ", group_size=4))) == 1
+
+
+def test_messages_that_one_kernel_sends_together_count_and_that_nobody_knows_their_ends_is_said():
+    """As Megatron sends them; torch names no ends before 2.5."""
+    assert len(findings("pipeline-bubbles", step(launched_in="Y"))) == 1
+    finding = only_finding("pipeline-bubbles", two_stages(20, 20))
+    assert "Which ranks these messages join is not recorded: the 2 ranks are compared" in summary(finding)
+    assert "not recorded" not in summary(only_finding("pipeline-bubbles", step()))  # one rank has no others
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -13,7 +13,7 @@ from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.saved_shares import half_certain, shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
-from perfdoctor.metrics.communication.messages import pipelines
+from perfdoctor.metrics.communication.messages import messages, pipelines
 from perfdoctor.metrics.communication.pipeline import schedule
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.op_work import flop_per_step
@@ -55,6 +55,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "stages": order.stages if order else 0,
             "batches": order.micro_batches if order else 0,
             "bubble_percent": percent(order.bubble_share) if order else 0.0,
+            "unmatched": 0 if len(run.job.places) < 2 or messages(run.job.places) else len(run.job.places),
             **(
                 {
                     "heavy_rank": uneven.heavy.rank,
