@@ -268,3 +268,9 @@ def test_every_report_says_the_same_of_a_recording_or_refuses_it_in_a_line(name,
     assert said.step_ns in (truth.step_ns, None)
     assert said.window_ns in (truth.window_ns, None)
     assert said.rules is None or sorted(said.rules) == sorted(truth.rules or [])
+
+
+def test_what_nodes_left_of_a_job_is_one_recording_to_an_assistant(places):
+    found = answered(ToolRequest("recordings", {"path": "."}), Desk(AllowedRoot(places["job"].parent)))
+    assert [each["path"] for each in found.data["recordings"] if each["kind"] == "job"] == ["job"]
+    assert not any(each["path"].endswith(".rank") for each in found.data["recordings"])

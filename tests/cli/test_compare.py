@@ -158,3 +158,12 @@ def test_one_recording_on_both_sides_is_said():
 
 def test_one_that_is_missing_is_said_in_the_singular():
     assert "compare takes two recordings, 1 is given" in call(SLOW).stderr
+
+
+def test_another_number_of_ranks_fails_no_gate_and_is_said_first():
+    sides = (str(FIXTURES / "healthy" / "torch"), str(FIXTURES / "straggler" / "torch"), "--no-html")
+    done = call(*sides, "--fail-above", "5%")
+    assert (done.exit_code, done.stdout.startswith("Not comparable: BEFORE ran with 1 rank, AFTER with 4")) == (1, True)
+    assert "--fail-above: the two sides are not comparable" in done.stderr
+    assert call(*sides).exit_code == 0
+    assert call(*sides, "--anyway", "--fail-above", "5%").exit_code == 3

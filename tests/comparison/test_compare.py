@@ -271,7 +271,7 @@ def test_a_stored_diagnosis_gives_the_interval_of_its_recording(says_it):
 
 @pytest.mark.parametrize(("name", "was", "now", "said"), [
     ("GPU", "A100", "H100", "BEFORE ran on A100, AFTER on H100"),
-    ("ranks", "1", "2", "BEFORE ran with 1 ranks, AFTER with 2"),
+    ("ranks", "1", "2", "BEFORE ran with 1 rank, AFTER with 2"),
 ])  # fmt: skip
 def test_on_another_machine_the_verdict_is_not_comparable_and_says_why_first(name, was, now, said):
     before = replace(found_in(snapshot(waiting(6)), WAIT), settings={name: was})

@@ -49,8 +49,8 @@ def test_a_job_pays_for_all_of_its_gpus_also_for_those_that_were_not_recorded():
 
 
 def test_gpus_of_ranks_that_were_only_summarised_are_paid_for():
-    """Of a hundred ranks a few are read in full: `gpus` has those, `time` has all."""
-    hundred = replace(INPUT_BOUND, time=tuple(replace(INPUT_BOUND.time[0], rank=rank) for rank in range(100)))
+    """Of a hundred ranks a few are read in full: `gpus` has all, as `time` has."""
+    hundred = replace(INPUT_BOUND, gpus=tuple(replace(INPUT_BOUND.gpus[0], rank=rank) for rank in range(100)))
     found = cost(hundred, TWO_FIFTY)
     assert (found.gpus, found.recorded_gpus) == (100, 100)
     threads = tuple(replace(split, device=None) for split in hundred.time)

@@ -122,8 +122,19 @@ def test_the_commit_is_that_of_the_recording_and_not_that_of_its_analysis(run_fo
     row = facts(examined(run_folder), [run_folder], source="analyze").run
     assert row["git_commit"] == git(tmp_path, "rev-parse", "HEAD~1")
     assert (row["git_dirty"], row["git_branch"], row["git_from"]) == (1, "main", "run")
-    assert row["recorded_at"] == "2023-11-14T22:13:20.000Z"
+    assert (row["recorded_at"], row["recorded_from"]) == ("2023-11-14T22:13:20.000Z", "run")
     assert row["folder"] == "perfdoctor-runs/run"
+
+
+def test_a_recording_is_of_the_day_that_its_clock_says_and_else_of_that_of_its_file(tmp_path):
+    trace = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
+    row = facts(examined(trace), [trace], source="analyze").run
+    assert (row["recorded_at"][:10], row["recorded_from"]) == ("2026-01-01", "recording")
+    export = tmp_path / "profile.sqlite"  # whose time 0 is not known
+    export.write_bytes((FIXTURES / "healthy" / "nsys" / "profile.sqlite").read_bytes())
+    os.utime(export, (1_600_000_000, 1_600_000_000))
+    row = facts(examined(export), [export], source="analyze").run
+    assert (row["recorded_at"][:10], row["recorded_from"]) == ("2020-09-13", "file")
 
 
 def test_secrets_of_the_command_are_not_stored(run_folder, tmp_path):

@@ -13,6 +13,7 @@ from perfdoctor.errors import UsageError
 from perfdoctor.history import series, store
 from perfdoctor.history.changes import MissingLibraryError, change_points
 from perfdoctor.history.metrics import METRICS, metric
+from perfdoctor.report.words.trends import sparkline
 
 pytest.importorskip("ruptures")
 
@@ -58,6 +59,34 @@ def test_a_change_and_its_repair_are_two_changes():
 def test_a_drift_is_nobodys_commit():
     values = noisy([STEP_NS * (1 + 0.01 * n) for n in range(30)], noise=0.002)
     assert {each.kind for each in change_points(values)} <= {"gradual"}
+
+
+@pytest.mark.parametrize(
+    ("flat", "drifting", "slope"), [(20, 12, 0.01), (20, 20, 0.005), (10, 15, 0.02), (15, 7, 0.03)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_drift_behind_a_flat_stretch_and_before_one_is_a_drift(flat, drifting, slope, seed):
+    rising = [STEP_NS * (1 + slope * n) for n in range(1, drifting + 1)]
+    behind = noisy([STEP_NS] * flat + rising, noise=0.002, seed=seed)
+    before = noisy(rising + [rising[-1]] * flat, noise=0.002, seed=seed)
+    for values in (behind, before):
+        found = change_points(values)
+        assert found
+        assert {each.kind for each in found} == {"gradual"}
+
+
+def test_a_step_behind_which_the_level_drifts_is_a_step():
+    values = noisy([STEP_NS] * 15 + [STEP_NS * (1.3 + 0.004 * n) for n in range(12)], noise=0.002)
+    assert [(each.at, each.kind) for each in change_points(values)] == [(15, "step")]
+
+
+def test_a_sparkline_has_all_runs_thinned_and_marks_a_change():
+    values = [1.0] * 300 + [2.0] * 100
+    bars, marks = sparkline(values, 40, [300])
+    assert bars == "▁" * 30 + "█" * 10
+    assert marks == " " * 30 + "^"
+    assert sparkline([1.0, 2.0, 1.5], 40) == ("▁█▅", "")
+    assert sparkline([5.0], 40) == ("▄", "")
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [5.0] * 50, [0.0] * 9, [1, 2, 1, 2, 1]])

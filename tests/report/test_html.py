@@ -97,6 +97,23 @@ def test_the_data_says_what_the_json_report_says_and_the_script_is_ours():
     assert page.texts["script"][-1] == html.render(INPUT_BOUND).split("<script>")[1].split("</script>")[0]
 
 
+def test_of_thousands_of_ranks_the_page_carries_those_read_in_full_and_says_where_all_are():
+    split, gpu, source = COMMUNICATION.time[0], COMMUNICATION.gpus[0], COMMUNICATION.sources[0]
+    whole = replace(
+        COMMUNICATION,
+        time=tuple(replace(split, rank=rank) for rank in range(1_000)),
+        gpus=tuple(replace(gpu, rank=rank) for rank in range(1_000)),
+        sources=(source,) * 1_000,
+        recording=(replace(split, rank=7),),
+    )
+    page = html.render(whole)
+    data = json.loads(re.search(r'id="diagnosis">(.*?)</script>', page, re.DOTALL)[1])
+    assert [each["rank"] for each in data["time"]] == [each["rank"] for each in data["run"]["gpus"]] == [7]
+    assert "1 of 1,000 ranks: --json FILE" in data["notes"][-1]
+    assert "and 744 more" in page
+    assert len(json.loads(json_report.render(whole))["time"]) == 1_000
+
+
 def test_a_reference_that_is_no_web_address_is_no_link():
     links = {attributes["href"] for tag, attributes in Page(html.render(POISONED)).tags if tag == "a"}
     links = {link for link in links if not link.startswith("#")}

@@ -52,10 +52,11 @@ def test_tables_have_those_that_stand_out(job, shown):
         assert f"rank {rank}" in names
 
 
-def test_the_json_has_nodes_and_not_ten_thousand_ranks(job):
+def test_the_json_has_the_time_of_every_rank_and_node_and_the_recording_of_those_read_in_full(job):
     run, diagnosis = job
     said = json.loads(json_report.render(diagnosis))
-    assert {row["rank"] for row in said["time"]} == set(run.timeline.ranks)
+    assert [row["rank"] for row in said["time"]] == list(run.ranks)
+    assert {row["rank"] for row in said["recording"]} == set(run.timeline.ranks)
     mean, nodes = said["job"]["mean"], said["job"]["nodes"]
     assert (mean["ranks"], len(nodes)) == (JOB.ranks, JOB.ranks // JOB.tensor_size)
     assert [node["first_rank"] for node in nodes] == list(range(0, JOB.ranks, JOB.tensor_size))

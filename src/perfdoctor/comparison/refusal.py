@@ -14,7 +14,7 @@ from perfdoctor.vocabulary.names.kernels import is_compiled
 #: Of the 231 pairs of 22 programs on a processor in fixtures/pairs, 222 share less than 0.07 of their compute time by
 #: op and shapes; of the other nine, which share 0.14 to 1.0, eight train one model.
 _LEAST_BY_SHAPES = 0.1
-_NOUNS = {"ranks": "ranks", "number of GPUs": "GPUs"}
+_NOUNS = {"ranks": "rank", "number of GPUs": "GPU"}
 
 
 def refuse(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
@@ -58,7 +58,7 @@ def not_comparable(
     counted = "ranks" if "ranks" in differ else "number of GPUs" if _several_a_rank(before, after) else ""
     if counted in differ:
         was, now = differ[counted].before, differ[counted].after
-        reasons.append(f"BEFORE ran with {was} {_NOUNS[counted]}, AFTER with {now}")
+        reasons.append(f"BEFORE ran with {was} {_NOUNS[counted]}{'s' * (was != '1')}, AFTER with {now}")
     first = before[0]
     for other in (*before[1:], *after):
         if first.project and other.project:

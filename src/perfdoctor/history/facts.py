@@ -42,6 +42,8 @@ MOST_TEXT = 4000
 #: Of more steps, these are the first.
 MOST_STEPS = 10_000
 _ID_BYTES = 6
+#: The first day of 2016, the year of the first PyTorch: an earlier time is one since a machine was started.
+_FIRST_UNIX_NS = 1_451_606_400_000_000_000
 #: Columns of lists, as JSON of our own.
 OF_JSON = ("step_times_ns", "timed_steps_ns", "predicted_fixed")
 _UNPRINTABLE = regex("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -81,9 +83,11 @@ def facts(
     folder = RunFolder.open(first) if len(paths) == 1 and isinstance(first, Path) and first.is_dir() else None
     manifest = folder.manifest if folder else Manifest()
     name = new_id()
+    recorded_unix_ns, recorded_from = _recorded(manifest, run, here)
     row: Row = {
         "id": name,
-        "recorded_at": iso(_recorded_unix_ns(manifest, run, here)),
+        "recorded_at": iso(recorded_unix_ns),
+        "recorded_from": recorded_from,
         "stored_at": iso(time.time_ns()),
         "source": source,
         "recording": _fingerprint(manifest, diagnosis),
@@ -147,14 +151,17 @@ def _plain(value: Any) -> Any:
 # --- what ran --------------------------------------------------------------------------------------------------------
 
 
-def _recorded_unix_ns(manifest: Manifest, run: Run, paths: Sequence[Path]) -> int:
-    """When the recording began, in ns since 1970; if that is not recorded, when the newest of `paths` was written."""
+def _recorded(manifest: Manifest, run: Run, paths: Sequence[Path]) -> tuple[int, str]:
+    """When the recording began, in ns since 1970, and who says so: `run`, the `recording`'s own clock, or the newest
+    `file` by the time at which it was written, where that clock is none of the day.
+    """
     if manifest.started_unix_ns > 0:
-        return manifest.started_unix_ns
-    epoch = run.timeline.epoch_ns
-    starts = [int(place.window.starts[0]) for place in run.places]
-    begun = epoch + min(starts) if epoch is not None and starts else 0
-    return begun if 0 < begun <= time.time_ns() else _written_unix_ns(paths)
+        return manifest.started_unix_ns, "run"
+    starts = [int(place.window.starts[0]) for place in run.places if place.window]
+    begun = (run.timeline.epoch_ns or 0) + min(starts) if starts else 0  # without an epoch time 0 may have been in 1970
+    if _FIRST_UNIX_NS <= begun <= time.time_ns():
+        return begun, "recording"
+    return _written_unix_ns(paths), "file"
 
 
 def _written_unix_ns(paths: Sequence[Path]) -> int:

@@ -48,7 +48,10 @@ _FIRST_RUN_COLUMNS: Mapping[str, type] = {
 _FOR_COMPARISONS: Mapping[str, type] = {"unrecorded_step_ns": int, "contended_share": float, "items_per_step": float}
 #: Of the seventh: which program it is (`system.project.Project`), and each step that was timed without a recorder.
 _OF_PROGRAMS: Mapping[str, type] = {"project": str, "project_id": str, "program_words": str, "timed_steps_ns": str}
-RUN_COLUMNS: Mapping[str, type] = {**_FIRST_RUN_COLUMNS, **_FOR_COMPARISONS, **_OF_PROGRAMS}
+#: Of the eighth: where `recorded_at` is from: `run` (what recorded it), `recording` (its own clock) or `file` (when
+#: that was written, which is when it was copied).
+_OF_DATES: Mapping[str, type] = {"recorded_from": str}
+RUN_COLUMNS: Mapping[str, type] = {**_FIRST_RUN_COLUMNS, **_FOR_COMPARISONS, **_OF_PROGRAMS, **_OF_DATES}
 PART_COLUMNS: Mapping[str, type] = {"run_id": str, "part": str, "ns": int}
 FINDING_COLUMNS: Mapping[str, type] = {
     "run_id": str, "position": int, "rule": str, "title": str, "category": str, "confidence": str, "symptom_of": str,
@@ -116,6 +119,11 @@ def _tried_fixes(db: Database) -> None:
     db.table("tried_fixes").create_index(["machine", "fix"])
 
 
+def _of_dates(db: Database) -> None:
+    for name, kind in _OF_DATES.items():
+        db.table("runs").add_column(name, kind)
+
+
 def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
     db.table(table).create(
         dict(columns), pk=key, not_null=set(key), foreign_keys=[("run_id", "runs", "id")] if "run_id" in columns else []
@@ -127,6 +135,6 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 #: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     _facts, _added_by_people, _views, _views, _for_comparisons, _views, _of_programs,
-    _tried_fixes,
+    _tried_fixes, _of_dates,
 )  # fmt: skip
 VERSION = len(MIGRATIONS)

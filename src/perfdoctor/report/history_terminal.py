@@ -145,7 +145,11 @@ def run(stored: StoredRun, console: Terminal) -> None:
 def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
     facts = stored.facts
     yield "run", facts["id"] + "".join(f" [{clean_name(name)}]" for name in stored.pins)
-    yield "recorded", f"{trends.day(facts['recorded_at'])} UTC, stored by perfdoctor {clean_name(facts['source'])}"
+    of_file = ", as its file was written" if facts["recorded_from"] == "file" else ""
+    yield (
+        "recorded",
+        f"{trends.day(facts['recorded_at'])} UTC{of_file}, stored by perfdoctor {clean_name(facts['source'])}",
+    )
     yield "tags", " ".join(f"#{clean_name(tag)}" for tag in stored.tags)
     yield "commit", _commit(facts)
     yield "project", clean_name(facts["project"] or "")
@@ -235,7 +239,8 @@ def trend(found: Trend, console: Terminal) -> None:
         facts = " · ".join(piece for piece in trends.facts(found) if piece)
         yield from wrapped(Text(facts, style="dim"), console, width)
         values = [point.value for point in found.points]
-        yield from (Text(), Text(trends.sparkline(values, width)))
+        bars, marks = trends.sparkline(values, width, [each.change.at for each in found.changes])
+        yield from (Text(), Text(bars), *([Text(marks)] if marks else []))
         low, high, last = (trends.value(found.metric, each) for each in (min(values), max(values), values[-1]))
         yield Text(f"{low} to {high}, last {last}")
         for sentence, causes in trends.changes(found):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from perfdoctor.history.changes import LEAST_RUNS
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 #: Commits named in a terminal or on a page; further ones are counted.
 SHOWN_COMMITS = 5
 _BARS = "▁▂▃▄▅▆▇█"
+#: Where all are alike.
+_MIDDLE = 0.4
 _SHORT_COMMIT = 10
 
 
@@ -43,13 +48,18 @@ def short_commit(commit: str, *, dirty: bool) -> str:
     return clean_name(commit[:_SHORT_COMMIT]) + ("+" if dirty and commit else "")
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """One character for each of the newest `width` runs. The lowest bar is the lowest value."""
-    shown = list(values)[-width:]
+def sparkline(values: Sequence[float], width: int, changes: Sequence[int] = ()) -> tuple[str, str]:
+    """One character for each run, or, of more than `width`, for the median of neighbours; the lowest bar is the lowest
+    value. And a line of marks below those of the runs at the positions `changes`; "" for none.
+    """
+    groups = min(len(values), width)
+    bounds = [len(values) * number // groups for number in range(groups + 1)]
+    shown = [median(values[begin:end]) for begin, end in pairwise(bounds)]
     low, high = min(shown), max(shown)
-    if high == low:
-        return _BARS[3] * len(shown)
-    return "".join(_BARS[min(int((each - low) / (high - low) * len(_BARS)), len(_BARS) - 1)] for each in shown)
+    levels = [(each - low) / (high - low) if high > low else _MIDDLE for each in shown]
+    bars = "".join(_BARS[min(int(each * len(_BARS)), len(_BARS) - 1)] for each in levels)
+    marked = {bisect_right(bounds, at) - 1 for at in changes}
+    return bars, "".join("^" if place in marked else " " for place in range(groups)).rstrip()
 
 
 def heading(trend: Trend) -> str:
