@@ -62,7 +62,7 @@ def test_each_number_may_be_absurd(tmp_path, kind, text):
     words = re.findall(r"[\w.]+|[^\w.]", text)
     file = tmp_path / "file"
     for place in (place for place, word in enumerate(words) if word[0].isdigit()):
-        for absurd in ("9" * 18, "9" * 19, "9" * 30, "-1", "1e999", "²", "٣"):
+        for absurd in ("9" * 18, "9" * 19, "9" * 30, "9" * 5_000, "-1", "1e999", "²", "٣"):
             file.write_text("".join([*words[:place], absurd, *words[place + 1 :]]), encoding="utf-8")
             try:
                 _read(file, ROWS[kind])

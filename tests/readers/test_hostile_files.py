@@ -140,6 +140,18 @@ def test_a_name_is_cut_where_no_name_is_as_long(tmp_path: Path) -> None:
     assert [len(name) for name in found.kernels.name.values] == [1 << 13]
 
 
+def test_a_number_in_a_name_or_an_argument_may_have_more_digits_than_python_reads(tmp_path: Path) -> None:
+    endless = "9" * 5_000
+    rows = [
+        kernel(name=f"triton_poi_fused_add_{endless}"), kernel(name=f"ampere_sgemm_{endless}x{endless}_tn", ts=9),
+        {"ph": "X", "cat": "cpu_op", "name": "aten::convolution", "ts": 1, "dur": 9, "pid": 0, "tid": 7,
+         "args": {"Input Dims": [f"[{endless}, 3]"], "Concrete Inputs": [f"[{endless}]"]}},
+    ]  # fmt: skip
+    traced(tmp_path, *rows, *({**row, "ts": 100 + 10 * number} for number in range(20) for row in rows))
+    outcomes = perfdoctor.analyze(tmp_path / "t.json").outcomes
+    assert [each.error for each in outcomes if each.status == "failed"] == []
+
+
 def test_a_lone_surrogate_in_a_devices_name_is_read(tmp_path: Path) -> None:
     found = read([traced(tmp_path, kernel(), deviceProperties=[{"id": 0, "name": "\udcff"}])])
     assert len(found.kernels) == 1

@@ -24,6 +24,7 @@ from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.patterns import regex
 from perfdoctor.system.masking import masked_text
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 _FARTHEST_NS = 1 << 61
 #: The longest names of kernels, with the types of all their templates, have some thousand characters.
 _LONGEST_NAME = 1 << 13
+#: Python's int() refuses more digits than 4,300. No number has so many: the rest of them is dropped.
+_MOST_DIGITS = 4_000
+_ENDLESS = regex(r"(\d{40})\d+")
 
 __all__ = [
     "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",
@@ -563,14 +567,22 @@ def _masked(ranges: Frame) -> Frame:
     return ranges if is_plain else ranges.with_columns(name=names.mapped(shown.__getitem__))
 
 
+def _is_long(text: Text) -> bool:
+    return max(map(len, text.values), default=0) > _MOST_DIGITS
+
+
+def _cut(text: Text, *, is_name: bool) -> Text:
+    """With names that are cut, and without numbers that Python does not read."""
+    longest = _LONGEST_NAME if is_name else None
+    return Text(text.codes, [_ENDLESS.sub(r"\1", value[:longest]) for value in text.values])
+
+
 def _bounded(frame: Frame) -> Frame:
     """The rows whose times, and whose times together, are numbers that int64 holds; names that are too long are cut."""
     if not len(frame):
         return frame
-    name = frame.columns.get("name")
-    if isinstance(name, Text) and max(map(len, name.values), default=0) > _LONGEST_NAME:
-        cut = Text(name.codes, [value[:_LONGEST_NAME] for value in name.values])
-        frame = Frame({**frame.columns, "name": cut})
+    long = {name: column for name, column in frame.columns.items() if isinstance(column, Text) and _is_long(column)}
+    frame = Frame({**frame.columns, **{name: _cut(column, is_name=name == "name") for name, column in long.items()}})
     start, end = frame.start_ns, frame.end_ns
     if min(start.min(), end.min()) <= -_FARTHEST_NS or max(start.max(), end.max()) >= _FARTHEST_NS:
         frame = frame.take((np.abs(start) < _FARTHEST_NS) & (np.abs(end) < _FARTHEST_NS))

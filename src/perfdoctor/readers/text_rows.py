@@ -19,14 +19,16 @@ from perfdoctor.readers.kineto.inflate import MAGIC, TooLongError, check_ratio
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
 _ESCAPES = regex(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+#: No tool prints so long a number, and Python reads none of 4,300 digits.
+_ENDLESS = regex(r"(\d{400})\d+")
 _JSON = regex(rb"\s*(\{|\[\s*[{\[\"\]])")
 #: These tools print no longer lines; the rest of a longer one is ignored.
 LONGEST_LINE = 20_000
 
 
 def plain(line: str) -> str:
-    """The line without escape codes and control characters, cut at LONGEST_LINE."""
-    return _ESCAPES.sub("", line[:LONGEST_LINE])
+    """The line without escape codes, control characters and endless numbers, cut at LONGEST_LINE."""
+    return _ENDLESS.sub(r"\1", _ESCAPES.sub("", line[:LONGEST_LINE]))
 
 
 def is_json(head: bytes) -> bool:

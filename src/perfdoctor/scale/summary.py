@@ -217,7 +217,10 @@ def _check(place: PlaceSummary) -> None:
             raise ValueError("pieces of time that are not in order")
     of = place.split
     parts = (of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns, *of.idle_causes_ns.values())
-    if min(parts) < 0 or sum(parts[:4]) != of.window_ns or sum(parts[4:]) != of.idle_ns:
+    communication = (of.hidden_communication_ns, of.exposed_communication_ns)
+    others = (*communication, of.copy_ns, of.kernel_count, place.kernel_time_ns)
+    sums = (sum(parts[:4]), sum(parts[4:]), sum(communication))
+    if min(*parts, *others) < 0 or sums != (of.window_ns, of.idle_ns, of.communication_ns):
         raise ValueError("parts that do not sum to their window")
     steps = place.steps.steps()
     if not 0 <= steps.first <= steps.last <= max(len(steps.bounds) - 1, 0) or (np.diff(steps.bounds) < 0).any():

@@ -173,7 +173,7 @@ def _long(rows: Sequence[Mapping[str, str]]) -> Iterator[Launch]:
 
 
 def _launch(row: Mapping[str, str]) -> Launch:
-    capability = re.fullmatch(r"(\d+)[.,](\d)", row.get("CC", ""))
+    capability = re.fullmatch(r"(\d{1,3})[.,](\d)", row.get("CC", ""))
     return Launch(
         row.get("Kernel Name", ""),
         device=_whole(row.get("Device", "")),

@@ -88,7 +88,7 @@ _PEAK_FMA = "sm__sass_thread_inst_executed_op_{}fma_pred_on.sum.peak_sustained"
 _TENSOR_FLOP = regex(r"^sm__ops_path_tensor_src_((?:bf|fp|tf)\d\w*)\.sum(?:\.per_cycle_elapsed)?$")
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _EXCESS_RULE = "UncoalescedGlobalAccess"
-_EXCESS_MESSAGE = regex(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
+_EXCESS_MESSAGE = regex(r"total of (\d{1,20}) excessive sectors \(\d+% of the total (\d{1,20}) sectors\)")
 _SECTOR_BYTES = 32
 
 

@@ -47,6 +47,12 @@ def is_alive(pid: int) -> bool:
     return stat is not None and _lives(stat)
 
 
+def is_stopped(pid: int) -> bool:
+    """Has a signal stopped the process?"""
+    stat = _stat(pid)
+    return stat is not None and stat[_STATE] == "T"
+
+
 def _lives(stat: list[str]) -> bool:
     # A zombie with threads: its main thread has ended, and the others go on.
     return stat[_STATE] not in "ZX" or int(stat[_THREADS]) > 1
