@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdoctor.cli import say, scale_options, shared_options
-from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
 from perfdoctor.report.words.foreign_text import clean, one_line
 
 if TYPE_CHECKING:
-    from perfdoctor.export.tables.query import QueryResult
-    from perfdoctor.model.run import Run
+    from perfdoctor.records.query_result import QueryResult
     from perfdoctor.system.remote import RemoteFile
 
 #: What is asked where nothing is: what there is.
@@ -101,18 +99,9 @@ def _answered(
 ) -> QueryResult:
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
-        of: Path | Run
-        first = paths[0]
-        if len(paths) == 1 and isinstance(first, Path) and is_exported(first):
-            of = first
-        else:
-            from perfdoctor.scale.read import read_run
+        from perfdoctor.export.tables.query import query_paths
 
-            of = read_run(paths, update)
-        from perfdoctor.export.tables.query import query as ask
-
-        update("Asking")
-        return ask(of, sql, limit=limit, seconds=seconds)
+        return query_paths(paths, sql, update, limit=limit, seconds=seconds)
 
 
 def _plain(value: Any) -> Any:

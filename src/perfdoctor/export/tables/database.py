@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: `PRAGMA application_id` of our files: "pdtl" in ASCII.
 APPLICATION_ID = 0x7064746C
+#: What an SQLite file begins with, and where its application_id is (https://sqlite.org/fileformat2.html).
+_SQLITE, _APPLICATION, _HEAD = b"SQLite format 3\x00", slice(68, 72), 100
 _PAGE_BYTES = 8192
 #: In KiB, as PRAGMA cache_size has it below 0.
 _CACHE = -65_536
@@ -37,6 +39,16 @@ _INDEXED = ("launch_id", "step_id", "parent_id", "op_id", "range_id", "module_id
 
 #: Rows that a database has in these columns, by table.
 Wanted = Mapping[str, Collection[str]]
+
+
+def is_exported(path: Path) -> bool:
+    """Is it a database that `write` wrote?"""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return head.startswith(_SQLITE) and int.from_bytes(head[_APPLICATION], "big") == APPLICATION_ID
 
 
 def everything() -> Wanted:

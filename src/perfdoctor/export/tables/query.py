@@ -11,9 +11,10 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -26,10 +27,16 @@ from perfdoctor.export.tables.refusals import Limits, explained
 from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.query_result import QueryResult
 from perfdoctor.vocabulary.tables import tables
+
+if TYPE_CHECKING:
+    from perfdoctor.system.remote import RemoteFile
 
 #: How many rows an answer has, and how long it may take, unless it is said.
 LIMIT, SECONDS = 1_000, 60.0
+#: More than any answer has.
+ALL = 10_000_000
 #: Of SQLite's memory in this process, and of all texts of an answer. Sorting goes to temporary files before.
 _HEAP_BYTES, _ANSWER_BYTES = 1 << 30, 64 << 20
 #: Of one text or blob, of the question, and of a LIKE pattern, whose cost may grow with its square.
@@ -44,12 +51,19 @@ _USED = regex(r"USING (?:COVERING )?INDEX (\w+)")
 _REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
 
 
-class QueryResult(NamedTuple):
-    """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for."""
+def query_paths(
+    paths: Sequence[Path | RemoteFile], sql: str, progress: Callable[[str], None],
+    *, limit: int = LIMIT, seconds: float = SECONDS, process: int | None = None,
+) -> QueryResult:  # fmt: skip
+    """Answer as `query`, on what is recorded in these files, or on the one database among them."""
+    first = paths[0]
+    if len(paths) == 1 and isinstance(first, Path) and database.is_exported(first):
+        return query(first, sql, limit=limit, seconds=seconds)
+    from perfdoctor.scale.read import read_run  # noqa: PLC0415 a database needs no reader
 
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    is_cut: bool
+    run = read_run(paths, progress, process=process)
+    progress("Asking")
+    return query(run, sql, limit=limit, seconds=seconds)
 
 
 def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> QueryResult:
