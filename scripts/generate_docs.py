@@ -1,6 +1,6 @@
 """Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
-and prices in docs/outside.md, tools in docs/assistants.md, docs/architecture.md with its picture,
-docs/diagnosis.schema.json, licences in docs/licences.md, README.md.
+and prices in docs/outside.md, stages in docs/what-if.md, tools in docs/assistants.md, docs/architecture.md with its
+picture, docs/diagnosis.schema.json, licences in docs/licences.md, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here, and licences
 on other Pythons than CI's: they get other versions, which say the same in other words.
@@ -141,6 +141,26 @@ def terminal_sample(recording: Path) -> str:
     return "\n".join(["```", verdict, "", heading, *bar, "", finding, "```"])
 
 
+#: What the page shows of an answer: the question, of a recording that everybody has.
+_ASKED, _OF = "fp32-matmuls, launch-bound=50%, host-work", "fixtures/h100-gpt"
+
+
+def what_if_sample() -> str:
+    """The stages of a prediction, as the program prints them."""
+    command = ["analyze", _OF, "--what-if", _ASKED]
+    done = subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", *command, "--no-html"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=_ROOT,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    (part,) = (each for each in done.stdout.split("\n\n") if each.startswith("What if:"))
+    stages = [line for line in part.splitlines() if line.rstrip().endswith(("█", "░")) or line.startswith("What if:")]
+    return "\n".join(["```", f'perfdoctor analyze {_OF} --what-if "{_ASKED}"', "", *stages, "```"])
+
+
 def with_part(text: str, name: str, part: str) -> str:
     """The text with what stands between the marks of this name replaced."""
     begin, end = f"<!-- {name}: begin, `make docs` writes this -->", f"<!-- {name}: end -->"
@@ -156,6 +176,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     if (folder := recordings()) is not None:
         text = with_part(text, "sample", terminal_sample(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"))
     yield readme, text
+    what_if = _ROOT / "docs" / "what-if.md"
+    yield what_if, with_part(what_if.read_text("utf-8"), "stages", what_if_sample())
     json_page = _ROOT / "docs" / "json.md"
     yield json_page, with_part(json_page.read_text("utf-8"), "idle causes", causes_table())
     yield _ROOT / "docs" / "diagnosis.schema.json", json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

@@ -197,6 +197,21 @@ def test_the_site_has_a_page_for_every_rule_with_its_fixes(site: Path) -> None:
         assert all(fix.title.replace("`", "") in re.sub("<[^>]+>", "", text) for fix in rule.fixes)
 
 
+def test_no_menu_of_the_site_has_more_than_ten_entries() -> None:
+    text = (ROOT / "mkdocs.yml").read_text("utf-8").split("nav:", 1)[1].split("not_in_nav", 1)[0]
+    levels = re.split(r"^  - .*$", text, flags=re.MULTILINE)
+    assert 1 < len(levels) - 1 <= 10
+    assert all(len(re.findall(r"^      - ", level, re.MULTILINE)) <= 10 for level in levels)
+
+
+@of_each("page", ["README.md", *(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))])
+def test_comments_of_examples_fit_the_box_that_they_are_shown_in(page: str) -> None:
+    """About 88 characters of a code block are seen on the site, and in a README, without scrolling."""
+    blocks = re.findall(r"^```(?:bash|sh)?\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = (line for block in blocks for line in block.splitlines())
+    assert [line for line in lines if re.search(r"\S +# ", line) and len(line) > 88] == []
+
+
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         for tag, address in re.findall(
@@ -234,6 +249,7 @@ def helps() -> str:
         "history",
         "mcp",
         "export",
+        "scrub",
         "query",
     )
     of_history = ("show", "trend", "promises", "pin", "tag", "note", "prune", "merge")

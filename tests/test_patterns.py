@@ -34,6 +34,15 @@ def all_modules():
             yield importlib.import_module(found.name)
 
 
+# --- numbers in texts ---
+
+
+def test_what_is_asked_for_digits_is_a_number():
+    """`"²".isdigit()` is true, and `int("²")` raises: `isdecimal` means what int() reads."""
+    asked = [file for file in SOURCE.rglob("*.py") if ".isdigit(" in file.read_text("utf-8")]
+    assert asked == []
+
+
 # --- expressions ---
 
 

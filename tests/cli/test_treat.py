@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from folders import ROOT
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli.treat import _launched_ranks, _variables, seconds
 
@@ -43,6 +43,7 @@ def treat(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@ALL_AT_ONE
 @pytest.mark.torch
 def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
@@ -50,7 +51,7 @@ def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_
     (tmp_path / "own" / "absent.py").write_text(ABSENT)
     done = treat(
         tmp_path, "--treatments", "own", "--fix", "broken,absent", "-o", "out", "--bitwise", "--json", "-", "--",
-        torch_python(), "program.py",
+        warm_python(tmp_path), "program.py",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -69,9 +70,10 @@ def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_
     assert len(report["treated"]["checksum"]) == 64
 
 
+@ALL_AT_ONE
 @pytest.mark.torch
 def test_the_exit_code_of_a_program_that_fails_is_its_own(tmp_path: Path) -> None:
-    done = treat(tmp_path, "--fix", "set_to_none", "-o", "out", "--", torch_python(), "program.py", "fail")
+    done = treat(tmp_path, "--fix", "set_to_none", "-o", "out", "--", warm_python(tmp_path), "program.py", "fail")
     assert done.returncode == 1
     assert "fails without any fix: exit code 1: no data" in done.stderr
 

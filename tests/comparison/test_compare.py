@@ -24,7 +24,9 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.readers.open import read
 from perfdoctor.report import json_report
-from perfdoctor.report.comparison.words import counters, interval, verdict
+from perfdoctor.report.comparison import html, markdown
+from perfdoctor.report.comparison import json_report as comparison_json
+from perfdoctor.report.comparison.words import counters, interval, prediction, verdict
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -171,12 +173,52 @@ def test_what_is_fixed_together_is_not_predicted_twice():
         assert whole.high == pytest.approx(part_ns)
 
 
+def test_what_is_about_all_of_the_step_takes_its_share_of_what_is_left_of_it():
+    """And a symptom of a symptom is in the cause of both: together they never take the whole step."""
+    before, after = snapshot(waiting(6)), snapshot(waiting(2))
+    step_ns, part_ns = before.step_ns, before.parts["input_wait"]
+    cause = PromisedSaving("input-wait", "Waits", 0.0, 0.9 * part_ns, part_ns, ("input_wait",))
+    symptom = PromisedSaving(
+        "host-work", "Works", 0.0, 0.8 * part_ns, part_ns, ("input_wait",), symptom_of="input-wait"
+    )
+    further = PromisedSaving("small-kernels", "Small", 0.0, 0.7 * part_ns, part_ns, symptom_of="host-work")
+    long = PromisedSaving("step-outliers", "Long", 0.0, 0.9 * step_ns, step_ns)
+    checked = frozenset(each.rule for each in (cause, symptom, further, long))
+    after = replace(after, checked=checked, findings=())
+    for several, expected in (
+        ((cause, symptom, further), 0.9 * part_ns),
+        ((cause, long), 0.9 * part_ns + 0.9 * (step_ns - 0.9 * part_ns)),
+    ):
+        one = replace(before, checked=checked, findings=several, predictions={})
+        whole = compare([one], [after]).promises[0]
+        assert whole.likely == pytest.approx(expected)
+        assert whole.high <= step_ns
+
+
+def test_what_is_smaller_is_partly_fixed_and_said_so_where_it_is_counted():
+    less = replace(WAIT, likely=0.2 * WAIT.likely)
+    found = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(snapshot(waiting(2)), less)])
+    assert [each.fate for each in found.findings] == ["partly fixed"]
+    assert [each.rules for each in found.promises if each.whole] == [("input-wait",)]
+    unknown = compare(
+        [found_in(snapshot(waiting(6)), WAIT)], [found_in(snapshot(waiting(2)), replace(less, likely=0.0))]
+    )
+    assert ([each.fate for each in unknown.findings], unknown.promises) == (["remaining"], ())
+
+
+def test_a_step_that_is_too_noisy_to_say_keeps_no_prediction():
+    sides = [snapshot(waiting(6)), snapshot(waiting(5))]
+    noisy = [replace(each, steps=StepSample(each.step_ns * np.array([0.2, 1.8, 1.0, 0.4, 1.6]))) for each in sides]
+    found = compare([found_in(noisy[0], WAIT)], [found_in(noisy[1])])
+    assert (found.step.verdict, found.promises[0].kept) == ("too noisy", "unknown")
+    assert "the noise hides" in prediction(found.promises[0])
+
+
 def test_what_a_longer_step_hides_is_not_fixed():
     before, after = snapshot(waiting(2)), snapshot(waiting(2, kernels="#" * 60))
     slight = replace(WAIT, low=1_000_000.0, likely=2_000_000.0, high=2_500_000.0)
     found = compare([found_in(before, slight)], [found_in(after)])
-    assert found.findings[0].fate == "no longer found"
-    assert found.promises[0].kept == "less"
+    assert (found.findings[0].fate, found.promises) == ("no longer found", ())
     of_more_items = [replace(each, items_per_step=items) for each, items in ((before, 8), (after, 64))]
     of_more_items = [replace(each, settings={"batch": f"{each.items_per_step} items"}) for each in of_more_items]
     found = compare([found_in(of_more_items[0], slight)], [found_in(of_more_items[1])])
@@ -227,14 +269,40 @@ def test_a_stored_diagnosis_gives_the_interval_of_its_recording(says_it):
     assert other.unrecorded_ns == pytest.approx(one.unrecorded_ns, abs=1)
 
 
-def test_another_gpu_is_the_reason_before_any_other():
-    before = replace(found_in(snapshot(waiting(6)), WAIT), settings={"GPU": "A100"})
-    after = replace(found_in(snapshot(waiting(5))), settings={"GPU": "H100"})
+@pytest.mark.parametrize(("name", "was", "now", "said"), [
+    ("GPU", "A100", "H100", "BEFORE ran on A100, AFTER on H100"),
+    ("ranks", "1", "2", "BEFORE ran with 1 ranks, AFTER with 2"),
+])  # fmt: skip
+def test_on_another_machine_the_verdict_is_not_comparable_and_says_why_first(name, was, now, said):
+    before = replace(found_in(snapshot(waiting(6)), WAIT), settings={name: was})
+    after = replace(found_in(snapshot(waiting(2))), settings={name: now})
     found = compare([before], [after])
-    assert (found.promises[0].kept, found.promises[0].because) == ("less", "GPU differs as well")
-    assert [(each.name, each.matters) for each in found.settings] == [("GPU", True)]
-    sides = [replace(each, settings={"ranks": ranks}) for each, ranks in ((before, "1"), (after, "2"))]
-    assert compare(sides[:1], sides[1:]).promises[0].because == "ranks differ as well"
+    assert (found.verdict, found.not_comparable, found.promises) == ("not comparable", (said,), ())
+    assert [each.fate for each in found.findings] == ["no longer found"]
+    assert verdict(found) == f"Not comparable: {said}."
+    assert json.loads(comparison_json.render(found))["verdict"] == "not comparable"
+    for text in (markdown.render(found), html.render(found, {})):
+        assert text.index("Not comparable") < text.index(f"{was} → {now}")
+    assert not compare([after], [before]).is_longer_by(0.05)
+    assert compare([before], [after], anyway=True).verdict == "faster"
+
+
+def test_anyway_the_time_of_one_item_of_the_whole_job_is_judged():
+    sides = [
+        replace(snapshot(waiting(2)), settings={"ranks": ranks, "batch": "8 items"}, items_per_step=8)
+        for ranks in ("1", "4")
+    ]
+    assert compare(sides[:1], sides[1:]).verdict == "not comparable"
+    found = compare(sides[:1], sides[1:], anyway=True)
+    assert (found.verdict, found.items_before, found.items_after) == ("faster", 8, 32)
+    assert found.judged.change == pytest.approx(-0.75, abs=0.01)
+
+
+def test_more_of_one_jobs_ranks_recorded_is_no_other_job():
+    sides = [replace(snapshot(waiting(2)), settings={"ranks": "8", "number of GPUs": gpus}) for gpus in ("3", "8")]
+    assert compare(sides[:1], sides[1:]).verdict == "no change"
+    several = [replace(each, settings={**each.settings, "ranks": "1"}) for each in sides]
+    assert compare(several[:1], several[1:]).verdict == "not comparable"
 
 
 def test_a_rule_that_could_not_be_checked_is_not_fixed():
@@ -314,23 +382,27 @@ def test_two_programs_are_said_to_be_two():
     steps = {"kernels": "#" * 9, "host": ["l"]}
     one, other = (snapshot(draw_steps(**steps, kernel_names={"#": name})) for name in ("gemm_a", "layer_norm_b"))
     found, same = compare([one], [other]), compare([one], [one])
-    assert (found.common_share, found.may_be_two_programs) == (0.0, True)
-    assert "Nothing of the compute time has names that both sides have" in next(iter(interval(found)))
+    assert (found.common_share, found.verdict) == (0.0, "not comparable")
+    assert verdict(found).startswith("Not comparable: only 0 % of the compute time has names that both have")
+    assert "Nothing of the compute time" in next(iter(interval(compare([one], [other], anyway=True))))
     assert (same.common_share, same.may_be_two_programs) == (1.0, False)
     assert compare([replace(one, work=(), by_op=False)], [other]).common_share is None
+    compiled = [replace(each, kernel="triton_poi_fused_add_0") for each in other.work]
+    assert compare([one], [replace(other, work=tuple(compiled))]).verdict != "not comparable", "it has other names"
 
 
-def test_programs_of_two_projects_are_refused_where_their_work_is_another_one():
+def test_programs_of_two_projects_do_not_compare_where_their_work_is_another_one():
     one, other = (
         replace(snapshot(draw_steps(kernels=kernels), name), project=f"{name} python train.py")
         for name, kernels in (("gru", "####"), ("mlp", "GGGG"))
     )
-    with pytest.raises(PerfdoctorError, match="are two programs: `python train.py` in another project, and") as error:
-        compare([one], [other])
-    assert "--other-program" in error.value.do
-    assert compare([one], [other], other_program=True).may_be_two_programs
-    assert compare([one], [replace(other, project=one.project)]).may_be_two_programs, "one that was compiled"
-    assert compare([one], [replace(one, project=other.project)]).step, "the same work in another folder"
+    found = compare([one], [other])
+    assert found.not_comparable == (
+        "gru is `python train.py` in another project, and mlp `python train.py` in another project",
+    )
+    assert compare([one], [other], anyway=True).may_be_two_programs
+    assert not compare([one], [replace(other, project=one.project)]).not_comparable, "one that was compiled"
+    assert not compare([one], [replace(one, project=other.project)]).not_comparable, "the same work in another folder"
 
 
 def test_on_a_processor_where_all_programs_run_the_same_ops_their_sizes_tell_two_projects_apart():
@@ -338,13 +410,13 @@ def test_on_a_processor_where_all_programs_run_the_same_ops_their_sizes_tell_two
         replace(snapshot(read([FIXTURES / "pairs" / name])), project=f"{name} python train.py", items_per_step=None)
         for name in ("counted-in-python", "manual-update")
     )
-    with pytest.raises(PerfdoctorError, match="are two programs"):
-        compare([one], [other])
-    assert compare([one], [replace(other, project="counted-in-python python fast.py")]), (
-        "another command in one project"
-    )
-    assert compare([one], [replace(other, items_per_step=3.0)]), "with another batch all sizes are others"
-    assert compare([one], [replace(one, project="copy python train.py")])
+    assert compare([one], [other]).verdict == "not comparable"
+    for same in (
+        replace(other, project="counted-in-python python fast.py"),  # another command in one project
+        replace(other, items_per_step=3.0),  # with another batch all sizes are others
+        replace(one, project="copy python train.py"),
+    ):
+        assert compare([one], [same]).verdict != "not comparable"
 
 
 def test_all_timed_steps_are_compared_where_both_sides_have_them():

@@ -17,6 +17,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.detectors import RuleError
 from perfdoctor.diagnosis.calibration import spread_of
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.own_rules import contract, document_contract, notes, recordings
 from perfdoctor.own_rules.drawn import timeline
 from perfdoctor.own_rules.tried import found_in, tried
@@ -318,6 +319,34 @@ def test_a_sentence_that_names_what_a_finding_has_not_is_said_as_in_a_report(tmp
 def test_a_letter_that_means_nothing_is_named(lanes, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         draw(**lanes)
+
+
+def test_drawing_mistakes_name_what_was_meant():
+    with pytest.raises(TypeError, match="has no argument 'kernel': did you mean kernels"):
+        draw_steps(kernel="####")
+    with pytest.raises(ValueError, match="3 launching calls are drawn .* and 1 kernels"):
+        draw(kernels="####", host=["lll"])
+    with pytest.raises(ValueError, match="group_size=-1"):
+        draw(nccl="====", bus_gigabytes_per_second=100)
+
+
+def test_drawn_collectives_have_a_size_a_group_a_type_and_a_bus_bandwidth():
+    drawn = draw(nccl="==== --", group="0", group_size=8, data_type="BFloat16", bus_gigabytes_per_second=100)
+    rows = drawn.collectives
+    assert rows.text("data_type").equals("BFloat16").all()
+    assert (rows["group_size"] == 8).all()
+    moved = [
+        bus_factor(kind, 8) * size / ns
+        for kind, size, ns in zip(rows.text("kind"), rows["bytes"].tolist(), rows.duration_ns.tolist(), strict=True)
+    ]
+    assert moved == pytest.approx([100, 100])
+    assert draw(nccl="==", nccl_bytes=5).collectives["bytes"].tolist() == [5]
+
+
+def test_an_unknown_field_is_named_with_its_line_and_the_nearest_one(tmp_path):
+    found = problems(folder_with(tmp_path, DOCUMENT.replace("references =", "referenes = []\nreferences =", 1)))
+    number = DOCUMENT[: DOCUMENT.index("references =")].count("\n") + 1
+    assert f"slow-add.toml: line {number}: referenes: there is no such field; did you mean references?" in found
 
 
 def test_a_saving_ends_at_what_its_author_states(tmp_path):

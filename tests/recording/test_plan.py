@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording import plan
 from perfdoctor.recording.launch.program import Program
+from perfdoctor.recording.tools.gpu_counters import GpuCounters
 from perfdoctor.recording.tools.nsys import Nsys
 from perfdoctor.recording.tools.nvml import Devices, DriverGpu
 
@@ -30,10 +32,29 @@ def test_with_a_gpu_and_nsys_it_is_one_nsys_pass(tmp_path: Path) -> None:
     assert "CUPTI" in made.left_out["torch"]
 
 
+def test_the_plan_says_whether_nsys_samples_the_gpus_counters(tmp_path: Path) -> None:
+    sampled = plan.make(machine(counters=GpuCounters("gpu-metrics-devices", "all")), None, tmp_path)
+    assert "the GPU's counters" in sampled.lines("10 steps")[0]
+    assert sampled.warnings == ()
+    refused = plan.make(machine(counters=GpuCounters(trouble="not permitted", do="Run as root.")), None, tmp_path)
+    assert "the GPU's counters" not in refused.lines("10 steps")[0]
+    assert refused.warnings == ("nsys without the GPU's counters: not permitted. Run as root.",)
+
+
 def test_without_nsys_it_is_one_torch_pass(tmp_path: Path) -> None:
     made = plan.make(machine(nsys=None), None, tmp_path)
     assert made.passes == ("torch",)
     assert "not installed" in made.left_out["nsys"]
+
+
+@pytest.mark.parametrize(("limit", "passes"), [(63, ("torch",)), (64, ("nsys",)), (resource.RLIM_INFINITY, ("nsys",))])
+def test_nsys_is_left_out_where_it_would_take_the_descriptors_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, passes: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, resource.RLIM_INFINITY))
+    made = plan.make(machine(), None, tmp_path)
+    assert made.passes == passes
+    assert ("ulimit -n 256" in made.left_out.get("nsys", "")) == ("nsys" not in passes)
 
 
 def test_an_nsys_older_than_the_programs_cuda_leaves_the_gpu_to_torch(tmp_path: Path) -> None:

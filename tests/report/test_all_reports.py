@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +12,9 @@ from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, 
 from rich.console import Console
 from tables import of_each
 
-from perfdoctor.report import brief, html, json_report, markdown, terminal
+from perfdoctor.records.findings import with_symptoms
+from perfdoctor.report import annotations, brief, html, json_report, markdown, sarif, terminal
+from perfdoctor.report.words.foreign_text import clean_name
 
 
 def in_terminal(diagnosis, **how):
@@ -49,6 +53,20 @@ def test_every_finding_and_its_symptoms_are_named(report, name):
     for advice in SAMPLES[name].findings[:5]:
         assert advice.rule in text
         assert all(symptom.rule in text for symptom in advice.symptoms)
+
+
+@of_each("name", list(SAMPLES))
+def test_a_forge_gets_every_finding_that_saves_time_at_its_line(name):
+    findings = list(with_symptoms(SAMPLES[name].findings))
+    places = {each.rule: (f"at {each.rank}.py", each.rank) for each in findings}
+    (run,) = json.loads(sarif.render(SAMPLES[name], places))["runs"]
+    assert [each["ruleId"] for each in run["results"]] == [clean_name(each.rule) for each in findings]
+    where = [each["locations"][0]["physicalLocation"] for each in run["results"]]
+    assert [each["region"]["startLine"] for each in where] == [places[each.rule][1] for each in findings]
+    first, *others = annotations.render(SAMPLES[name], places).splitlines()
+    assert first.startswith("::notice title=perfdoctor::")
+    assert len(others) == min(sum(bool(each.saved.likely) for each in findings), 10)
+    assert all(re.fullmatch(r"::warning file=at \d+\.py,line=\d+,title=[^:]+::.+", line) for line in others)
 
 
 @of_each("name", list(SAMPLES))

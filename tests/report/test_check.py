@@ -15,13 +15,16 @@ import pytest
 from builders import draw_steps
 from folders import ROOT
 from msgspec.structs import replace
+from report.samples import SAMPLES
 from rich.console import Console
+from tables import of_each
 
 from perfdoctor.comparison.check import LIMIT, BaselineRun, check
 from perfdoctor.comparison.records import FindingChange
 from perfdoctor.comparison.snapshot import of_examination
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.report import sarif as diagnosis_sarif
 from perfdoctor.report.check import github, junit, sarif, terminal, words
 from perfdoctor.report.comparison import json_report
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -146,6 +149,12 @@ def test_sarif_is_valid_and_names_the_rule_of_each_result(checks, schema, kind):
     (run,) = document["runs"]
     assert {each["ruleId"] for each in run["results"]} <= {each["id"] for each in run["tool"]["driver"]["rules"]}
     assert run["invocations"][0]["exitCode"] == (3 if checks[kind].failed else 0)
+
+
+@of_each("name", list(SAMPLES))
+def test_sarif_of_a_diagnosis_is_valid(schema, name):
+    document = json.loads(diagnosis_sarif.render(SAMPLES[name], {"": ("train.py", 1)}))
+    jsonschema.Draft4Validator(schema, format_checker=jsonschema.FormatChecker()).validate(document)
 
 
 def test_sarif_says_where_a_rule_lies_that_does_not_come_with_perfdoctor(checks):

@@ -95,6 +95,20 @@ def test_what_names_a_cluster_is_taken(named: str) -> None:
     assert cluster.checked(named) == named
 
 
+def test_without_workers_it_says_that_it_waits_and_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_WORKERS_S", 0.5)
+    said: list[str] = []
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty,
+        pytest.raises(PerfdoctorError, match="has had no worker for") as error,
+    ):
+        list(cluster.each(functions.refused, range(3), empty.scheduler_address, said.append))
+    assert "dask worker tcp://" in error.value.do
+    assert len(said) == 1
+    assert said[0].startswith("Waiting for workers of the cluster")
+
+
 def test_without_a_scheduler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "_TIMEOUT_S", 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import re
 import sqlite3
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from real_nsys import nsys, with_its_agent
 from scrubbing import planted
 from scrubbing.planted import PRIVATE
 from typer.testing import CliRunner
@@ -161,6 +164,23 @@ def test_a_report_of_nsys_becomes_its_cleaned_export(tmp_path, monkeypatch):
     found = copied(report, tmp_path / "b.nsys-rep")
     assert found.written == tmp_path / "b.sqlite"
     assert tells(found.written) == []
+
+
+@pytest.mark.nsys
+def test_what_nsys_stores_of_an_environment_is_in_no_copy(tmp_path, monkeypatch):
+    tool, report = nsys(), tmp_path / "a.nsys-rep"
+    monkeypatch.setenv("PERFDOCTOR_NSYS", tool)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    command = [tool, "profile", "-t", "osrt,nvtx", "-f", "true", "-o", str(report), "sh", "-c", "sleep 0.2"]
+    environment = {**os.environ, "DB_PASSWORD": planted.SECRET, "COMPANY": "acme-of-lovelace"}
+    with_its_agent(
+        lambda: subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120),
+        lambda ran: ran.stdout + ran.stderr,
+    )
+    assert b"acme-of-lovelace" in report.read_bytes()
+    found = copied(report, tmp_path / "b.sqlite")
+    assert tells(found.written) == []
+    assert found.removed["environment variables"] > 2
 
 
 def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):

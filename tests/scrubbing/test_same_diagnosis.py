@@ -12,6 +12,7 @@ from folders import FIXTURES, public_files
 from recorded import of_recordings, recording
 from scrubbing import planted
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report import json_report
 from perfdoctor.scrubbing.copies import scrubbed
 from perfdoctor.system.progress import silent
@@ -34,7 +35,11 @@ STAND_IN = re.compile(r"\b(?:host|user|project|python|folder|path|home|address|g
 
 
 def said(path: Path):
-    return json.loads(json_report.render(recording(path).diagnosis))
+    """The diagnosis, or what is to be done instead of it."""
+    try:
+        return json.loads(json_report.render(recording(path).diagnosis))
+    except PerfdoctorError as error:
+        return {"refused": error.do}
 
 
 def differing(path: Path, tmp_path: Path) -> list[str]:

@@ -71,10 +71,9 @@ def test_a_name_is_the_same_everywhere_once_any_text_gives_it_away():
 
 
 def test_words_that_users_are_also_called_stay_in_names():
-    assert replaced("torch/optim/adam.py(3): adam", "train", learn=["/home/adam/x.py", "/home/train/y.py"]) == [
-        "torch/optim/adam.py(3): adam",
-        "train",
-    ]
+    users = ["/home/adam/x.py", "/home/train/y.py", "/home/add/z.py"]
+    names = ["torch/optim/adam.py(3): adam", "train", "aten::add", "add<float>", "Add.add"]
+    assert replaced(*names, learn=users) == names
 
 
 def test_kept_paths_are_kept_and_nothing_else_is():

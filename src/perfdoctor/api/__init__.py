@@ -153,6 +153,7 @@ def compare(
     own_rules: AnyPath | Sequence[AnyPath] | None = None,
     config: AnyPath | None = None,
     thresholds: AnyThresholds | None = None,
+    anyway: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """What changed between two versions of a training, and is it more than noise? As `perfdoctor compare`.
@@ -172,6 +173,8 @@ def compare(
         own_rules: Folders whose rules are applied as well. These rules are code, which is run.
         config: A `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds, as in `analyze`.
         thresholds: Thresholds by rule and name, which replace those of any file, as in `analyze`.
+        anyway: Judge the step, or an item of the job's work, also where the two ran on other GPUs, on another number of
+            them, or are two programs. If not given, the verdict is `not comparable` there.
         progress: A function that is called with a line of text when another part of the work begins.
 
     Returns:
@@ -188,7 +191,7 @@ def compare(
         part, given = selection(range, steps), user_values(gpu, peaks)
         asked = AnalysisChoices(list(known.values()), known, part=part, user_values=given)
         first, second = ([_snapshot(run, asked, progress) for run in _runs(side)] for side in (before, after))
-        return Comparison(compared(first, second))
+        return Comparison(compared(first, second, anyway=anyway))
 
 
 def read(

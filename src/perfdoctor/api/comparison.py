@@ -20,8 +20,10 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """`slower`, `faster`, `no change` or `too noisy`."""
-        return self._comparison.judged.verdict
+        """`slower`, `faster`, `no change`, `too noisy`, or `not comparable`, where it says nothing of the program; of
+        snapshots of memory `less memory`, `more memory` or `no change`.
+        """
+        return self._comparison.verdict
 
     @property
     def summary(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from msgspec import Struct
@@ -38,6 +39,8 @@ class OutputFormat(str, Enum):
     MARKDOWN = "markdown"
     #: In less than 60 lines, to be pasted into an issue or a chat.
     BRIEF = "brief"
+    SARIF = "sarif"
+    GITHUB = "github"
 
 
 Html = Annotated[
@@ -75,6 +78,9 @@ class AnalysisRequest(Struct, frozen=True):
         from perfdoctor.vocabulary.rulebook import load_rules
 
         return {**load_rules(), **{rule.id: rule for rule in self.rules}}
+
+
+Format = TypeVar("Format", bound=Enum)
 
 
 class Reports(Struct, frozen=True):
@@ -131,7 +137,7 @@ def analyze(
 ) -> None:
     """Diagnose recorded profiles."""
     check_html(html, no_html=no_html)
-    output = output_of(format_, json)
+    output = output_of(format_, json, OutputFormat)
     rules = rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
     asked = AnalysisRequest(
         rules, conditions_of(fail_on or [], rules), questions_of(what_if_text, rules),
@@ -227,12 +233,12 @@ def check_html(html: Path | None, *, no_html: bool) -> None:
         raise typer.BadParameter("--html and --no-html exclude each other.")
 
 
-def output_of(format_: OutputFormat | None, json: str | None) -> OutputFormat:
+def output_of(format_: Format | None, json: str | None, formats: type[Format]) -> Format:
     if json != STANDARD_OUTPUT:
-        return format_ or OutputFormat.TEXT
-    if format_ not in (None, OutputFormat.JSON):
-        raise typer.BadParameter(f"--json - and --format {format_.value if format_ else ''} both want standard output.")
-    return OutputFormat.JSON
+        return format_ or formats("text")
+    if format_ is not None and format_.value != "json":
+        raise typer.BadParameter(f"--json - and --format {format_.value} both want standard output.")
+    return formats("json")
 
 
 def rules_of(
@@ -317,12 +323,15 @@ def write_html(
 
 def show(diagnosis: Diagnosis, reports: Reports, *, quiet: bool, page: Path | None = None) -> None:
     """Print the diagnosis. On a terminal that supports links, its findings link to the `page`."""
-    from perfdoctor.report import json_report, markdown, terminal
+    from perfdoctor.report import annotations, json_report, markdown, sarif, terminal
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import wording
 
     if reports.output is OutputFormat.JSON:
         say.document(json_report.render(diagnosis))
+    elif reports.output in (OutputFormat.SARIF, OutputFormat.GITHUB):
+        form = sarif if reports.output is OutputFormat.SARIF else annotations
+        say.document(form.render(diagnosis, _places(diagnosis)))
     elif quiet:
         say.line(wording.verdict(diagnosis), err=reports.on_error)
     elif reports.output is OutputFormat.MARKDOWN:
@@ -333,6 +342,18 @@ def show(diagnosis: Diagnosis, reports: Reports, *, quiet: bool, page: Path | No
         say.document(brief.render(diagnosis))
     else:
         terminal.render(diagnosis, Terminal(stderr=reports.on_error), show_all=reports.show_all, page=page)
+
+
+def _places(diagnosis: Diagnosis) -> dict[str, tuple[str, int]]:
+    """File and line in the checkout of each finding, by its rule, and of the program, by ""."""
+    from perfdoctor.records.findings import own_line, with_symptoms
+    from perfdoctor.system import checkout
+
+    lines = {advice.rule: own_line(advice) for advice in with_symptoms(diagnosis.findings)}
+    command = next((shlex.join(each.command) for each in diagnosis.processes if each.diagnosed), "")
+    program = command or (diagnosis.project.program if diagnosis.project else "")
+    found = checkout.places(lines.values(), program, checkout.workspace())
+    return {rule: found[line] for rule, line in {"": "", **lines}.items() if line in found}
 
 
 def print_page_path(page: Path | None, *, on_error: bool) -> None:

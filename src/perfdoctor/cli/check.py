@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 DEFAULT_BASELINE = "main"
 #: Where GitHub Actions shows Markdown of a step.
 SUMMARY = "GITHUB_STEP_SUMMARY"
-WORKSPACE = "GITHUB_WORKSPACE"
 
 
 class CheckFormat(str, Enum):
@@ -167,14 +166,8 @@ def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
     """File and line in the checkout of each own line of a finding, by its text, and of the program, by ""."""
     from perfdoctor.system import checkout
 
-    root = Path(os.environ.get(WORKSPACE) or checkout.root_of(Path.cwd()))
-    script = checkout.script_of(row.get("command") or "", root)
-    places = {"": script} if script else {}
-    for each in found.comparison.findings:
-        beside = (root / script[0]).parent if script else Path.cwd()
-        if each.line and (place := checkout.place_of(each.line, root, beside)):
-            places[each.line] = place
-    return places
+    lines = (each.line for each in found.comparison.findings)
+    return checkout.places(lines, row.get("command") or "", checkout.workspace())
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:

@@ -15,15 +15,14 @@ from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
     AnalysisRequest,
-    OutputFormat,
     check_html,
     diagnosed,
     output_of,
     rules_of,
 )
-from perfdoctor.cli.compare_output import Shown
+from perfdoctor.cli.compare_output import ComparisonFormat, Shown
 from perfdoctor.cli.rerun import reruns_of
-from perfdoctor.errors import UsageError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
@@ -77,9 +76,14 @@ def compare(
             min=3, metavar="N", help="Run both recorded commands again, in turn, N times each, and judge by these runs."
         ),
     ] = None,
-    other_program: Annotated[
-        bool, typer.Option("--other-program", help="Compare although they seem to be two programs.")
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway",
+            help="Judge the step, or an item of the job's work, also of other GPUs, numbers of ranks or programs.",
+        ),
     ] = False,
+    other_program: Annotated[bool, typer.Option("--other-program", hidden=True)] = False,  # its name before
     by_scaling: scaling.ByScaling = False,
     weak: scaling.Weak = False,
     strong: scaling.Strong = False,
@@ -94,7 +98,7 @@ def compare(
         str | None, typer.Option(help="Write the comparison as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[
-        OutputFormat | None, typer.Option("--format", help="What is printed to standard output.")
+        ComparisonFormat | None, typer.Option("--format", help="What is printed to standard output.")
     ] = None,
     own_rules: shared_options.OwnRules = None,
     config: shared_options.Config = None,
@@ -110,7 +114,7 @@ def compare(
 ) -> None:
     """Compare two versions of a training, or several numbers of GPUs."""
     check_html(html, no_html=no_html)
-    output = output_of(format_, json)
+    output = output_of(format_, json, ComparisonFormat)
     limit = limit_of(fail_above)
     asked = AnalysisRequest(
         rules_of(own=own_rules, config=config, quiet=quiet),
@@ -136,8 +140,13 @@ def compare(
     reruns = rerun and reruns_of(sides[0][0], sides[1][0], rerun, quiet=quiet)
     with scale_options.runs_at_hand([*sides[0], *sides[1]], asked) as given:
         both = given[: len(sides[0])], given[len(sides[0]) :]
-        comparison = _compare(both, asked, shown, reruns or None, other_program=other_program)
-    if limit is not None and comparison.judged.is_longer_by(limit):
+        comparison = _compare(both, asked, shown, reruns or None, anyway=anyway or other_program)
+    if limit is not None and comparison.not_comparable:
+        raise PerfdoctorError(
+            "--fail-above: the two sides are not comparable",
+            do="Record both alike, or let --anyway judge them all the same.",
+        )
+    if limit is not None and comparison.is_longer_by(limit):
         raise typer.Exit(CONDITION_MET)
 
 
@@ -181,7 +190,7 @@ def _only_with(given: object, why: str) -> None:
 
 def _compare(
     sides: Sequence[Sequence[Given]], asked: AnalysisRequest, shown: Shown, reruns: Reruns | None, *,
-    other_program: bool,
+    anyway: bool,
 ) -> Comparison:  # fmt: skip
     local = [path for side in sides for each in side for path in each.local]
     if shown.json_file:
@@ -190,7 +199,7 @@ def _compare(
     from perfdoctor.comparison.compare import compare as compared
     from perfdoctor.report.comparison import json_report
 
-    comparison = compared(read[0][0], read[1][0], reruns=reruns, other_program=other_program)
+    comparison = compared(read[0][0], read[1][0], reruns=reruns, anyway=anyway)
     timelines = {name: timeline for name, (_, timeline) in zip(("before", "after"), read, strict=True) if timeline}
     shown.write(
         comparison,

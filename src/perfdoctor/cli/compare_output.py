@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,25 @@ from typing import Any
 from msgspec import Struct
 
 from perfdoctor.cli import report_files, say
-from perfdoctor.cli.analyze import OutputFormat, print_page_path
+from perfdoctor.cli.analyze import print_page_path
 
 #: What to do where a file cannot be written.
 CHOOSE = "Choose another file."
 
 
+class ComparisonFormat(str, Enum):
+    """What is printed of a comparison to standard output."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    BRIEF = "brief"
+
+
 class Shown(Struct, frozen=True):
     """What was asked for of a comparison. `html`: None for the default page, in this folder."""
 
-    output: OutputFormat
+    output: ComparisonFormat
     json_file: Path | None
     html: Path | None
     no_html: bool
@@ -40,13 +50,13 @@ class Shown(Struct, frozen=True):
 
         if self.json_file:
             report_files.written("--json", self.json_file, as_json, CHOOSE)
-        if self.output is OutputFormat.JSON:
+        if self.output is ComparisonFormat.JSON:
             say.document(as_json())
         elif self.quiet:
             say.line(module("words").verdict(found))
-        elif self.output is not OutputFormat.TEXT:
+        elif self.output is not ComparisonFormat.TEXT:
             markdown = module("markdown")
-            render = markdown.brief if self.output is OutputFormat.BRIEF else markdown.render
+            render = markdown.brief if self.output is ComparisonFormat.BRIEF else markdown.render
             say.document(render(found))
         else:
             from perfdoctor.report.terminal_text import Terminal
@@ -59,4 +69,4 @@ class Shown(Struct, frozen=True):
                 do="Choose another file, or --no-html.",
             )  # fmt: skip
             if is_written:
-                print_page_path(page, on_error=self.output is not OutputFormat.TEXT)
+                print_page_path(page, on_error=self.output is not ComparisonFormat.TEXT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,6 +72,10 @@ def export(
             _export(examination, perfetto, quiet=quiet, verbose=verbose)
         if outputs:
             export_tables.export(examination, outputs, quiet=quiet, verbose=verbose)
+    if not quiet:
+        _say_what_is_left_out(
+            examination, outputs.only if outputs and outputs.only and perfetto is None else ("kernels",)
+        )
     if perfetto is not None and not quiet:
         say.line(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 
@@ -85,6 +89,13 @@ def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: b
             _write(perfetto, render(examination))
         except OSError as error:
             raise report_files.unwritable(f"--perfetto {perfetto}", error) from error
+
+
+def _say_what_is_left_out(examination: Examination, tables: Sequence[str]) -> None:
+    from perfdoctor.export.tables.contents import left_out
+
+    if note := left_out(examination.run, tables):
+        say.note(note)
 
 
 def _is_ours(file: Path) -> bool:

@@ -155,11 +155,11 @@ def _promises(
     with store.read(_file(db, verbose=verbose)) as history:
         rows = promises.listed(history)
     if json:
-        typer.echo(history_json.promises(rows), nl=False)
+        say.document(history_json.promises(rows))
     elif csv:
-        typer.echo(history_json.promises_csv(rows), nl=False)
+        say.document(history_json.promises_csv(rows))
     elif quiet:
-        typer.echo(str(len(rows)))
+        say.line(str(len(rows)))
     else:
         history_terminal.promises(rows, Terminal())
 
@@ -309,7 +309,7 @@ def with_measured(examination: Examination) -> Examination:
         advised_by = {name: each.advice for name, each in catalogue.shipped().items() if each.advice}
         return replace(examination, diagnosis=as_measured(examination.diagnosis, rows, advised_by))
     except Exception as error:  # noqa: BLE001 the diagnosis is what the user waits for
-        typer.echo(f"perfdoctor: what was measured here before was not used: {type(error).__name__}: {error}", err=True)
+        say.note(f"what was measured here before was not used: {type(error).__name__}: {error}")
         return examination
 
 
@@ -324,7 +324,7 @@ def save_promises(rows: Sequence[dict[str, object]], *, quiet: bool, only_if_the
         with store.written(file) as history:
             count = promises.save(history, rows)
     except (PerfdoctorError, RuntimeError) as error:
-        typer.echo(f"perfdoctor: not stored in the history: {getattr(error, 'what', error)}", err=True)
+        say.note(f"not stored in the history: {getattr(error, 'what', error)}")
     else:
         _say(f"{count} rows of what was promised and measured: perfdoctor history promises", quiet=quiet)
 

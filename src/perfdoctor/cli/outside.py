@@ -34,7 +34,7 @@ def with_cost(
     from perfdoctor.report.words.foreign_text import clean_name
 
     price = pricing.price or cost.listed(examination.run)
-    if price is not None and examination.diagnosis.gpu_count:
+    if price is not None and examination.diagnosis.gpus:
         return cost.with_cost(examination, price, _run_seconds(paths))
     if not quiet:
         gpus = [clean_name(gpu.name, 48) or "an unnamed GPU" for gpu in examination.diagnosis.gpus]

@@ -10,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import typer
+
+#: In front of what is wrong with a choice.
+_OF_PYDANTIC = "Value error, "
+
 
 def set_up() -> None:
     """Load pydantic for numbers and choices alone from here on. Versions of typer without it stay as they are."""
@@ -37,8 +42,16 @@ class _Value:
         one = kind.annotation.__args__[0] if kind.is_list else kind.annotation
         values = value if kind.is_list and isinstance(value, (list, tuple)) else [value]
         if one not in (str, Path) or kind.parameter_info.parser or any(type(each) is not str for each in values):
-            return self._checked(kind).coerce(value, param=param, ctx=ctx)
+            return self._checked_value(value, param, ctx)
         if one is Path:  # as typer does, with its typer.BadParameter for one that may not be read
             info = kind.parameter_info
             values = [self._path(Path(each), info, path_type=Path, param=param, ctx=ctx) for each in values]
         return list(values) if kind.is_list else values[0]
+
+    def _checked_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value as pydantic has it; its errors without what it calls them."""
+        try:
+            return self._checked(self._kind).coerce(value, param=param, ctx=ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix(_OF_PYDANTIC)
+            raise

@@ -64,7 +64,8 @@ def query(
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
     rows = ([_plain(value) for value in row] for row in answer.rows)
     if output is QueryFormat.JSON:
-        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut}
+        said = {"note": answer.note} if answer.note else {}
+        document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut, **said}
         say.document(f"{json_format.dumps(document, ensure_ascii=False, allow_nan=False)}\n")
     elif output is QueryFormat.PARQUET:
         from perfdoctor.export.tables import files
@@ -74,6 +75,8 @@ def query(
         _print_table(answer)
     else:
         say.table((answer.columns, *rows), "," if output is QueryFormat.CSV else "\t")
+    if answer.note and not quiet:
+        say.note(answer.note)
     if answer.is_cut and not quiet:
         say.note(f"the first {most} rows; --limit shows more.")
 

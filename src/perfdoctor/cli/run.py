@@ -83,7 +83,7 @@ def run(
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
     analyze.check_html(html, no_html=no_html)
     if str(json) == analyze.STANDARD_OUTPUT:
-        json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
+        json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT, OutputFormat)
     rules = analyze.rules_of(rule or [], ignore or [], own_rules, config, quiet=quiet)
     asked = analyze.AnalysisRequest(
         rules, analyze.conditions_of(fail_on or [], rules), (),

@@ -115,10 +115,9 @@ class _Shown(Struct):
         if self._to_standard_output:
             say.document(self._text())
         else:
-            for line in ("", "For a bug report:", document.line_for_a_report(self.machine, self.checks)):
+            heading = "For a bug report (a recording goes with it as a copy by perfdoctor scrub):"
+            for line in ("", heading, document.line_for_a_report(self.machine, self.checks)):
                 say.line(line)
-            if not self.quiet:
-                say.line("A recording for it, without names and secrets: perfdoctor scrub PATH -o COPY", err=True)
         return document.works(self.checks)
 
     def _text(self) -> str:

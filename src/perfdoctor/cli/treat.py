@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from perfdoctor.cli import run_options, shared_options
+from perfdoctor.cli import run_options, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _print_fixes(wanted: bool) -> None:
         from perfdoctor.treatments import catalogue
 
         for each in catalogue.shipped().values():
-            typer.echo(f"{each.name:22}{each.title}")
+            say.line(f"{each.name:22}{each.title}")
         raise typer.Exit
 
 
@@ -146,10 +146,9 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 def _check_command(command: Sequence[str]) -> None:
     from perfdoctor.recording.launch import program
-    from perfdoctor.report.words.foreign_text import message
 
     if trouble := program.trouble(command[0]):
-        typer.echo(message(trouble.what, trouble.do), err=True)
+        say.failure(trouble.what, trouble.do)
         raise typer.Exit(trouble.code)
 
 
@@ -196,8 +195,8 @@ class Treating:
             if chosen:
                 session.go()
         except Failed as failed:
-            typer.echo(f"perfdoctor: the program fails without any fix: {failed.report.why}", err=True)
-            typer.echo(f"  → What it printed is in {self.folder / 'trials' / str(self.trials)}", err=True)
+            printed = self.folder / "trials" / str(self.trials)
+            say.failure(f"the program fails without any fix: {failed.report.why}", f"What it printed is in {printed}")
             return failed.report.code or 1
         result = self._result(session, machine, left_out)
         self._remember(result, machine)
@@ -206,7 +205,7 @@ class Treating:
 
     def _say(self, text: str) -> None:
         if not self.asked.quiet:
-            typer.echo(f"perfdoctor: {text}", err=True)
+            say.note(text)
 
     # --- what is known before ---
 
@@ -225,8 +224,11 @@ class Treating:
             return diagnosed(file.read_bytes()), 0
         except (OSError, msgspec.MsgspecError) as error:
             if self.asked.run is None and code:
-                typer.echo(f"perfdoctor: the program failed with exit code {code} when it was diagnosed", err=True)
-                typer.echo(f"  → What it printed is in {self.folder / 'diagnosis.log'}", err=True)
+                printed = self.folder / "diagnosis.log"
+                say.failure(
+                    f"the program failed with exit code {code} when it was diagnosed",
+                    f"What it printed is in {printed}",
+                )
                 return None, code
             raise PerfdoctorError(
                 f"{file} is no diagnosis: {error}", do="Name a folder of perfdoctor run, or leave --from out."
@@ -343,11 +345,11 @@ class Treating:
         if not no_html:
             (self.folder / "treat.html").write_text(html.render(result), "utf-8")
         if json == "-":
-            typer.echo(document.decode(), nl=False)
+            say.document(document.decode())
         elif json is not None:
             Path(json).write_bytes(document)
         if self.asked.quiet and json != "-":
-            typer.echo(words.verdict(result))
+            say.line(words.verdict(result))
         elif json != "-":
             terminal.render(result, Terminal())
         self._say(f"results are in {self.folder}")

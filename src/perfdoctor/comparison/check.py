@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
 from perfdoctor.comparison.compare import compare, samples, steps_compared, usual_spread
-from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, Verdict
+from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, StepVerdict
+from perfdoctor.comparison.refusal import refuse_without_steps
 from perfdoctor.errors import PerfdoctorError
 
 Decision = Literal["regression", "improvement", "no change", "too noisy"]
-_DECISIONS: Mapping[Verdict, Decision] = {
+_DECISIONS: Mapping[StepVerdict, Decision] = {
     "slower": "regression", "faster": "improvement", "no change": "no change", "too noisy": "too noisy",
 }  # fmt: skip
 
@@ -76,9 +77,10 @@ def check(
     limit: float,
 ) -> Check:
     """Hold the runs of AFTER against the baseline's. Raises PerfdoctorError where they cannot be compared."""
+    refuse_without_steps([*before, *after])
     _refuse_other_batches(baseline, before, after)
     within = limit or LIMIT
-    comparison = compare(before, after, within=within, other_program=True)  # its series is known to be the same
+    comparison = compare(before, after, within=within, anyway=True)  # its series is known to be the same
     decision = _DECISIONS[comparison.judged.verdict]
     which = steps_compared(before, after)
     needed = None

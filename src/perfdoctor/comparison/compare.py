@@ -8,18 +8,17 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.contributions import contributions
 from perfdoctor.comparison.matching import SAME_SHARE, by_names, changes, in_common, mean_of, merged
-from perfdoctor.comparison.promise import finding_changes, promises
+from perfdoctor.comparison.promise import finding_changes, own_times, promises
 from perfdoctor.comparison.records import (
     Comparison,
     CounterChange,
     LineChange,
-    MemoryChange,
     Snapshot,
     StepChange,
     StepSample,
     StepsCompared,
 )
-from perfdoctor.comparison.refusal import refuse
+from perfdoctor.comparison.refusal import not_comparable, refuse
 from perfdoctor.comparison.settings import differing
 from perfdoctor.comparison.snapshot import without_kernels, without_ops
 from perfdoctor.comparison.statistics import (
@@ -29,7 +28,7 @@ from perfdoctor.comparison.statistics import (
     paired_change,
     step_change,
 )
-from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.comparison.without_steps import LAUNCH, memory_changes, of_memory
 from perfdoctor.vocabulary.gpu_counters import COUNTERS
 
 #: The runs of BEFORE and those of AFTER, as many, which alternated.
@@ -45,18 +44,23 @@ FEW_STEPS = 8
 
 def compare(
     before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN, *,
-    reruns: Reruns | None = None, other_program: bool = False,
+    reruns: Reruns | None = None, anyway: bool = False,
 ) -> Comparison:  # fmt: skip
-    """Compare the runs of both sides. `within`: the change that matters, as a share. `reruns`: later runs of both sides
-    that alternated: what became of the step is judged by these. `other_program`: may they be two programs?
+    """Compare the runs of both sides. `within`: the change that matters, as a share. `reruns`: later runs of both
+    sides that alternated: what became of the step is judged by these. `anyway`: judge the step, or where batches
+    are known an item of the job's work, also where a difference says nothing of the program (another GPU, number of
+    ranks, or program).
 
     Raises PerfdoctorError if they cannot be compared.
     """
-    refuse(before, after, other_program=other_program)
+    if (of_snapshots := of_memory(before, after)) is not None:
+        return of_snapshots
+    refuse(before, after)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
     without_gpu = before[0].without_gpu
     settings, unknown = differing(before, after)
+    reasons = () if anyway else not_comparable(before, after, settings)
     step = _paired(reruns, within) if reruns else step_between(before, after, within)
     parts = [
         (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
@@ -64,13 +68,14 @@ def compare(
     before_ns, after_ns = (round(sum(each.step_ns for each in side) / len(side)) for side in (before, after))
     difference_ns = after_ns - before_ns
     causes = contributions(parts[0], parts[1], (before_ns, after_ns), without_gpu=without_gpu)
-    work, rest_ns, rest_count = changes(
-        merged([each.work for each in before]), merged([each.work for each in after]), (before_ns, after_ns), MOST_WORK,
-    )  # fmt: skip
-    findings = finding_changes(before, after, causes)
+    every = [merged([each.work for each in side]) for side in (before, after)]
+    work, rest_ns, rest_count = changes(every[0], every[1], (before_ns, after_ns), MOST_WORK)
+    own = own_times(causes, every[0], every[1], without_gpu=without_gpu)
+    findings = finding_changes(before, after, None if reasons else own)
     if not any(each.label for each in work):  # nothing is known by name: the causes say it all
         work, rest_ns = (), difference_ns
-    ours, theirs = _items(before), _items(after)
+    ours, theirs = (_items(side, of_job=anyway) for side in (before, after))
+    item = _item(before, after, within, reruns, (ours, theirs))
     same_items = ours / theirs if ours and theirs and ours != theirs else None
     # What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more.
     apart_ns = round(step.after.mean_ns) - round(step.before.mean_ns)
@@ -92,12 +97,15 @@ def compare(
         work_rest_ns=rest_ns,
         work_rest_count=rest_count,
         findings=findings,
-        promises=promises(before, findings, step, causes, settings, recording_ns, same_items),
-        memory=tuple(_memory(before, after)),
+        not_comparable=reasons,
+        promises=()
+        if reasons
+        else promises(before, findings, step, item or step, own, settings, recording_ns, same_items),
         counters=tuple(_counters(before, after)),
+        memory=tuple(memory_changes(before, after)),
         items_before=ours,
         items_after=theirs,
-        item=_item(before, after, within, reruns),
+        item=item,
         common_share=_common_share(before[0], after[0]),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),
@@ -122,10 +130,11 @@ def _paired(reruns: Reruns, within: float, items: tuple[float, float] = (1.0, 1.
 
 
 def _item(
-    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float, reruns: Reruns | None
-) -> StepChange | None:
-    """The change of the time of one item if batches are known and differ, else None."""
-    ours, theirs = _items(before), _items(after)
+    before: Sequence[Snapshot], after: Sequence[Snapshot], within: float, reruns: Reruns | None,
+    items: tuple[float | None, float | None],
+) -> StepChange | None:  # fmt: skip
+    """The change of the time of one item if the `items` of a step are known and differ, else None."""
+    ours, theirs = items
     if not ours or not theirs or ours == theirs:
         return None
     if reruns:
@@ -168,15 +177,6 @@ def usual_spread(run: Snapshot) -> float:
     return USUAL_SPREAD_ON_CPU if run.without_gpu else USUAL_SPREAD
 
 
-def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[MemoryChange]:
-    sides = [
-        {(use.rank, use.device): use.peak_bytes for run in side for use in run.memory if use.peak_bytes != UNKNOWN}
-        for side in (before, after)
-    ]
-    for rank, device in sorted(sides[0].keys() & sides[1].keys()):
-        yield MemoryChange(rank, device, sides[0][rank, device], sides[1][rank, device])
-
-
 def _counters(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[CounterChange]:
     """The counters that were recorded in every run, but for those that show next to nothing on both sides."""
     runs = (*before, *after)
@@ -197,18 +197,27 @@ def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) 
     return tuple(each for each in every[:MOST_LINES] if abs(each.after_ns - each.before_ns) >= SAME_SHARE * step_ns)
 
 
-def _items(runs: Sequence[Snapshot]) -> float | None:
-    known = {each.items_per_step for each in runs}
+def _items(runs: Sequence[Snapshot], *, of_job: bool = False) -> float | None:
+    """What a rank trains on in a step, or all ranks of the job together; None where it is not known of all runs."""
+    known = {
+        each.items_per_step and each.items_per_step * (int(each.settings.get("ranks", 1)) if of_job else 1)
+        for each in runs
+    }
     return known.pop() if len(known) == 1 else None
 
 
 def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChange) -> Iterator[str]:
     if not before[0].basis:
         yield "No steps were found: the whole recordings are compared, and nothing is known of their spread."
+    if before[0].basis == LAUNCH:
+        yield (
+            "Kernels that Nsight Compute measured are compared, one launch of each: what one side alone has measured "
+            "counts as new or gone. Their share of the program is unknown."
+        )
     few = [
         f"{name} has {'a single step' if side.steps == 1 else f'{side.steps} steps'}"
         for side, name in ((step.before, "BEFORE"), (step.after, "AFTER"))
-        if before[0].basis and side.steps < FEW_STEPS
+        if before[0].basis not in ("", LAUNCH) and side.steps < FEW_STEPS
     ]
     if few:
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from perfdoctor.comparison.matching import fate, whole_numbers
 from perfdoctor.comparison.records import Contribution
+from perfdoctor.comparison.without_steps import LIMIT
 from perfdoctor.metrics.work.phases import FORWARD
-from perfdoctor.vocabulary.kinds import OP_PHASES
+from perfdoctor.vocabulary.kinds import KERNEL_LIMITS, OP_PHASES
 from perfdoctor.vocabulary.parts import PARTS
 
 COMPUTE = "compute:"
@@ -68,6 +69,8 @@ def cause_label(name: str, *, without_gpu: bool) -> str:
     if not name.startswith(COMPUTE):
         return PARTS[name].labels(without_gpu=without_gpu)[0]
     kind = name.removeprefix(COMPUTE)
+    if kind.startswith(LIMIT):
+        return f"kernels limited by {KERNEL_LIMITS[kind.removeprefix(LIMIT)].label}"
     if without_gpu:
         return f"ops: {_PHASES.get(kind, kind)}"
     return f"compute: {kind} kernels"

@@ -23,6 +23,7 @@ _SAYS_NOTHING = ("", "kernel", "operator()")
 COMPUTE, COMMUNICATION = "compute", "exposed_communication"
 #: Of the optimizer's update, as `work.OPTIMIZER`.
 OPTIMIZER = "optimizer"
+UPDATE = "the update of the weights"
 LOADER = "the DataLoader's next batch"
 #: What is matched by it has many shapes.
 _NO_SHAPES = ("module", "range", "family", "optimizer")
@@ -170,7 +171,7 @@ def _label(pair: _Pair, one: WorkTime) -> str:
     if pair.by == "range":
         return one.inside
     if pair.by == "optimizer":
-        return "the update of the weights"
+        return UPDATE
     if pair.by == "loader":
         return LOADER
     if pair.by == "family":

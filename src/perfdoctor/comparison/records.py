@@ -9,7 +9,9 @@ from msgspec import Struct, field
 
 from perfdoctor.model.columns import Floats
 
-Verdict = Literal["slower", "faster", "no change", "too noisy"]
+StepVerdict = Literal["slower", "faster", "no change", "too noisy"]
+#: Also of a comparison that says nothing of the program, and of snapshots of memory.
+Verdict = Literal["slower", "faster", "no change", "too noisy", "not comparable", "more memory", "less memory"]
 #: Where the spread of runs comes from: the runs that were given, those of the other side, what is usual, how the level
 #: of the run itself drifts, the time in which other programs had the cores of the thread that trains, or, of the ratio
 #: of two runs one right behind the other, the pairs.
@@ -19,7 +21,7 @@ SpreadFrom = Literal["runs", "other side", "usual", "drift", "contended", "pairs
 StepsCompared = Literal["recorded", "unrecorded", "timed", "paired"]
 #: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
 Fate = Literal["came", "went", "grew", "shrank", "same"]
-FindingFate = Literal["fixed", "no longer found", "new", "remaining", "not checked"]
+FindingFate = Literal["fixed", "partly fixed", "no longer found", "new", "remaining", "not checked"]
 Kept = Literal["kept", "more", "less", "unknown"]
 
 #: Of 20 public recordings, those of one model share 0.84 and more of their compute time through other precisions,
@@ -69,7 +71,7 @@ class StepChange(Struct, frozen=True):
     median_change: float
     median_low: float | None
     median_high: float | None
-    verdict: Verdict
+    verdict: StepVerdict
     detectable: float | None
     unrecorded: bool
     contended: float = 0.0
@@ -130,12 +132,13 @@ def sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 class Memory(Struct, frozen=True):
-    """The most that one device held, in bytes; -1 if unknown."""
+    """The most that one device held, in bytes; -1 if unknown. `holders`: of them each line; empty if unknown."""
 
     rank: int
     device: int
     peak_bytes: int
     reserved_bytes: int
+    holders: Mapping[str, int] = field(default_factory=dict)
 
 
 class PromisedSaving(Struct, frozen=True):
@@ -273,11 +276,22 @@ class LineChange(Struct, frozen=True):
     after_ns: float
 
 
+class HolderChange(Struct, frozen=True):
+    """What one line held of a peak; -1 where it is not among those of which that is known, the largest."""
+
+    line: str
+    before_bytes: int
+    after_bytes: int
+
+
 class MemoryChange(Struct, frozen=True):
+    """A peak. `holders`: the lines whose part of it changed most; empty where one side did not record them."""
+
     rank: int
     device: int
     before_bytes: int
     after_bytes: int
+    holders: tuple[HolderChange, ...] = ()
 
 
 class CounterChange(Struct, frozen=True):
@@ -294,7 +308,9 @@ class Comparison(Struct, frozen=True):
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
     `item`: where batches are known and differ, the same as `step` of the time that one item takes. `common_share`: of
     the compute time of the first runs, which has names that both have (0-1), on the side where it is less; None if
-    unknown.
+    unknown. `not_comparable`: why the difference says nothing of the program, in clauses; () where it does.
+    `peaks`: the largest peak of each side in bytes, and `of_peaks` the verdict on them, where nothing but memory was
+    recorded: there is no step then, and `step.change` is theirs.
     """
 
     before: tuple[str, ...]
@@ -322,6 +338,19 @@ class Comparison(Struct, frozen=True):
     common_share: float | None = None
     lines: tuple[LineChange, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    not_comparable: tuple[str, ...] = ()
+    peaks: tuple[int, int] | None = None
+    of_peaks: Verdict = "no change"
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.peaks is not None:
+            return self.of_peaks
+        return "not comparable" if self.not_comparable else self.judged.verdict
+
+    def is_longer_by(self, limit: float) -> bool:
+        """Is the step surely longer by more than this share, and by the program?"""
+        return not self.not_comparable and self.judged.is_longer_by(limit)
 
     @property
     def may_be_two_programs(self) -> bool:

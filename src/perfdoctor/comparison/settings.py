@@ -31,7 +31,7 @@ _SIGNALS = ("ops", "functions", "ranges", "calls", "os_calls", "device_samples")
 
 def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
     """The settings of the run in words, by the names of SETTINGS; without those that were not recorded."""
-    names = sorted({place.info.name for place in run.places if place.device is not None and place.info.name})
+    names = sorted({place.info.name for place in run.job.places if place.device is not None and place.info.name})
     found = {
         "GPU": " and ".join(names),
         "number of GPUs": str(sum(place.device is not None for place in run.job.places)),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
 from perfdoctor.comparison.settings import batch_words, recorder_words, settings_of
+from perfdoctor.comparison.without_steps import LAUNCH, measured_work
 from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
@@ -27,7 +28,7 @@ from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.records.savings import CASES
 from perfdoctor.system.project import Project, project_from
 from perfdoctor.system.run_folder import TimedSteps
-from perfdoctor.vocabulary.names.python_code import is_user_function
+from perfdoctor.vocabulary.names.python_code import first_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -45,14 +46,14 @@ _LINE = regex(r"\(\d+\)(?=: )")
 def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule], paths: Sequence[Path]) -> Snapshot:
     """The snapshot of a run that was read and diagnosed."""
     run, diagnosis = examination.run, examination.diagnosis
-    work = work_of(run)
+    work = work_of(run) if run.places else measured_work(run.timeline)
     parts = sums((each.part, each.ns) for each in work)
     family = "phase" if _is_on_host(run) else "group"
     return Snapshot(
         name=name,
         step_ns=sum(parts.values()),
-        basis=diagnosis.basis.noun if run.per_step else "",
-        steps=_sample(run, diagnosis),
+        basis=diagnosis.basis.noun if run.per_step else LAUNCH if work and not run.places else "",
+        steps=_sample(run, diagnosis) if run.places else StepSample(np.array([sum(parts.values())])),
         parts=parts,
         compute=sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
         work=work,
@@ -60,8 +61,17 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         findings=tuple(_saving(advice, rules) for advice in with_symptoms(diagnosis.findings)),
         checked=frozenset(each.rule for each in diagnosis.outcomes if each.status in ("found", "clear")),
         predictions=_predictions(diagnosis),
-        memory=tuple(Memory(use.rank, use.device, use.peak_bytes, use.most_reserved_bytes) for use in diagnosis.memory),
-        settings={**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)},
+        memory=tuple(
+            Memory(
+                use.rank,
+                use.device,
+                use.peak_bytes,
+                use.most_reserved_bytes,
+                _held((each.line, each.bytes) for each in use.holders),
+            )
+            for use in diagnosis.memory
+        ),
+        settings=_settings(run, diagnosis, paths),
         without_gpu=_is_on_host(run),
         unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
         items_per_step=diagnosis.items_per_step,
@@ -80,6 +90,18 @@ def _counters(rows: Iterable[tuple[str, str, float | None]]) -> dict[str, float]
         if metric and unit == "percent" and mean is not None:
             found.setdefault(metric, []).append(mean / 100)
     return {metric: math.fsum(means) / len(means) for metric, means in found.items()}
+
+
+def _settings(run: Run, diagnosis: Diagnosis, paths: Sequence[Path]) -> dict[str, str]:
+    found = {**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)}
+    if not run.places and (names := sorted({gpu.name for gpu in diagnosis.gpus if gpu.name})):
+        found |= {"GPU": " and ".join(names), "number of GPUs": str(len(diagnosis.gpus))}
+    return found
+
+
+def _held(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The bytes of each line, whoever called it."""
+    return {line: round(size) for line, size in sums(rows).items()}
 
 
 def _timed(timed: TimedSteps | None, *, without_gpu: bool, contended: float) -> StepSample | None:
@@ -136,9 +158,8 @@ def promised(
     tables: Iterable[Iterable[Iterable[object]]] = (), origin: str = "", symptom_of: str | None = None,
 ) -> PromisedSaving:  # fmt: skip
     """The saving of a finding: low, likely and high. `tables`: rows of its evidence, whose first own line it names."""
-    cells = (cell for table in tables for row in table for cell in row)
-    line = next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
     low, likely, high = map(float, saving_ns)
+    line = first_user_function(tables)
     return PromisedSaving(rule, title, low, likely, high, parts_of(rule, rules), line, origin, symptom_of or "")
 
 
@@ -209,7 +230,13 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
         checked=frozenset(each["rule"] for each in document["outcomes"] if each["status"] in ("found", "clear")),
         predictions=_stored_predictions(document.get("prediction")),
         memory=tuple(
-            Memory(use["rank"], use["device"], use["peak_bytes"], use["most_reserved_bytes"])
+            Memory(
+                use["rank"],
+                use["device"],
+                use["peak_bytes"],
+                use["most_reserved_bytes"],
+                _held((each["line"], each["bytes"]) for each in use.get("holders", ())),
+            )
             for use in document.get("memory", ())
         ),
         settings=_stored_settings(run),
@@ -282,8 +309,9 @@ def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
 
 
 def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[WorkTime]:
-    places = max(len(document["time"]), 1)
-    windows = [(row["window_ns"], row["step_ns"]) for row in document["time"]]
+    in_full = {(row["rank"], row["device"]) for row in document["recording"]}  # whose kernels are in the table
+    read = [row for row in document["time"] if (row["rank"], row["device"]) in in_full] or document["time"]
+    places, windows = max(len(read), 1), [(row["window_ns"], row["step_ns"]) for row in read]
     units = np.mean([round(window / step) if step else 1 for window, step in windows]) if windows else 1
     kernels = [row for row in document["kernels"] if row["family"] != "communication"]
     whole = sum(row["total_ns"] for row in kernels) / places / units

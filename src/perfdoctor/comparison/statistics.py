@@ -21,7 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.comparison.records import SpreadFrom, StepChange, StepSample, StepsCompared, StepSide, Verdict
+from perfdoctor.comparison.records import SpreadFrom, StepChange, StepSample, StepsCompared, StepSide, StepVerdict
 from perfdoctor.model.columns import Floats, Ints
 
 CONFIDENCE = 0.95
@@ -103,7 +103,7 @@ def _of_pairs(levels: Floats) -> tuple[float, float, float, float]:
     return math.expm1(middle), math.expm1(middle - reach), math.expm1(middle + reach), spread
 
 
-def _verdict(low: float | None, high: float | None, within: float) -> Verdict:
+def _verdict(low: float | None, high: float | None, within: float) -> StepVerdict:
     if low is None or high is None:
         return "too noisy"
     if low > 0:

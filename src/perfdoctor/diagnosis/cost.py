@@ -35,7 +35,7 @@ def listed(run: Run) -> Price | None:
 
 def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -> Cost | None:
     """The cost of the run in money; None for a run without a GPU. `run_seconds`: how long the recorded program ran."""
-    recorded = diagnosis.gpu_count
+    recorded = len(diagnosis.gpus)
     if not recorded:
         return None
     gpus = max(recorded, diagnosis.world_size)  # each rank of a job with GPUs has one

@@ -34,11 +34,11 @@ from perfdoctor.metrics.kernels.kernel_limits import sections_missing
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
 from perfdoctor.metrics.whole_run.partition import run_time
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.device_peaks import peaks_of_device
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.metrics.work.modules import module_costs
 from perfdoctor.model.run import WHOLE_RECORDING, Run, Selection
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.records.predictions import Prediction
@@ -119,7 +119,7 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
     )
     basis = basis_of(run)
     diagnosis = Diagnosis(
-        sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
+        sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in run.job.timeline.sources),
         gpus=tuple(_gpus(run)),
         world_size=max(timeline.world_size, len(run.ranks)),
         outcomes=tuple(outcomes),
@@ -149,12 +149,18 @@ def _examined(run: Run, rules: Sequence[Rule], what_if: Sequence[Question]) -> E
 
 
 def _gpus(run: Run) -> Iterator[GpuInfo]:
-    """The GPUs of all places; without any, those on which Nsight Compute measured kernels."""
-    for on in run.places:
+    """The GPUs of all places; without any, those of a memory snapshot, or on which Nsight Compute measured kernels."""
+    known: dict[Device, bool] = {}  # thousands of ranks have one kind of GPU
+    for on in run.job.places:
         if on.device is not None:
-            yield GpuInfo(on.rank, on.device, on.info.name, peaks(on) is not None)
+            kind = replace(on.info, rank=0, device=0)
+            if kind not in known:
+                known[kind] = peaks_of_device(kind, run.timeline.user_values) is not None
+            yield GpuInfo(on.rank, on.device, on.info.name, known[kind])
+    uses = memory_uses(run.timeline) if not run.places else ()
+    yield from (GpuInfo(use.rank, use.device, "", known_peaks=False) for use in uses)
     profiles = run.timeline["kernel_profiles"]
-    names = sorted(set(profiles.text("gpu")) - {""}) if len(profiles) and not run.places else []
+    names = sorted(set(profiles.text("gpu")) - {""}) if len(profiles) and not run.places and not uses else []
     yield from (GpuInfo(0, number, name, peaks_of(name) is not None) for number, name in enumerate(names))
 
 
@@ -199,7 +205,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "time": tuple(split(place) for place in run.job.places),
         "recording": tuple(split_of_all(place) for place in run.places),
         "kernels": kernel_rows(run.places, TABLE_ROWS),
-        "memory": memory_uses(run.timeline),
+        "memory": memory_uses(run.job.timeline),
         "efficiency": use,
         "modules": module_costs(run, use.peak_flop_per_second if use else None),
         "job": job_time(run),

@@ -32,7 +32,7 @@ def of_document(document: Mapping[str, Any]) -> Row:
         "project_id": project.get("id"),
         "program_words": project.get("program"),
         "device": ", ".join(dict.fromkeys(gpu["name"] for gpu in run["gpus"] if gpu["name"])) or None,
-        "gpus": max(len(run["gpus"]), sum(row["device"] is not None for row in document["time"])),
+        "gpus": len(run["gpus"]),
         "world_size": run["world_size"] or None,
         "command": project.get("program") or " ".join(next(commands, ())) or None,
     }

@@ -237,7 +237,7 @@ def _machine(run: Run, diagnosis: Diagnosis, folder: RunFolder | None) -> Row:
     tools = dict.fromkeys(f"{source.kind} {source.tool_version}".strip() for source in diagnosis.sources)
     return {
         "device": ", ".join(names) or (measured.device if measured else None),
-        "gpus": diagnosis.gpu_count,
+        "gpus": len(diagnosis.gpus),
         "world_size": diagnosis.world_size or None,
         "work": diagnosis.kind_of_work,
         "torch": known.torch or None,

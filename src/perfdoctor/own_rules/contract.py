@@ -65,8 +65,9 @@ def check(rule: Rule, known: Mapping[str, Rule], real: Sequence[tuple[str, Timel
         return Checked(rule, tuple(f"{named}: {each}" for each in unusable(folder / named)) or (rule.broken,))
     document = folder / f"{rule.id.rpartition('/')[2]}.toml"
     source, test = folder / f"{rule.module}.py", folder / f"test_{rule.module}.py"
+    text = document.read_text("utf-8")
     written = [
-        *_in(document, document_contract.problems(parsed(document.read_text("utf-8")), rule, known)),
+        *_in(document, document_contract.problems(parsed(text), rule, known, text)),
         *_in(source, detector_contract.problems(source, rule)),
     ]
     drawn = [*recordings.recordings(), *real]
@@ -124,7 +125,11 @@ def _tested(test: Path, document: Path) -> tuple[list[dict[str, Any]], Iterator[
     if not test.is_file():
         return [], iter(["there is none: draw a recording in which it fires, and one in which it must not"]), []
     if importlib.util.find_spec("pytest") is None:
-        return [], iter(()), [f"{test.name} was not run: pytest is not installed"]
+        return (
+            [],
+            iter(()),
+            [f"{test.name} was not run: pytest is not installed; pip install 'perfdoctor[rules]' brings it"],
+        )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seen"
         environment = {**os.environ, SEEN_FILE: str(file), "PYTHONDONTWRITEBYTECODE": "1", **_UNCUT}

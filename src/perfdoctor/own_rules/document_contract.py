@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import itertools
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from perfdoctor.own_rules.tried import OF_EACH, names_in
@@ -39,9 +40,11 @@ _NEAR = 40
 _IN_HOW = regex(r"\{(\w+)\|")
 
 
-def problems(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) -> Iterator[str]:
-    """What is wrong with the document of a rule, one line each. `known`: all rules, which it may name."""
-    yield from _fields(document, rule, known)
+def problems(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule], text: str = "") -> Iterator[str]:
+    """What is wrong with the document of a rule, one line each. `known`: all rules, which it may name. `text`: as it
+    was written, for the lines of what is wrong.
+    """
+    yield from _fields(document, rule, known, text)
     yield from _left_to_do(document)
     yield from _thresholds(document)
     yield from _sentences(rule)
@@ -67,9 +70,24 @@ def placeholders(template: str) -> list[str]:
     return [name for _, name, _, _ in string.Formatter().parse(template) if name]
 
 
-def _fields(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule]) -> Iterator[str]:
+def _no_such_field(name: str, fields: Iterable[str], text: str) -> str:
+    """The line of the field, and which one may have been meant."""
+    at = next((number for number, line in enumerate(text.splitlines(), 1) if _begins(line, name)), 0)
+    near = difflib.get_close_matches(name, fields, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"{f'line {at}: ' if at else ''}{name}: there is no such field{meant}"
+
+
+def _begins(line: str, name: str) -> bool:
+    """Does the line give this field, or begin its table?"""
+    key = line.strip().lstrip("[").partition("=")[0].strip().rstrip("]")
+    return key.strip('"') == name or key.startswith(f"{name}.")
+
+
+def _fields(document: Mapping[str, Any], rule: Rule, known: Mapping[str, Rule], text: str) -> Iterator[str]:
+    fields = {*REQUIRED, *OPTIONAL, "fix"}
     for name in sorted(set(document) - {*REQUIRED, *OPTIONAL}):
-        yield f"{name}: there is no such field"
+        yield _no_such_field(name, sorted(fields), text)
     if document["status"] not in ("stable", "preview"):
         yield "status is stable or preview"
     if not _VERSION.fullmatch(document["since"]):
@@ -153,7 +171,8 @@ def _numbers(text: str) -> Iterator[tuple[str, str]]:
 def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
     title = str(fix["title"])
     for name in sorted(set(fix) - set(OF_A_FIX)):
-        yield f"{name}: a fix has no such field"
+        near = difflib.get_close_matches(name, OF_A_FIX, n=1)
+        yield f"{name}: a fix has no such field" + (f"; did you mean {near[0]}?" if near else "")
     if not isinstance(fix["changes_numerics"], bool):
         yield f"the fix {title!r}: changes_numerics is true or false"
     if title == rule.title:

@@ -15,6 +15,8 @@ rows (a text, or a list of texts that nest), or a mapping of thread to rows. Wha
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
 from perfdoctor.system.toml_tables import shipped_table
@@ -44,6 +47,9 @@ HOST: Mapping[str, tuple[str, str]] = {
 #: Each character of these is a call of its own; the other characters make one row a run.
 _ONE_EACH = "lw@q"
 _LAUNCHING = "lcC@"
+
+#: Bus bandwidth is one among so many ranks at least.
+_LEAST_GROUP = 2
 
 #: What a row may leave out without being unknown.
 _DEFAULTS: Mapping[str, Any] = {
@@ -99,6 +105,10 @@ def draw(
     blocks: int = UNKNOWN,
     gigabytes_per_second: float = 25,
     group: str = "",
+    group_size: int = UNKNOWN,
+    data_type: str = "",
+    nccl_bytes: int = UNKNOWN,
+    bus_gigabytes_per_second: float = 0,
     world_size: int = 0,
     legend: Mapping[str, tuple[str, str]] | None = None,
     kernel_names: Mapping[str, str] | None = None,
@@ -126,6 +136,11 @@ def draw(
         blocks: How many blocks each kernel has.
         gigabytes_per_second: How fast each copy is, in units of 1,000,000,000 bytes a second.
         group: The group of ranks of each collective.
+        group_size: How many ranks it has; -1 for unknown.
+        data_type: The type of each collective's elements, as `Float` or `BFloat16`; "" for unknown.
+        nccl_bytes: How large the message of each collective is; -1 for unknown.
+        bus_gigabytes_per_second: The bus bandwidth of each collective, in units of 1,000,000,000 bytes a second: its
+            message has as many bytes as that moves while it runs, among `group_size` ranks. 0 for `nccl_bytes`.
         world_size: How many ranks the job has; 0 for unknown.
         legend: More characters of the host: of each the signal and the name, `{"~": ("ranges", "swap_in")}`.
         kernel_names: More characters of kernels, each with the kernel's name.
@@ -133,7 +148,13 @@ def draw(
 
     Returns:
         The recording, as `perfdoctor.read` would return it.
+
+    Raises:
+        ValueError: A letter has no meaning, there are more launching calls than work, or a bus bandwidth is given
+            without the number of ranks among which it is one.
     """
+    if bus_gigabytes_per_second and group_size < _LEAST_GROUP:
+        raise ValueError(f"bus_gigabytes_per_second is among several ranks: group_size={group_size} is none, or one")
     unit_ns = round(unit_us * 1000)
     of_threads = host if isinstance(host, Mapping) else {1: host}
     threads = {thread: _lanes(lanes) for thread, lanes in of_threads.items()}
@@ -159,7 +180,10 @@ def draw(
                     if signal == "kernels":
                         row["blocks"] = blocks
                     if signal == "collectives":
-                        row["group"] = group
+                        row |= {"group": group, "group_size": group_size, "data_type": data_type, "bytes": nccl_bytes}
+                        if bus_gigabytes_per_second:
+                            moved = (end - begin) * unit_ns * bus_gigabytes_per_second
+                            row["bytes"] = round(moved / bus_factor(str(row["kind"]), group_size))
                     if signal == "copies":
                         row["bytes"] = round((end - begin) * unit_ns * gigabytes_per_second)
                     work.append(row)
@@ -177,7 +201,11 @@ def draw(
                         launches.append(row)
         work.sort(key=lambda row: row["start_ns"])
         launches.sort(key=lambda row: row["start_ns"])
-        assert len(launches) <= len(work), "more launching calls than work on the device"
+        if len(launches) > len(work):
+            raise ValueError(
+                f"{len(launches)} launching calls are drawn ({' '.join(_LAUNCHING)}), and {len(work)} kernels, "
+                "collectives and copies that they launch"
+            )
         for position, row in enumerate(work):
             if position < len(launches):
                 call = launches[position]
@@ -214,7 +242,15 @@ def draw_steps(**picture: Any) -> Timeline:
 
     Returns:
         The recording.
+
+    Raises:
+        TypeError: An argument is none of `draw`.
     """
+    known = inspect.signature(draw).parameters
+    for name in picture:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3) or list(known)
+            raise TypeError(f"draw_steps has no argument {name!r}: did you mean {', '.join(near)}?")
     return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
 
 

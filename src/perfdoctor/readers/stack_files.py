@@ -231,7 +231,7 @@ def _thread(found: re.Match[str] | None, group: int = 1) -> tuple[int, str]:
     if found is None:
         return UNKNOWN, ""
     number = found[group]
-    return int(number) if number.isdigit() else UNKNOWN, found[group + 1] or ""
+    return int(number) if number.isdecimal() else UNKNOWN, found[group + 1] or ""
 
 
 # --- rows ---

@@ -24,6 +24,8 @@ PASSES = ("nsys", "torch", "ncu")
 AUTO = "auto"
 #: nsys writes a raw stream of 25 MB for a program that does nothing, then a report, then an export: a few times that.
 LEAST_FREE_BYTES = 1 << 30
+#: nsys' library opens ten descriptors in each process of the program, which itself needs some.
+LEAST_DESCRIPTORS = 64
 
 
 class Machine(Struct, frozen=True):
@@ -131,7 +133,7 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     if name == "nsys":
         if machine.nsys is None:
             return "nsys is not installed: put it on PATH, or set PERFDOCTOR_NSYS"
-        return machine.nsys.trouble
+        return machine.nsys.trouble or _few_descriptors()
     if machine.ncu is None:
         return "ncu is not installed: put it on PATH"
     return (
@@ -139,6 +141,18 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
         if machine.has_gpu
         else f"it measures kernels, and there is no GPU ({machine.devices.trouble})"
     )
+
+
+def _few_descriptors() -> str:
+    """Why nsys would take the descriptors that the program needs; "" where there are enough."""
+    try:
+        import resource  # noqa: PLC0415 not on Windows
+    except ImportError:
+        return ""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= LEAST_DESCRIPTORS:
+        return ""
+    return f"a process may open {limit} files, and nsys opens some in the program: ulimit -n 256"
 
 
 def _why_not_default(name: str, machine: Machine) -> str:

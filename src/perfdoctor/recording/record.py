@@ -103,7 +103,7 @@ class Session(Struct, frozen=True):
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = PassSettings("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
         counters = self.plan.machine.counters.options(
-            tool, gpus=len(self.plan.machine.devices.gpus), steps=self.window.steps
+            tool, gpus=len(self.plan.machine.devices.gpus), steps=self.window.steps if has_range else 0
         )
         plain = partial(nsys.command, tool, stem, has_gpu=gpu, has_range=has_range)
         around = launch.ProfilerCommand(partial(plain, counters=counters), log, plain if counters else None)

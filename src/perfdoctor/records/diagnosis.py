@@ -132,11 +132,6 @@ class Diagnosis(Struct, frozen=True):
         return self.stretched.recorded_ns if self.stretched else self.base_ns
 
     @property
-    def gpu_count(self) -> int:
-        """GPUs in the recording, also those of ranks that were not read in full."""
-        return max(len(self.gpus), sum(split.device is not None for split in self.time))
-
-    @property
     def per_step(self) -> bool:
         """Are savings for a step (an iteration, an execution), and not for all that was recorded?"""
         return bool(self.basis.noun)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.savings import Derivation, Range, Saving
+from perfdoctor.vocabulary.names.python_code import first_user_function
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
@@ -197,6 +198,14 @@ class Advice(Struct, frozen=True, kw_only=True):
         """One line: all of its fields are pages."""
         saving = self.saving_ns_per_step
         return f"<Advice {self.rule}: {self.title}, saves {saving.likely:,} ns ({saving.low:,} to {saving.high:,})>"
+
+
+def own_line(advice: Advice) -> str:
+    """The first line of the user's own code that the finding names, `train.py(10): forward`; "" if none."""
+    if advice.lines:
+        first = advice.lines[0]
+        return f"{first.file}({first.line}): {first.function}"
+    return first_user_function(each.rows for each in advice.evidence if isinstance(each, Rows))
 
 
 def with_symptoms(findings: Iterable[Advice]) -> Iterator[Advice]:

@@ -13,11 +13,13 @@ class QueryResult(Struct, frozen=True):
     """The answer to a question in SQL.
 
     `columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for.
+    `note`: what the rows leave out; "" for nothing.
     """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     is_cut: bool
+    note: str = ""
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows.

@@ -106,10 +106,14 @@ def _fit(lines: Sequence[Sequence[str]], room: int) -> bool:
     return width_of(_kept(_table(lines), used)) <= room
 
 
+def _unnamed(gpus: int) -> str:
+    return "unnamed GPU" if gpus else "no GPU"
+
+
 def _cells(row: Row, *, project: bool) -> tuple[str, ...]:
     """The cells of one line. `project`: are there runs of several?"""
     gpus = row["gpus"] or 0
-    device = clean_name(row["device"] or "no GPU", 24)
+    device = clean_name(row["device"] or _unnamed(gpus), 24)
     marks = [
         *(f"[{clean_name(name, 24)}]" for name in row["pins"]),
         *(f"#{clean_name(tag, 24)}" for tag in row["tags"]),
@@ -150,7 +154,7 @@ def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
     yield "part", clean_name(facts["part"] or "")
     yield "exit code", "" if facts["exit_code"] is None else str(facts["exit_code"])
     gpus = facts["gpus"] or 0
-    yield "device", (f"{gpus} × " if gpus > 1 else "") + clean_name(facts["device"] or "no GPU")
+    yield "device", (f"{gpus} × " if gpus > 1 else "") + clean_name(facts["device"] or _unnamed(gpus))
     yield "ranks", wording.count(facts["world_size"]) if facts["world_size"] else ""
     named = ((name, facts[name]) for name in ("perfdoctor", "torch", "cuda", "driver"))
     yield "versions", ", ".join(f"{name} {clean_name(str(text), 40)}" for name, text in named if text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfdoctor import __version__
 from perfdoctor.patterns import regex
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from perfdoctor.records.predictions import Prediction
 
 SHOWN_RANKS = 16
+#: A rank takes 1.5 kB of the page's own JSON, and its file a line: with more ranks these would be most of the page.
+MOST_RANKS = 256
+_BY_RANK = ("time", "gpus", "memory")
 #: A page with a row for each of more ranks would be slow to load: the page `ranks` has those that stand out.
 _MOST_FOLDED = 64
 #: In this order: a file uses what earlier files define, or what is only called after all are loaded.
@@ -92,7 +96,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         views=views or Views(),
         pages=_pages(views or Views(), diagnosis),
         titles=PAGES,
-        data=Markup(embedded.plain(json_report.render(diagnosis))),  # noqa: S704 escaped there
+        data=Markup(embedded.plain(json_report.render(_embedded(diagnosis)))),  # noqa: S704 escaped there
         packed=embedded.packed(views) if views else "",
         packed_timeline=embedded.packed_timeline(views.timeline) if views and views.timeline else "",
         parts=all_parts(diagnosis),
@@ -106,6 +110,18 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         cost=cost.line(diagnosis),
         run_time=run_time.line(diagnosis),
     ).text
+
+
+def _embedded(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis that the page carries for scripts: of a very large job the rows of the ranks read in full."""
+    if len(diagnosis.time) <= MOST_RANKS:
+        return diagnosis
+    kept = {split.rank for split in diagnosis.recording}
+    note = f"This copy has the rows of {len(kept)} of {len(diagnosis.time):,} ranks: --json FILE writes those of all."
+    return replace(
+        diagnosis, notes=(*diagnosis.notes, note), sources=diagnosis.sources[:MOST_RANKS],
+        **{name: tuple(each for each in getattr(diagnosis, name) if each.rank in kept) for name in _BY_RANK},
+    )  # fmt: skip
 
 
 def render_trend(trend: Trend) -> str:
@@ -143,7 +159,7 @@ def environment() -> Environment:
         w=wording, skipped_rules=skipped_rules, derived=derivations, code=code_lines, outlook=outlook, memory=memory,
         chart=charts.chart, heat=charts.heat, clean=clean, clean_name=clean_name, blocks=blocks,
         check=first_screen.check, rank_parts=lambda split: parts([split], split_base_ns(split)),
-        split_base_ns=split_base_ns, SHOWN=SHOWN_FINDINGS,
+        split_base_ns=split_base_ns, SHOWN=SHOWN_FINDINGS, MOST_FILES=MOST_RANKS,
     )  # fmt: skip
     # `unbroken` keeps a number and its unit on one line.
     environment.filters.update(

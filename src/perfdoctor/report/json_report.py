@@ -56,7 +56,7 @@ def _document(diagnosis: Diagnosis) -> Document:
         run=_run(diagnosis),
         base_ns=diagnosis.base_ns,
         job=diagnosis.job,
-        time=tuple(map(_complete, _in_full(diagnosis))),
+        time=tuple(map(_complete, diagnosis.time)),
         recording=tuple(map(_complete, diagnosis.recording)),
         outcomes=diagnosis.outcomes,
         findings=tuple(FindingRow(**asdict(row) | {"symptoms": [each.rule for each in row.symptoms]}) for row in rows),
@@ -94,14 +94,6 @@ def _run(diagnosis: Diagnosis) -> DocumentRun:
         work=DocumentWork(diagnosis.kind_of_work, diagnosis.server, diagnosis.framework), basis=diagnosis.basis,
         gpu_not_recorded=diagnosis.gpu_not_recorded, project=diagnosis.project,
     )  # fmt: skip
-
-
-def _in_full(diagnosis: Diagnosis) -> Sequence[TimeSplit]:
-    """The time of each rank; of a job of ten thousand that of the ranks that were read in full."""
-    if diagnosis.job is None:
-        return diagnosis.time
-    in_full = {(split.rank, split.device) for split in diagnosis.recording}
-    return [split for split in diagnosis.time if (split.rank, split.device) in in_full]
 
 
 def _complete(split: TimeSplit) -> TimeSplit:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
 from perfdoctor.system.pool import Item, ItemOutcome, Result, WorkerDiedError, outcome_of, packed, unpacked
 from perfdoctor.system.processors import JOBS, worker_count
+from perfdoctor.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -24,6 +26,10 @@ _LOCAL = regex(r"local(?:\[(\d{1,4})\])?")
 _ADDRESS = regex(r"(tcp|tls|ucx|ucxx|ws|wss)://[^\s/]+(/\S*)?")
 #: A scheduler that does not answer for so long is not there.
 _TIMEOUT_S = 15
+#: Managers of clusters give out workers in minutes; one that has none for so long has none to give.
+_WORKERS_S = 300.0
+#: So often is looked whether a result is there, and the scheduler asked for its workers.
+_LOOK_S, _ASK_S = 0.01, 1.0
 #: So many items for each thread of the cluster are on their way: the next one is there when the last one is done, and
 #: no more results than these wait in the workers' memory.
 _AHEAD = 2
@@ -41,45 +47,82 @@ def checked(cluster: str) -> str:
 
 
 def each(
-    function: Callable[[Item], Result], items: Sequence[Item], cluster: str
+    function: Callable[[Item], Result], items: Sequence[Item], cluster: str, progress: Progress = silent
 ) -> Generator[ItemOutcome[Result], None, None]:
-    """The outcome of every item, as soon as it is there. Raises PerfdoctorError where there is no such cluster."""
+    """The outcome of every item, as soon as it is there.
+
+    Raises PerfdoctorError where there is no such cluster, or it has no worker for `_WORKERS_S`, also in between.
+    """
     with _opened(cluster) as client, _while_it_answers(cluster):
-        yield from _outcomes(client, function, items)
+        yield from _outcomes(_Workers(client, cluster, progress), function, items)
+
+
+class _Workers:
+    """The workers of a cluster, which may come later, and be gone in between."""
+
+    def __init__(self, client: Client, cluster: str, progress: Progress) -> None:
+        self.client, self._cluster, self._progress = client, cluster, progress
+        self._none_since: float | None = None
+        self._ask_at = 0.0
+
+    @property
+    def threads(self) -> int:
+        return sum(self.client.nthreads().values())
+
+    def awaited(self) -> None:
+        """Say once that there is none. Raises PerfdoctorError where there has been none for too long."""
+        now = time.monotonic()
+        if now < self._ask_at:
+            return
+        self._ask_at = now + _ASK_S
+        if self.threads:
+            self._none_since = None
+            return
+        if self._none_since is None:
+            self._none_since = now
+            self._progress(f"Waiting for workers of the cluster, {_WORKERS_S:.0f} s at most")
+        if now - self._none_since > _WORKERS_S:
+            raise PerfdoctorError(
+                f"the Dask cluster at {self._cluster} has had no worker for {_WORKERS_S:.0f} s",
+                do=f"Start some: dask worker {self._cluster}",
+            )
 
 
 def _outcomes(
-    client: Client, function: Callable[[Item], Result], items: Sequence[Item]
+    workers: _Workers, function: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[ItemOutcome[Result]]:
     """The outcome of every item. Those that Dask blames for a dead worker are tried again, alone: some only waited."""
     blamed = []
-    for outcome in _done(client, function, items, range(len(items))):
+    for outcome in _done(workers, function, items, range(len(items))):
         if isinstance(outcome.error, WorkerDiedError):
             blamed.append(outcome.index)
         else:
             yield outcome
     for index in sorted(blamed):
-        yield from _done(client, function, items, [index])
+        yield from _done(workers, function, items, [index])
 
 
 def _done(
-    client: Client, function: Callable[[Item], Result], items: Sequence[Item], indices: Sequence[int]
+    workers: _Workers, function: Callable[[Item], Result], items: Sequence[Item], indices: Sequence[int]
 ) -> Iterator[ItemOutcome[Any]]:
     """The outcomes of the items at these indices, of which at most _AHEAD for each thread are on their way."""
     from distributed import as_completed  # noqa: PLC0415
 
+    client = workers.client
     waiting, done = iter(indices), as_completed(loop=client.loop)
     running: dict[Future, int] = {}
     while True:
-        most = _AHEAD * max(1, sum(client.nthreads().values()))
+        most = _AHEAD * max(1, workers.threads)
         while len(running) < most and (index := next(waiting, None)) is not None:
             future = client.submit(_tried, function, items[index], __version__, pure=False)
             running[future] = index
             done.add(future)
         if not running:
             return
-        future = next(done)
-        yield _outcome(future, running.pop(future))
+        while not (ready := done.next_batch(block=False)):
+            workers.awaited()
+            time.sleep(_LOOK_S)
+        yield from (_outcome(future, running.pop(future)) for future in ready)
 
 
 def _tried(function: Callable[[Item], Result], item: Item, version: str) -> bytes:

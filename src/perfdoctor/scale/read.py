@@ -221,7 +221,7 @@ def summaries(
         else:
             tasks.append((file, selection))
     found: list[bytes | Exception] = [b""] * len(files)
-    for done, outcome in enumerate(_outcomes(tasks, _workers(files), cluster), 1):
+    for done, outcome in enumerate(_outcomes(tasks, _workers(files, selection), cluster, progress), 1):
         file = files[outcome.index]
         progress(
             ProgressText(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files")
@@ -230,14 +230,16 @@ def summaries(
     return found
 
 
-def _outcomes(tasks: Sequence[Task], workers: int, cluster: str | None) -> Iterator[ItemOutcome[bytes]]:
+def _outcomes(
+    tasks: Sequence[Task], workers: int, cluster: str | None, progress: Progress
+) -> Iterator[ItemOutcome[bytes]]:
     if cluster is None:
         from perfdoctor.system import pool  # noqa: PLC0415 most analyses need none of this
 
         return pool.each(summarised, tasks, workers=workers)
     from perfdoctor.scale import cluster as clusters  # noqa: PLC0415 Dask is an extra, and large
 
-    return clusters.each(summarised, tasks, cluster)
+    return clusters.each(summarised, tasks, cluster, progress)
 
 
 def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
@@ -251,8 +253,15 @@ def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
     return error
 
 
-def _workers(files: Sequence[RankSource | RemoteFile]) -> int:
-    """The number of worker processes: one a core, and no more than there is memory for the largest file in each."""
+def _workers(files: Sequence[RankSource | RemoteFile], selection: Selection) -> int:
+    """The number of worker processes: one a core, and no more than there is memory for the largest file in each.
+
+    What a node left brings its summary: where there is nothing else, starting a process takes longer than reading all.
+    """
+    if selection == WHOLE_RECORDING:
+        files = [each for each in files if not (isinstance(each, RankSource) and packed.is_left(each.file))]
+    if not files:
+        return 1
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)
 

@@ -16,11 +16,13 @@ from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
+from perfdoctor.metrics.memory.peak import memory_uses
+from perfdoctor.model.cache import Keeps
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.packed_columns import UnpackedColumns
 from perfdoctor.model.place import JobPlace, touches
 from perfdoctor.model.run import Job, Selection
-from perfdoctor.model.timeline import Device, Frame, Timeline
+from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.readers import unrelated
 from perfdoctor.readers.leaving_out import left_out
 from perfdoctor.readers.open import RankSource, own_ranks
@@ -44,13 +46,15 @@ if TYPE_CHECKING:
 class ReadJob(Struct, frozen=True):
     """All ranks of a job by their summaries. `numbers`: of each file its ranks that have another number in the job.
 
-    `file_of`: where each rank is from, as a place in the files given. `processors`: of all ranks, what each used of the
-    processor. `clocks`: of each run folder the extent of all its ranks and the epoch, in ns. `remarked`: the files of
-    which their readers noted something, by name. `alone`: ranks of which there is a summary and no recording. `notes`:
-    what could not be read.
+    `sources`: what was read of all ranks, with their numbers in the job. `file_of`: where each rank is from, as a
+    place in the files given. `processors`: of all ranks, what each used of the processor. `clocks`: of each run
+    folder the extent of all its ranks and the epoch, in ns. `remarked`: the files of which their readers noted
+    something, by name. `alone`: ranks of which there is a summary and no recording. `notes`: what could not be
+    read.
     """
 
     summaries: Job[JobPlace]
+    sources: tuple[Source, ...]
     file_of: Mapping[int, int]
     numbers: Mapping[int, Mapping[int, int]]
     memory: Sequence[MemoryUse]
@@ -61,11 +65,28 @@ class ReadJob(Struct, frozen=True):
     alone: frozenset[int] = frozenset()
 
     def with_timeline(self, known: Timeline) -> Job[JobPlace]:
-        """The summaries, with what was recorded of its machines and what the user gave."""
+        """The summaries, with what was recorded of its machines and what the user gave.
+
+        What was read, which GPUs there are and what memory they used is asked of its timeline, too.
+        """
         frames = {signal: known[signal] for signal in MACHINE_SIGNALS} | {"cpu_processes": self.processors}
         job = _timeline(self.summaries.timeline.devices, self.summaries.timeline.world_size, known.recorded, frames)
-        job = replace(job, user_values=known.user_values, steps_marked_by=known.steps_marked_by)
+        beside = tuple(source for source in known.sources if source not in self.sources)
+        job = replace(
+            job, user_values=known.user_values, steps_marked_by=known.steps_marked_by,
+            sources=(*self.sources, *beside), devices=self._devices(known),
+        )  # fmt: skip
+        in_full = {(use.rank, use.device): use for use in memory_uses(known)}
+        uses = {(use.rank, use.device): use for use in self.memory} | in_full
+        _keep(job, memory_uses, tuple(uses[place] for place in sorted(uses)))
         return Job(job, self.summaries.places, self.summaries.selection)
+
+    def _devices(self, known: Timeline) -> tuple[Device, ...]:
+        """The GPU of each place, those of which nothing but a name is known, and one without a number for others."""
+        found = {(each.rank, each.device): each for each in known.devices}
+        found |= {(each.rank, each.device): each.info for each in self.summaries.places if each.device is not None}
+        named = {rank for rank, _ in found}
+        return (*found.values(), *(each for each in self.summaries.timeline.devices if each.rank not in named))
 
 
 def job_of(
@@ -81,10 +102,11 @@ def job_of(
         raise errors[0][1]
     numbers = _numbers(files, read)
     recorded = frozenset(signal for summary in read.values() for signal in summary.recorded)
-    devices, memory, file_of, processors = [], [], {}, [Frame.empty("cpu_processes")]
+    devices, sources, memory, file_of, processors = [], [], [], {}, [Frame.empty("cpu_processes")]
     for number, summary in read.items():
         new = numbers[number]
         file_of.update({new.get(rank, rank): number for rank in summary.ranks})
+        sources += [replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in summary.sources]
         memory += [replace(use, rank=new.get(use.rank, use.rank)) for use in summary.memory]
         devices += [Device(new.get(rank, rank), -1) for rank in summary.ranks]
         processors += [summary.processors.frame("cpu_processes", new)] if summary.processors.columns else []
@@ -96,6 +118,7 @@ def job_of(
     ]
     return ReadJob(
         Job(timeline, _places(summaries, timeline), selection),
+        tuple(sources),
         file_of,
         numbers,
         memory,
@@ -221,7 +244,7 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns:
         summary.device,
         intervals(summary.window),
         summary.steps.steps(),
-        summary.info,
+        replace(summary.info, rank=rank),
         {part: intervals(pieces) for part, pieces in summary.pieces.items() if pieces.count},
         intervals(summary.communication),
         collectives(summary, rank, columns),
@@ -237,6 +260,6 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns:
     return place
 
 
-def _keep(place: JobPlace, function: Callable[[JobPlace], Any], result: object) -> None:
-    """Let `function(place)` return this result from now on."""
-    place.kept[function.__wrapped__, ((), ())] = result  # type: ignore[attr-defined]
+def _keep(subject: Keeps, function: Callable[[Any], Any], result: object) -> None:
+    """Let `function(subject)` return this result from now on."""
+    subject.kept[function.__wrapped__, ((), ())] = result  # type: ignore[attr-defined]

@@ -87,7 +87,7 @@ def _check_free(source: Path, target: Path) -> None:
 
 def _nothing(source: Path, left_out: dict[str, str]) -> PerfdoctorError:
     for name, why in left_out.items():
-        return PerfdoctorError(f"{name} cannot be cleaned", do=f"{why[0].upper()}{why[1:]}.")
+        return PerfdoctorError(f"there is no copy of {name}", do=why[0].upper() + why[1:])
     return PerfdoctorError(f"{source} holds no file", do="Check the path.")
 
 
@@ -189,7 +189,7 @@ def _exported(
         return
     progress(f"Exporting {path.name} with nsys")
     made = nsys_export.export(path, cache=scratch, whole=True)
-    left_out[name.as_posix()] = f"it cannot be cleaned in place; its export is, as {export.name}"
+    left_out[name.as_posix()] = "it cannot be cleaned in place; its export, cleaned, takes its place"
     yield _Source(export, made, "sqlite")
 
 

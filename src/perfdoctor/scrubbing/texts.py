@@ -130,7 +130,7 @@ class Texts:
         self.stand_ins.widths["host"] = len(str(len(machines)))
         self._host_pattern = _any_of(self._hosts, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
         self._nccl_pattern = _any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
-        self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])", r"(?![\w/\\-]|\.\w)")
+        self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])(?<!::)", r"(?![\w/\\(<-]|\.\w|::)")
         self._user_in_name = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
         self._secret_pattern = _any_of(self._secrets, "", "")
 

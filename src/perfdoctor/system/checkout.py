@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -50,7 +52,7 @@ def checkout(folder: Path) -> Checkout | None:
 def committed_unix_s(folder: Path, commit: str) -> int | None:
     """When the commit was made, in s since 1970; None where that is not known here."""
     shown = _git(folder, "show", "--no-patch", "--format=%ct", commit) if _COMMIT.fullmatch(commit) else None
-    return int(shown) if shown and shown.strip().isdigit() else None
+    return int(shown) if shown and shown.strip().isdecimal() else None
 
 
 def commits_between(folder: Path, before: str, after: str, at_most: int) -> tuple[tuple[str, str], ...] | None:
@@ -96,10 +98,23 @@ def _git(folder: Path, *arguments: str) -> str | None:
 # --- where in the checkout? ---
 
 
+def workspace() -> Path:
+    """Where a job of GitHub Actions has the checkout; elsewhere its root around the working directory."""
+    return Path(os.environ.get("GITHUB_WORKSPACE") or root_of(Path.cwd()))
+
+
 def root_of(folder: Path) -> Path:
     """The root of the git checkout around the folder; the folder itself where there is none."""
     whole = folder.resolve()
     return next((each for each in (whole, *whole.parents) if (each / ".git").exists()), whole)
+
+
+def places(lines: Iterable[str], command: str, root: Path) -> dict[str, tuple[str, int]]:
+    """File and line in the checkout of each of these lines (`train.py(10): forward`), and of the program, by ""."""
+    script = script_of(command, root)
+    found = {"": script} if script else {}
+    beside = (root / script[0]).parent if script else Path.cwd()
+    return found | {line: place for line in lines if line and (place := place_of(line, root, beside))}
 
 
 def script_of(command: str, root: Path) -> tuple[str, int] | None:

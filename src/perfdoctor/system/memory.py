@@ -39,7 +39,7 @@ def limited(most_bytes: int) -> None:
 
 def available_bytes() -> int:
     """Free bytes of the machine's memory, or half of all if that is unknown; at most the limit of the container."""
-    limits = [int(text) for path in _LIMITS if (text := text_of(path).strip()).isdigit()]
+    limits = [int(text) for path in _LIMITS if (text := text_of(path).strip()).isdecimal()]
     return min([_of_machine(), *(limit for limit in limits if limit)])
 
 

@@ -50,7 +50,7 @@ def _quota(folder: Path) -> float:
         quota, period = both
     else:
         quota, period = (text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else float("inf")
+    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() and int(period) else float("inf")
 
 
 def own_groups() -> list[Path]:

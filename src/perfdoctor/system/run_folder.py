@@ -343,7 +343,7 @@ class RunFolder:
         """
         every = {file for pattern in patterns for file in (self.path / folder).glob(pattern)}
         found = [file for file in every if file.is_file()]
-        return sorted(found, key=lambda file: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", file.name)])
+        return sorted(found, key=lambda file: [int(n) if n.isdecimal() else n for n in re.split(r"(\d+)", file.name)])
 
     def bytes_on_disk(self) -> int:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())

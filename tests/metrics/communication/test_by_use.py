@@ -59,11 +59,12 @@ def test_groups_of_one_use_are_counted_and_their_names_are_not_mixed():
 
 
 def test_what_most_time_goes_to_is_named_where_it_is_known():
-    assert mostly(two_ranks(), exposed_each_ns) == "all-reduces of data parallelism"
+    run = two_ranks()
+    assert mostly(run, run.places, exposed_each_ns) == "all-reduces of data parallelism"
     even = prepare(rank(0, "== ==", ["mesh_tp [0, 1]", "mesh_dp [0, 1]"], ["all_reduce", "all_reduce"], [8, 8]))
-    assert not mostly(even, exposed_each_ns)
+    assert not mostly(even, even.places, exposed_each_ns)
     unknown = prepare(rank(0, "==", ["9 [0, 1]"], ["broadcast"], [8]))
-    assert not mostly(unknown, exposed_each_ns)
+    assert not mostly(unknown, unknown.places, exposed_each_ns)
 
 
 def test_a_run_without_collectives_has_no_row_and_no_table():

@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.treatments import catalogue
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
 PROGRAM = """
 import torch
@@ -74,7 +74,7 @@ def start(folder: Path, names: list[str], **facts: object) -> subprocess.Popen[s
         os.environ, PassSettings("treated", folder, ""), StepWindow(steps=0), reports=folder / "agents", nccl=None,
         treated=treated,
     )  # fmt: skip
-    command = [torch_python(), str(folder / "program.py")]
+    command = [warm_python(folder), str(folder / "program.py")]
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

@@ -539,6 +539,25 @@ def test_a_run_leaves_no_descriptor_open() -> None:
     assert done.stdout == "0\n"
 
 
+@pytest.mark.nsys
+def test_under_nsys_what_was_closed_at_the_start_is_nothing_and_no_descriptor_of_nsys(tmp_path: Path) -> None:
+    program = python(
+        "import os; os.write(2, b'x'); print(*(os.readlink(f'/proc/self/fd/{n}') for n in (0, 2))); raise SystemExit(6)"
+    )
+    run = Run(tmp_path / "run", program, "nsys")
+    run.folder.mkdir()
+    words = run.words()
+    outer = Run(
+        tmp_path / "outer",
+        [SH, "-c", 'exec "$@" <&- 2>&-', "sh", *words],
+        "plain",
+        mark=run.mark,
+        environment=run.environment,
+    )
+    with outer:
+        assert outer.finish()[:2] == (6, b"/dev/null /dev/null\n")
+
+
 CLOSES_ALL = "import os, sys, time; os.closerange(3, 4096); print('done', flush=True); {}; sys.exit(7)"
 
 

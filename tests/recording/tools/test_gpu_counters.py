@@ -79,7 +79,7 @@ def test_nsys_samples_the_devices_that_it_lists(tmp_path: Path, printed: str, de
 
 
 @pytest.mark.parametrize(
-    ("gpus", "steps", "hz"), [(1, 10, "10000"), (8, 10, "5000"), (8, 30, "1667"), (8, 1000, "1000"), (0, 0, "10000")]
+    ("gpus", "steps", "hz"), [(1, 10, "10000"), (8, 10, "5000"), (8, 30, "1667"), (8, 1000, "1000"), (1, 0, "1000")]
 )
 def test_more_gpus_and_longer_windows_are_sampled_less_often(gpus: int, steps: int, hz: str) -> None:
     tool = nsys.Nsys("/n/nsys", "x", OPTIONS)
@@ -115,6 +115,14 @@ def test_without_permission_or_option_nsys_is_not_even_asked(tmp_path: Path) -> 
     assert (refused.trouble, refused.do) == ("only an administrator may", "Run as root.")
     assert "2021.2" in gpu_counters.find(nsys.Nsys("/nowhere", "x", frozenset({"trace"})), "").do
     assert gpu_counters.find(None, "").trouble
+
+
+def test_an_nsys_that_does_not_answer_samples_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nsys, "_PROBE_TIMEOUT_S", 0.2)
+    tool = listing(tmp_path, ALL)
+    Path(tool.path).write_text("#!/bin/sh\nexec sleep 60\n")
+    for each in (tool, nsys.Nsys("/nowhere", "x", OPTIONS)):
+        assert "does not list" in gpu_counters.find(each, "", tmp_path).trouble
 
 
 def test_dcgm_that_runs_here_is_a_doubt(tmp_path: Path) -> None:

@@ -241,6 +241,7 @@ def test_the_command_measures_named_kernels_of_one_rank_and_leaves_clocks_alone(
 def test_what_tensor_cores_compute_is_counted_by_an_ncu_whose_section_does(stand_in, listed, counts):
     tool = stand_in(f"echo {listed}")
     assert ncu.counts_tensor_flop(tool) is counts
+    assert not ncu.counts_tensor_flop("/nowhere/ncu")
     argv = ncu.command(tool, ncu.options(tool), Path("r"), ["a"], 1, [], tensor_flop=counts)
     assert ("SpeedOfLight_HierarchicalTensorRooflineChart" in argv) is counts
 

@@ -10,8 +10,8 @@ from graphs import WORK
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Timeline, merge
+from perfdoctor.model.run import Run, Selection
+from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.replay.edits.other_ranks import alone, askable, measured, own_steps_ns, recorded_ranks, with_ranks
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
@@ -92,6 +92,15 @@ def test_the_shortest_of_a_size_is_the_transfer_of_a_rank_recorded_alone():
     for before, after in zip(graphs_of(run), graphs, strict=True):
         talks = (before.kind == WORK) & np.isin(before.work_row, before.place.work.rows["collectives"])
         assert (after.duration_ns - before.duration_ns)[talks] == pytest.approx(grown * UNIT, abs=1)
+
+
+def test_sizes_are_asked_of_the_steps_that_are_analysed():
+    timeline = rank(0, 17)
+    rows = timeline.collectives
+    outside = np.arange(len(rows)) < 2
+    without = timeline.with_frame("collectives", rows.with_columns(bytes=np.where(outside, UNKNOWN, rows["bytes"])))
+    assert askable(prepare(without, Selection(steps=(3, 4)))).holds(34)
+    assert "sizes of its collectives" in askable(prepare(without, Selection(steps=(1, 4)))).why_not
 
 
 def test_recorded_together_the_transfer_begins_when_the_last_has_come():

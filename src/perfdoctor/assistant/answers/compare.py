@@ -14,8 +14,9 @@ from perfdoctor.report.comparison import json_report, words
 from perfdoctor.report.json_document import document
 
 _KEPT = (
-    "before", "after", "verdict", "settings", "step", "item", "before_ns", "after_ns", "difference_ns", "recording_ns",
-    "causes", "work", "work_rest", "findings", "predictions", "memory", "gpu_metrics", "notes",
+    "before", "after", "verdict", "not_comparable", "settings", "step", "item", "before_ns", "after_ns",
+    "difference_ns", "recording_ns", "causes", "work", "work_rest", "findings", "predictions", "memory", "gpu_metrics",
+    "notes",
 )  # fmt: skip
 _MOST = 12
 
@@ -25,7 +26,8 @@ def answer(asked: Compare, desk: Desk) -> Answer:
     before, after = ([_snapshot(text, desk) for text in side] for side in sides)
     comparison = compare(before, after)
     whole = json_report.document(comparison)
-    return Answer(words.verdict(comparison), {"sentence": words.verdict(comparison), **_shortened(whole)})
+    said = [each for each in (words.verdict(comparison), words.per_item(comparison)) if each]
+    return Answer("\n".join(said), {"sentence": words.verdict(comparison), **_shortened(whole)})
 
 
 def _snapshot(text: str, desk: Desk) -> Snapshot:

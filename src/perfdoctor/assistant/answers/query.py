@@ -34,6 +34,7 @@ def answer(asked: Query, desk: Desk) -> Answer:
     next_cursor = str(after) if is_more and after < MOST_ROWS else None
     lines = [
         f"{counted(len(rows), 'row')}{', and more' if is_more else ''}.",
+        *([found.note] if found.note else []),
         *(json.dumps(row, ensure_ascii=False) for row in rows[:_SHOWN]),
     ]
     data = {"columns": [name(each) for each in found.columns], "rows": rows, "next_cursor": next_cursor}

@@ -18,6 +18,8 @@ from perfdoctor.system.run_folder import MANIFEST, RunFolder
 
 #: So many folders and files are looked at; what is behind them is named by its folder.
 _MOST_FOLDERS, _MOST_FILES = 5_000, 5_000
+#: What nodes left of their ranks is one recording: the folder of all of them.
+_OF_A_JOB = ("rank", "machine")
 
 
 def answer(asked: Recordings, desk: Desk) -> Answer:
@@ -63,6 +65,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _files(folder: Path, files: list[str]) -> Iterator[tuple[Path, str]]:
+    job = None
     for each in files:
         file = folder / each
         if file.is_symlink() or not file.is_file():
@@ -71,13 +74,17 @@ def _files(folder: Path, files: list[str]) -> Iterator[tuple[Path, str]]:
             kind = "diagnosis" if json_document.file_of(file) else kind_of(file)
         except Exception:  # noqa: BLE001, S112 whoever reads it says why
             continue
-        if kind:
+        if kind in _OF_A_JOB:
+            job = folder, "job"
+        elif kind:
             yield file, kind
+    if job:
+        yield job
 
 
 def _row(each: tuple[Path, str], desk: Desk) -> dict[str, Any]:
     path, kind = each
     now = path.stat()
     changed = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now.st_mtime))
-    size = None if kind == "run" else now.st_size
+    size = None if path.is_dir() else now.st_size
     return {"path": desk.root.name(path), "kind": kind, "bytes": size, "changed": changed}

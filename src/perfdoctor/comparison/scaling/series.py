@@ -54,7 +54,7 @@ def scaling(recorded: Sequence[Recorded], kind: Kind = "", network: float = 0.0)
     causes, whole = growth(found, snapshots, steps_ns, without_gpu=without_gpu)
     checked, ahead, unpredicted = forecasts(KnownSteps(found, series, steps_ns, network), throughput)
     work, rest_ns, rest_count = _work(found, list(snapshots.items()))
-    changed = finding_changes(first, snapshots[max(snapshots)])  # of the most ranks against the fewest
+    changed = finding_changes(first, snapshots[max(snapshots)], None)  # of the most ranks against the fewest
     return ScalingResult(
         kind=found,
         kind_from=kind_from,

@@ -85,7 +85,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(found.share),
-            "mostly": mostly(run, exposed_each_ns),
+            "mostly": mostly(run, run.job.places, exposed_each_ns),
             "ranks": len(run.ranks),
             "job_ranks": ranks_of_job(run),
             "hidden_percent": percent(1 - run.job.mean(_exposed_ns) / total) if total else 0.0,

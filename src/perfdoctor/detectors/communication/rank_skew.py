@@ -23,7 +23,7 @@ from perfdoctor.metrics.kernels.same_kernels import is_slower_at_the_same
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.longer_where import longer_kernels, longer_within
 from perfdoctor.metrics.work.op_work import explained_by_flop, more_flop, uneven_flop
-from perfdoctor.model.place import JobPlace, Place
+from perfdoctor.model.place import JobPlace, Place, touches
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -110,7 +110,7 @@ def _finding(run: Run, matched: Skew, seen: Waiting, at: Mapping[str, float]) ->
             "chance_percent": percent(seen.late_again.chance),
             "core_ms": ms(core_ns if situation == "contention" else _mean_without_core_ns(run, seen)),
             "cores": cores_allowed(run),
-            "mostly": mostly(run, partial(_waited_each_ns, matched)),
+            "mostly": mostly(run, run.job.places, partial(_waited_each_ns, matched)),
             "waiting_ms": ms(seen.waiting_ns),
             "until_next_ms": ms(seen.until_next_ns),
             "sooner_ms": ms(seen.sooner_ns),
@@ -240,13 +240,13 @@ def _symptoms(main: str, late: JobPlace, others: Sequence[JobPlace], at: Mapping
 # --- evidence ---
 
 
-def _waited_each_ns(matched: Skew, place: Place) -> Floats:
+def _waited_each_ns(matched: Skew, place: JobPlace) -> Floats:
     """How long the place waited in each of its `collectives` for the last rank."""
     waited = np.zeros(len(place.recorded_collectives))
     if matched.has(place.rank) and len(place.collectives):
         own = matched.came.place == matched.number(place.rank)
         waited[matched.came.row[own]] = matched.waits_ns[own]
-    inside: Floats = waited[place.in_window("collectives")]
+    inside: Floats = waited[touches(place.recorded_collectives, place.window)]
     return inside
 
 

@@ -76,7 +76,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high" if are_sized else "medium",
         values={
             "messages_per_step": count,
-            "mostly": mostly(run, lambda place: exposed_each_ns(place) * _small(run, place, at)),
+            "mostly": mostly(run, run.places, lambda place: exposed_each_ns(place) * _small(run, place, at)),
             "different": different,
             "usual_us": us(float(np.median(frame.duration_ns))),
             **found.time_values("exposed"),

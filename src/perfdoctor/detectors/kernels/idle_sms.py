@@ -27,8 +27,8 @@ def _idle(place: Place, at: Mapping[str, float]) -> Mask:
     """One bool a kernel: do most SMs have nothing to do in it? Of whole graphs nothing is known of the kernels."""
     kernels = place.kernels
     few: Mask = _active(place) <= at["few_sms_share"]  # of short ones small-kernels says it
-    idle: Mask = few & (kernels.duration_ns >= at["short_kernel_ns"]) & (kernels["is_graph"] == 0)
-    return idle
+    alone: Mask = few & (kernels.duration_ns >= at["short_kernel_ns"]) & (kernels["is_graph"] == 0)
+    return alone
 
 
 def _gained(place: Place, at: Mapping[str, float]) -> Floats:

@@ -5,7 +5,7 @@ Numbers that were not recorded are UNKNOWN, NaN or "", as in the timeline: `is_m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from perfdoctor.metrics.kernels.costs import math_path
 from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame
 from perfdoctor.records.diagnosis import Diagnosis
@@ -33,6 +33,11 @@ FORMAT = 1
 
 #: Ids count from 0, but those of findings as in reports.
 _FIRST_IDS = {"findings": 1}
+
+#: Tables of all ranks of a job, also where only some were read in full; the rows of all others are of these.
+_OF_THE_JOB = frozenset({
+    "parts", "steps", "devices", "sources", "findings", "outcomes", "notes", "signals", "meta", "columns",
+})  # fmt: skip
 
 #: The columns of one table by name.
 Columns = Mapping[str, Callable[[], Column]]
@@ -111,7 +116,13 @@ class RecordingTables:
 
     @cached_property
     def _step_table(self) -> links.StepTable:
-        return links.StepTable(self.run.places)
+        return links.StepTable(self._places)
+
+    @cached_property
+    def _places(self) -> list[JobPlace]:
+        """Every place of the job: as it was read in full, where it was."""
+        in_full = {each.rank_and_device: each for each in self.run.places}
+        return [in_full.get(each.rank_and_device, each) for each in self.run.job.places]
 
     @cached_property
     def _launching(self) -> links.Launching:
@@ -133,7 +144,7 @@ class RecordingTables:
         }
 
     def _steps(self) -> Rows:
-        return (row for place in self.run.places for row in _steps_of(place))
+        return (row for place in self._places for row in _steps_of(place))
 
     def _idle(self) -> Columns:
         return self._pieces("cause", lambda place: place.idle_causes)
@@ -147,7 +158,9 @@ class RecordingTables:
         """Columns of the pieces that `of` gives for each place by name, by start; `word`: the column of names."""
         whose: list[tuple[int, int, str]] = []
         times: list[tuple[Ints, Ints, Ints]] = []
-        for place, first in zip(self.run.places, self._step_table.firsts.tolist(), strict=False):
+        firsts = {each.rank_and_device: first for each, first in self._step_table.with_firsts}
+        for place in self.run.places:
+            first = firsts[place.rank_and_device]
             for name, pieces in of(place).items():
                 step = links.step_at(place, pieces.starts)
                 times.append((pieces.starts, pieces.ends, np.where(step == UNKNOWN, UNKNOWN, step + first)))
@@ -164,7 +177,7 @@ class RecordingTables:
         })  # fmt: skip
 
     def _parts(self) -> Rows:
-        for place in self.run.places:
+        for place in self._places:
             without_gpu = place.device is None
             for part, pieces in place.parts.items():
                 ns, label = pieces.total_ns, PARTS[part].labels(without_gpu=without_gpu)[0]
@@ -198,13 +211,15 @@ class RecordingTables:
         return ((*key, name) for key, name in sorted(self.timeline.thread_names.items()))
 
     def _devices(self) -> Rows:
-        for each in self.timeline.devices:
+        for each in self.run.job.timeline.devices:
+            if each.device == UNKNOWN:  # of a rank whose work ran on none
+                continue
             major, minor = each.compute_capability[:2]
             numbers = (each.sm_count, 10 * major + minor, each.memory_bytes, each.memory_bytes_per_second)
             yield (each.rank, each.device, each.name, *(number or UNKNOWN for number in numbers))
 
     def _sources(self) -> Rows:
-        for each in self.timeline.sources:
+        for each in self.run.job.timeline.sources:
             yield each.kind, each.file, each.tool_version, ", ".join(map(str, each.ranks)), each.cut_off
 
     def _signals(self) -> Rows:
@@ -215,18 +230,20 @@ class RecordingTables:
         return ((note,) for note in self.timeline.notes)
 
     def _meta(self) -> Rows:
-        run, timeline, stats = self.run, self.timeline, step_stats(self.run)
+        run, timeline, stats = self.run, self.timeline, step_stats(self.run.job)
+        in_full = ", ".join(map(str, timeline.ranks)) if run.summaries else None
         rows = [
             ("format", FORMAT, "", "Version of these tables: their names, columns and units."),
             ("perfdoctor", __version__, "", "Version of perfdoctor that wrote them."),
             ("time_unit", "ns", "", "Unit of every time."),
             ("epoch_ns", timeline.epoch_ns, "ns", "When time 0 was, since 1970 in UTC."),
             ("world_size", timeline.world_size or None, "", "Ranks of the job; more than there are rows of, perhaps."),
-            ("ranks", ", ".join(map(str, timeline.ranks)), "", "Ranks in these tables."),
+            ("ranks", ", ".join(map(str, run.ranks)), "", "Ranks in these tables."),
+            ("ranks_in_full", in_full, "", "Ranks read in full; the others have parts and steps."),
             ("steps_found_by", stats.found_by, "", "How steps were found."),
             ("steps_used", stats.used, "", "Steps that were analysed, of each device."),
             ("step_ns", run.step_ns if run.per_step else None, "ns", "The mean step that was analysed."),
-            ("window_ns", sum(place.window_ns for place in run.places), "ns", "All that was analysed, of all devices."),
+            ("window_ns", sum(each.window_ns for each in self._places), "ns", "All that was analysed, of all devices."),
         ]
         known = (row for row in rows if row[1] not in (None, ""))
         return ((key, str(value), unit, meaning) for key, value, unit, meaning in known)
@@ -238,11 +255,19 @@ class RecordingTables:
                 yield table.name, name, words[column.kind], column.unit, column.meaning
 
 
-def _device(place: Place) -> int:
+def left_out(run: Run, wanted: Collection[str]) -> str:
+    """Of which ranks the rows are, where one of these tables holds only those that were read in full; else ""."""
+    if run.summaries is None or _OF_THE_JOB.issuperset(wanted):
+        return ""
+    in_full, ranks = len(run.timeline.ranks), len(run.ranks)
+    return f"Rows of the timeline are of {in_full:,} of {ranks:,} ranks, those that were read in full."
+
+
+def _device(place: JobPlace) -> int:
     return UNKNOWN if place.device is None else place.device
 
 
-def _steps_of(place: Place) -> Iterator[Sequence[object]]:
+def _steps_of(place: JobPlace) -> Iterator[Sequence[object]]:
     """A row for each step, with the parts of those that were analysed."""
     steps, starts, ends = place.steps, place.steps.bounds[:-1], place.steps.ends_ns
     work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}

@@ -5,7 +5,7 @@ An id is a row of the timeline's frame, or of the table of steps; UNKNOWN stands
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +17,7 @@ from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.launches import recorded_launches
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.timeline import Frame, Timeline
 
 _NEVER = np.iinfo(np.int64).max
@@ -51,17 +51,22 @@ def around(timeline: Timeline, signal: str, outer: str) -> Ints:
 class StepTable(Struct, frozen=True):
     """The rows of the table of steps: of one place after the other. `firsts`: the first row of each place."""
 
-    places: Sequence[Place]
+    places: Sequence[JobPlace]
 
     @property
     def firsts(self) -> Ints:
         return np.cumsum([0, *(max(place.steps.bounds.size - 1, 0) for place in self.places)])
 
+    @property
+    def with_firsts(self) -> Iterator[tuple[JobPlace, int]]:
+        return zip(self.places, self.firsts.tolist(), strict=False)
+
     def of(self, frame: Frame, *, on_device: bool) -> Ints:
         """Step in which each row of device work began; of the host, on a run without a GPU, where steps are its own."""
         found = np.full(len(frame), UNKNOWN, np.int64)
-        for place, first in zip(self.places, self.firsts.tolist(), strict=False):
-            if (place.device is not None) == on_device:
+        ranks = set(occurring(frame["rank"]))
+        for place, first in self.with_firsts:
+            if place.rank in ranks and (place.device is not None) == on_device:
                 is_own = frame["rank"] == place.rank
                 own = np.flatnonzero(is_own & (frame["device"] == place.device) if on_device else is_own)
                 step = step_at(place, frame.start_ns[own])
@@ -69,7 +74,7 @@ class StepTable(Struct, frozen=True):
         return found
 
 
-def step_at(place: Place, at_ns: Ints) -> Ints:
+def step_at(place: JobPlace, at_ns: Ints) -> Ints:
     """Step of the place, counted from 0, at each instant `at_ns`; UNKNOWN if it is in none."""
     ends = place.steps.ends_ns
     if not ends.size:

@@ -22,7 +22,7 @@ from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables import database, functions
 from perfdoctor.export.tables.batches import Texts
-from perfdoctor.export.tables.contents import RecordingTables
+from perfdoctor.export.tables.contents import RecordingTables, left_out
 from perfdoctor.export.tables.refusals import Limits, explained
 from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex
@@ -84,7 +84,7 @@ def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds
         run = of.run if isinstance(of, Examination) else of
         database.fill(file, RecordingTables(run, lambda: _diagnosis(of)), wanted, Texts())
         database.add_indexes(file, used)
-        return _asked(file, sql, limit, seconds)
+        return replace(_asked(file, sql, limit, seconds), note=left_out(run, wanted))
 
 
 def _diagnosis(of: Run | Examination) -> Diagnosis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,12 +12,15 @@ from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.metrics.communication.costs import CollectiveCosts, collective_costs
 from perfdoctor.metrics.communication.parallelism import GroupUse, group_uses, key_of
 from perfdoctor.model.cache import once_per_run
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 from perfdoctor.records.collectives import CollectiveUse
 from perfdoctor.records.findings import Rows
 from perfdoctor.vocabulary.kinds import COLLECTIVE_LABELS, PARALLELISM
+from perfdoctor.vocabulary.names import nccl as nccl_names
+
+AnyPlace = TypeVar("AnyPlace", bound=JobPlace)
 
 #: More than so much of the time is most of it.
 _MOST = 0.5
@@ -38,7 +42,9 @@ def collective_uses(run: Run) -> tuple[CollectiveUse, ...]:
 
 
 def _use_of(run: Run, group: str, kind: str) -> GroupUse:
-    return group_uses(run).get(key_of(group, kind), GroupUse(""))
+    """What the group is for; of one of which no rank was read in full, only its name shows it."""
+    named = nccl_names.parallelism(group)
+    return group_uses(run).get(key_of(group, kind)) or GroupUse(named, by_name=bool(named))
 
 
 def _summed(costs: CollectiveCosts, rows: Ints, uses: Sequence[GroupUse]) -> CollectiveUse:
@@ -82,13 +88,13 @@ def _or_none(value: Floats | float) -> float | None:
 # --- in findings ---
 
 
-def mostly(run: Run, ns_of: Callable[[Place], Floats]) -> str:
+def mostly(run: Run, places: Sequence[AnyPlace], ns_of: Callable[[AnyPlace], Floats]) -> str:
     """What most of this time goes to: `all-gathers of sharded parameters`; "" where that is of several or unknown uses.
 
     `ns_of`: the time of each row of `place.collectives` that counts.
     """
     total: dict[tuple[str, str], float] = {}
-    for place in run.places:
+    for place in places:
         kind, group = place.collectives.text("kind"), place.collectives.text("group")
         pair = group.codes.astype(np.int64) * len(kind.values) + kind.codes
         for row, ns in zip(*_sums(pair, ns_of(place)), strict=True):
@@ -105,7 +111,7 @@ def _sums(group: Ints, values: Floats) -> tuple[list[int], list[float]]:
     return first.tolist(), np.bincount(of_group, weights=values, minlength=found.size).tolist()
 
 
-def exposed_each_ns(place: Place) -> Floats:
+def exposed_each_ns(place: JobPlace) -> Floats:
     """How long each of `place.collectives` is exposed in the window."""
     frame = place.collectives
     return place.exposed_communication.overlap_ns(frame.start_ns, frame.end_ns).astype(np.float64)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.memory.in_use import SnapshotReplay, replays
+from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.records.memory import Holder, MemoryUse
 
@@ -22,6 +23,7 @@ _NUMBERS = tuple(name for name in MemoryUse.__struct_fields__ if name.endswith((
 _PAGE_BYTES = 20 << 20
 
 
+@once_per_timeline
 def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
     """The memory use of each rank and device: by snapshots, else by torch.profiler, else by nsys."""
     found = [_use(replay) for replay in replays(timeline)]

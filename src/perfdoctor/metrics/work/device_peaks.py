@@ -14,6 +14,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Device, UserValues
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: What a kernel takes that has next to nothing to do, where this machine was not measured: 2 to 3 µs on V100, A100 and
@@ -25,7 +26,12 @@ _TOOLS_OF_NVIDIA = frozenset({"nsys", "ncu"})
 
 def peaks(place: Place) -> Peaks | None:
     """The peaks of the place's GPU, where what the user gave counts more; None where neither is known."""
-    return with_rates(_of_the_table(place), place.timeline.user_values.peaks)
+    return peaks_of_device(place.info, place.timeline.user_values)
+
+
+def peaks_of_device(info: Device, user_values: UserValues) -> Peaks | None:
+    """The peaks of a GPU, where what the user gave counts more; None where neither is known."""
+    return with_rates(_of_the_table(info, user_values), user_values.peaks)
 
 
 def generation_of(place: Place) -> Generation | None:
@@ -50,7 +56,7 @@ def vendor_of(place: Place) -> str:
 def attained(place: Place) -> Peaks | None:
     """The peaks with measured rates in place of the data sheet's, for predicted savings. The user's count more."""
     rates = measured(place)
-    known = with_rates(_of_the_table(place), rates.as_peaks() if rates else {})
+    known = with_rates(_of_the_table(place.info, place.timeline.user_values), rates.as_peaks() if rates else {})
     return with_rates(known, place.timeline.user_values.peaks)
 
 
@@ -68,8 +74,7 @@ def kernel_floor_ns(place: Place, unless_measured: float = KERNEL_FLOOR_NS) -> f
     return (rates.one("kernel_floor") if rates else 0.0) or unless_measured
 
 
-def _of_the_table(place: Place) -> Peaks | None:
-    user_values, info = place.timeline.user_values, place.info
+def _of_the_table(info: Device, user_values: UserValues) -> Peaks | None:
     return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)
 
 
@@ -95,5 +100,5 @@ def origin(place: Place, rate: str, *, attained: bool) -> RateOrigin:
     if rate == "link":
         link = link_of(place.info.name)
         return RateOrigin("data-sheet", f"{link.name}: {link.source}" if link else "")
-    known = _of_the_table(place)
+    known = _of_the_table(place.info, place.timeline.user_values)
     return RateOrigin("data-sheet", f"{known.name}: {known.source}" if known else "")

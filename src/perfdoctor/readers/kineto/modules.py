@@ -57,7 +57,7 @@ def _class_of(name: str) -> str:
     """`Linear` of `nn.Module: Linear GPT.head` and of `nn.Module: Linear_0`."""
     shown, _, path = name.removeprefix(torch_names.MODULE_PREFIX).partition(" ")
     stem, _, number = shown.rpartition("_")
-    return stem if not path and stem and number.isdigit() else shown
+    return stem if not path and stem and number.isdecimal() else shown
 
 
 def _path_of(name: str) -> str:

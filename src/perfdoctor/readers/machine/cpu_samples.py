@@ -55,7 +55,13 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
     latest = 0
     for row in csv.DictReader(text_rows.lines(path)):
         at = row.get(_TIME) or ""
-        if None not in row and None not in row.values() and at.isascii() and at.isdigit() and latest < int(at) < _MOST:
+        if (
+            None not in row
+            and None not in row.values()
+            and at.isascii()
+            and at.isdecimal()
+            and latest < int(at) < _MOST
+        ):
             latest = int(at)
             yield row
 

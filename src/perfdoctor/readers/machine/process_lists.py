@@ -142,7 +142,7 @@ def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
     """One sample per listing and GPU, with the time of the listing's first line. `name`: of the file."""
     numbers: dict[str, int] = {}
     for row in rows:
-        numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdigit() and len(row.gpu) < 5 else len(numbers))
+        numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdecimal() and len(row.gpu) < 5 else len(numbers))
     times = [parsed(row.time) for row in rows]
     are_timed = None not in times
     for number, (first, listing) in enumerate(_listings(rows)):

@@ -124,7 +124,7 @@ def _csv_header(line: str) -> list[Meaning | None] | None:
     """The columns of a header, which has a GPU or a time and a measured number; None if the line is no header."""
     delimiter = _delimiter(line)
     # A row begins with a number or a time. A header with all fields of a query has 2,000 characters.
-    if delimiter is None or line.lstrip(' "')[:1].isdigit() or len(line) > 4_000:
+    if delimiter is None or line.lstrip(' "')[:1].isdecimal() or len(line) > 4_000:
         return None
     meanings = [device_columns.of_query(name) for name in next(csv.reader([line], delimiter=delimiter), [])]
     columns = {meaning.column for meaning in meanings if meaning}

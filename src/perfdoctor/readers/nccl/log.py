@@ -224,7 +224,7 @@ def _take(line: str, log: _Log, tables: nccl_tests.NcclTestTables) -> None:
         # Digits in front of a host's name may be the end of a table's row.
         tail = _DIGITS.match(messages[0].group("host")) if messages else None
         tables.take(before + (tail.group() if tail else ""))
-    elif messages and line[:1].isdigit() and (tail := _DIGITS.match(line)):
+    elif messages and line[:1].isdecimal() and (tail := _DIGITS.match(line)):
         tables.take(tail.group())
     for number, message in enumerate(messages):
         end = messages[number + 1].start() if number + 1 < len(messages) else len(line)

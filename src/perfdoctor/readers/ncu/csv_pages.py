@@ -123,7 +123,7 @@ def _tables(rows: Iterator[list[str]]) -> Iterator[_Table]:
 def _is_row(row: Sequence[str], table: _Table) -> bool:
     """Is it a row of the table? A long table's last five columns, of rules, may be missing where there is no rule."""
     least = len(table.header) - 5 if table.is_long else len(table.header)
-    return bool(row) and row[0].isdigit() and least <= len(row) <= len(table.header) + 1
+    return bool(row) and row[0].isdecimal() and least <= len(row) <= len(table.header) + 1
 
 
 def _wide(rows: Sequence[Mapping[str, str]], metrics: Mapping[str, str | None]) -> Iterator[Launch]:
@@ -186,7 +186,7 @@ def _launch(row: Mapping[str, str]) -> Launch:
 
 def _whole(text: str) -> int:
     """The number of a device or process; -1 where the text is none."""
-    return int(text) if text.isdigit() and len(text) < 10 else -1
+    return int(text) if text.isdecimal() and len(text) < 10 else -1
 
 
 def _sizes(text: str) -> tuple[int, ...]:

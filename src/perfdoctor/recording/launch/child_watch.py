@@ -34,7 +34,7 @@ class ChildWatch:
         os.close(sending)
         os.close(waiting)
         # A descriptor that was closed at our start may have been reused since; only the user's are inheritable.
-        self._passed += [_passed_on(number) if _is_inherited(number) else -1 for number in (1, 2)]
+        self._passed += [_passed_on(number) if is_inherited(number) else -1 for number in (1, 2)]
 
     def words(self) -> list[str]:
         """The beginning of the command for the tool to start; the program's words follow."""
@@ -76,7 +76,8 @@ def _passed_on(number: int) -> int:
     return fcntl.fcntl(number, fcntl.F_DUPFD, _FIRST_FREE)
 
 
-def _is_inherited(number: int) -> bool:
+def is_inherited(number: int) -> bool:
+    """Does a program that is started now have this descriptor?"""
     try:
         return os.get_inheritable(number)
     except OSError:

@@ -65,7 +65,7 @@ def descendants(*roots: int, but: Collection[int] = ()) -> list[int]:
 def _descendants(roots: Iterable[int], but: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 a Path an entry would be slow
-        if entry.isdigit() and (stat := _stat(int(entry))) and _lives(stat):
+        if entry.isdecimal() and (stat := _stat(int(entry))) and _lives(stat):
             children.setdefault(int(stat[_PARENT]), []).append(int(entry))
     found: list[int] = []
     level = list(roots)
@@ -85,7 +85,7 @@ def has_open(file: Path) -> bool:
     """Has a process that we may look at this file open?"""
     for entry in os.listdir("/proc"):  # noqa: PTH208 a Path an entry would be slow
         with contextlib.suppress(OSError):
-            if entry.isdigit() and any(_leads_to(f"/proc/{entry}/fd/{number}", file) for number in _opened(entry)):
+            if entry.isdecimal() and any(_leads_to(f"/proc/{entry}/fd/{number}", file) for number in _opened(entry)):
                 return True
     return False
 

@@ -89,7 +89,7 @@ def _behind_wrappers(words: list[str]) -> list[str]:
     """The words behind wrappers: `python …` of `env A=1 nice -n 5 python …`."""
     while len(words) > 1 and (Path(words[0]).name in _TRANSPARENT or _ENV.match(words[0])):
         rest = words[1:]
-        while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or rest[0].isdigit()):
+        while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or rest[0].isdecimal()):
             rest = rest[1:]
         words = rest
     return words

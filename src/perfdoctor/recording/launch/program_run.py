@@ -22,13 +22,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
-from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
+from perfdoctor.recording.launch.child_watch import ChildWatch, Entry, is_inherited
 from perfdoctor.recording.launch.held_by_nsys import HeldByNsys
 from perfdoctor.recording.launch.program import NOT_EXECUTABLE, NOT_FOUND
 from perfdoctor.recording.launch.signals import ENDING, Signals
@@ -403,14 +403,23 @@ def _shell_code(status: int) -> int:
 
 
 def _spawn(command: list[str], environment: Mapping[str, str] | Mapping[bytes, bytes]) -> int:
-    """Start the command with our descriptors and process group; a script without "#!" as shells do. Returns its pid."""
+    """Start the command with our descriptors and process group; a script without "#!" as shells do. Returns its pid.
+
+    A tool's library that is loaded into it opens descriptors before the program does. Where one of the three standard
+    ones is closed, the library would get it, and what the program prints: there is nothing (/dev/null) instead.
+    """
+    loaded = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}.get(b"LD_PRELOAD")
+    has_library = loaded != os.environb.get(b"LD_PRELOAD")
+    closed = [number for number in range(3) if has_library and not is_inherited(number)]
+    options: dict[str, Any] = {"setsigdef": _DEFAULT_AGAIN}
+    options["file_actions"] = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in closed]
     try:
-        return os.posix_spawnp(command[0], command, environment, setsigdef=_DEFAULT_AGAIN)
+        return os.posix_spawnp(command[0], command, environment, **options)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
         script = shutil.which(command[0]) or command[0]
-        return os.posix_spawn("/bin/sh", ["/bin/sh", script, *command[1:]], environment, setsigdef=_DEFAULT_AGAIN)
+        return os.posix_spawn("/bin/sh", ["/bin/sh", script, *command[1:]], environment, **options)
 
 
 def _as_given(environment: Mapping[str, str]) -> dict[str, str]:

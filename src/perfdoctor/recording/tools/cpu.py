@@ -210,7 +210,9 @@ def _numbers(file: str) -> list[str]:
 def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
     """What all processes together used of the allowed cores; None where /proc/stat shows no cores."""
     lines = text_of(f"{_PROC}/stat").splitlines()
-    cores = {int(line.split()[0][3:]): line.split()[1:] for line in lines if line[:3] == "cpu" and line[3:4].isdigit()}
+    cores = {
+        int(line.split()[0][3:]): line.split()[1:] for line in lines if line[:3] == "cpu" and line[3:4].isdecimal()
+    }
     ours = [[int(value) for value in values] for core, values in cores.items() if core in allowed]
     if not ours:
         return None

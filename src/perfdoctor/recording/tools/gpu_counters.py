@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,10 +55,13 @@ class GpuCounters(Struct, frozen=True):
     doubt: str = ""
 
     def options(self, nsys: Nsys, *, gpus: int, steps: int) -> dict[str, str]:
-        """The options of `nsys profile` for a window of so many steps of so many GPUs; none where it cannot record."""
+        """The options of `nsys profile` for a window of so many steps of so many GPUs; none where it cannot record.
+
+        `steps` is 0 where the whole program is recorded.
+        """
         if not self.option:
             return {}
-        hz = _ROWS / (_COUNTERS * max(gpus, 1) * max(steps, 1) * _STEP_S)
+        hz = _ROWS / (_COUNTERS * max(gpus, 1) * steps * _STEP_S) if steps else _LEAST_HZ
         frequency = str(round(min(max(hz, _LEAST_HZ), _MOST_HZ)))
         known = {"gpu-metrics-frequency": frequency} if nsys.has("gpu-metrics-frequency") else {}
         return {self.option: self.devices, **known}
@@ -86,8 +90,8 @@ def find(nsys: Nsys | None, permission: str, processes: Path = Path("/proc")) ->
         return GpuCounters(trouble=what, do=f"{do[0].upper()}{do[1:]}.")
     try:
         printed = output_of(nsys.path, "profile", f"--{option}=help")
-    except OSError as error:
-        return GpuCounters(trouble=f"{nsys.path} does not start: {error}")
+    except (OSError, subprocess.SubprocessError) as error:
+        return GpuCounters(trouble=f"nsys does not list what it samples: {error}", do="Try nsys by hand.")
     listed = dict(_LISTED.findall(printed))
     devices = next((each for each in ("cuda-visible", "all") if each in listed), "")
     if not devices and sum(map(str.isdigit, listed)) == 1:  # a GPU that is divided has no `all`

@@ -36,8 +36,9 @@ from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 #: A few hundred launches are exported in seconds.
 EXPORT_TIMEOUT_S = 600
 _HELP_TIMEOUT_S = 60
-#: Environment variables that ncu gets, and no others.
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+#: Environment variables that ncu gets, and no others. Without HOME it leaves no copy of its section files in the user's
+#: Documents, as it does where it measures.
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 _NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
 
 #: Without these it would measure every kernel of every rank, collectives too, and hang.
@@ -69,7 +70,10 @@ def counts_tensor_flop(ncu: str) -> bool:
 
     A metric of a section that a GPU does not have is left out with a warning, one of `--metrics` ends the recording.
     """
-    return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+    try:
+        return "sm__ops_path_tensor" in _output_of(ncu, "--section", _TENSOR_ROOFLINE, "--list-metrics")
+    except PerfdoctorError:
+        return False
 
 
 def _output_of(ncu: str, *options: str) -> str:

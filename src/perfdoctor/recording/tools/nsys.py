@@ -85,7 +85,7 @@ def _importer_trouble(path: str) -> str:
 
 
 def output_of(path: str, *arguments: str) -> str:
-    """What nsys prints with these arguments. Raises OSError where it cannot be started."""
+    """What nsys prints with these arguments. Raises OSError, or SubprocessError after too long."""
     done = tool_process.asked([path, *arguments], _PROBE_TIMEOUT_S)
     return done.stdout + done.stderr
 

@@ -127,7 +127,7 @@ def _sample(stack: Sequence[_Frame], since_us: int, until_us: int) -> ThreadSamp
     found = _THREAD.match(stack[0][0])
     if found is None:
         return ThreadSample(0, "", since_us * 1000, until_us * 1000, tuple(stack))
-    number = int(found[1], 0) if found[1].isdigit() else 0
+    number = int(found[1], 0) if found[1].isdecimal() else 0
     return ThreadSample(number, found[2] or "", since_us * 1000, until_us * 1000, tuple(stack[1:]))
 
 

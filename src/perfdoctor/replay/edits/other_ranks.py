@@ -78,9 +78,12 @@ def askable(run: Run) -> Askable:
 
 
 def _unclear(run: Run, ranks: int) -> str:
-    """Why the recorded collectives cannot be modelled among so many ranks, as half a sentence; "" if they can."""
+    """Why the collectives that are analysed cannot be modelled among so many ranks, as half a sentence; "" if they can.
+
+    What ran before the first step and after the last one does not count: no step gets longer by it.
+    """
     for place in run.job.places:
-        frame = place.recorded_collectives
+        frame = place.collectives
         known = frame.text("kind").equals(*MODELLED)
         sized = (frame["bytes"] != UNKNOWN) | frame.text("kind").equals("barrier")
         whole_ns = max(int(frame.duration_ns.sum()), 1)

@@ -1,19 +1,13 @@
-"""A check for GitHub: as Markdown, and as annotations of Actions.
-
-Annotations are workflow commands, one a line, which the runner reads from the output.
-https://docs.github.com/actions/reference/workflow-commands-for-github-actions: of a step, ten annotations of each level
-are shown.
-"""
+"""A check for GitHub: as Markdown, and as annotations of Actions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perfdoctor.report.annotations import command
 from perfdoctor.report.check import words
 from perfdoctor.report.comparison import markdown
 from perfdoctor.report.markdown import escaped
-from perfdoctor.report.words.foreign_text import clean_block
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.check import Check
@@ -25,9 +19,6 @@ _SIGNS = {"error": "❌", "warning": "⚠️", "notice": "✅"}
 MOST_SUMMARY_BYTES = 1024 * 1024
 #: Besides the verdict.
 _MOST = 9
-#: As the runner undoes it: the percent sign first.
-_OF_DATA = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
-_OF_PROPERTIES = (*_OF_DATA, (":", "%3A"), (",", "%2C"))
 
 
 def comment(check: Check) -> str:
@@ -43,13 +34,13 @@ def render(check: Check) -> str:
     causes = [f"Mostly: {', '.join(found)}."] if (found := list(words.causes(check))) else []
     lines = [words.verdict(check), words.runs_needed(check), *causes, words.baseline(check)]
     said = "\n".join(line for line in lines if line)
-    commands = [_command(level, f"perfdoctor: {words.title(check)}", said, words.place_of(check))]
+    commands = [command(level, f"perfdoctor: {words.title(check)}", said, words.place_of(check))]
     # The verdict is the error; a new finding is where to look.
     commands += [
-        _command("warning", "perfdoctor: new finding", words.finding(each), words.place_of(check, each))
+        command("warning", "perfdoctor: new finding", words.finding(each), words.place_of(check, each))
         for each in words.new_findings(check)[:_MOST]
     ]
-    return "".join(f"{command}\n" for command in commands)
+    return "".join(f"{line}\n" for line in commands)
 
 
 def summary(text: str, written_bytes: int) -> str:
@@ -60,18 +51,3 @@ def summary(text: str, written_bytes: int) -> str:
         return text
     kept = encoded[:room].decode("utf-8", "ignore")
     return kept[: kept.rfind("\n") + 1]
-
-
-def _command(level: words.Level, title: str, message: str, place: tuple[str, int] | None) -> str:
-    properties: Mapping[str, str] = {"title": title}
-    if place is not None:
-        properties = {"file": place[0], "line": str(place[1]), **properties}
-    named = ",".join(f"{name}={_escaped(value, _OF_PROPERTIES)}" for name, value in properties.items())
-    return f"::{level} {named}::{_escaped(message, _OF_DATA)}"
-
-
-def _escaped(text: str, by: tuple[tuple[str, str], ...]) -> str:
-    text = clean_block(text)
-    for character, code in by:
-        text = text.replace(character, code)
-    return text

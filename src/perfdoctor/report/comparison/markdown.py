@@ -19,9 +19,10 @@ _MOST, _MOST_NOTES = 6, 2
 
 def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
     """`verdict`: paragraphs instead of the comparison's own."""
+    heading = [[each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]]
+    differing = listed("What differs beside the code", map(words.setting, comparison.settings))
     sections = (
-        listed("What differs beside the code", map(words.setting, comparison.settings)),
-        *([each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]),
+        *([*heading, differing] if comparison.not_comparable else [differing, *heading]),
         [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
         [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),
@@ -43,6 +44,8 @@ def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
 
 
 def _causes(comparison: Comparison) -> Iterator[str]:
+    if not comparison.causes:
+        return iter(())
     rows = ((escaped(label), was, now, change) for label, was, now, change in words.cause_rows(comparison, SHOWN))
     *others, (_, was, now, change) = rows
     head = ("cause", "before", "after", "difference")
@@ -101,6 +104,8 @@ def _listed(heading: str, lines: Iterable[str]) -> list[str]:
 
 def _aligned_causes(comparison: Comparison) -> Iterator[str]:
     """The causes that changed most, each before and after."""
+    if not comparison.causes:
+        return
     rows = [("cause", "before", "after", "difference"), *words.cause_rows(comparison, _MOST)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:

@@ -50,14 +50,18 @@ def indented(console: Console, sentences: Iterable[str], style: str = "") -> Ite
 
 def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequence[Text]) -> Iterator[Text]:
     text, listed = partial(paragraph, console), partial(indented, console)
-    if comparison.settings:
-        yield Text("What differs beside the code", "bold")
-        for each in comparison.settings:
-            yield from text(words.setting(each), "yellow" if each.matters else "dim", "  ")
-        yield Text()
-    said = Text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
-    for line in verdict or [said]:
-        yield from wrapped(line, console, min(console.width, WIDEST))
+    said = verdict or [Text(words.verdict(comparison), _STYLES.get(comparison.verdict, "bold"))]
+    heading = [each for line in said for each in wrapped(line, console, min(console.width, WIDEST))]
+    differing = [
+        line
+        for each in comparison.settings
+        for line in text(words.setting(each), "yellow" if each.matters else "dim", "  ")
+    ]
+    beside = [Text("What differs beside the code", "bold"), *differing, Text()] if differing else []
+    if comparison.not_comparable:  # then that is why
+        yield from (*heading, Text(), *beside)
+    else:
+        yield from (*beside, *heading)
     if per_item := words.per_item(comparison):
         yield from text(per_item)
     for remark in words.interval(comparison):
@@ -76,6 +80,8 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
 
 
 def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
+    if not comparison.causes:
+        return iter(())
     step = comparison.step
     rows = [tuple(Text(head, "dim") for head in ("", "before", "after", "difference", ""))]
     for each in comparison.causes[:most]:
@@ -112,7 +118,7 @@ def work_rows(comparison: Comparison | ScalingResult, most: int, console: Consol
 
 
 def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
-    order = ("new", "remaining", "fixed", "no longer found", "not checked")
+    order = ("new", "remaining", "partly fixed", "fixed", "no longer found", "not checked")
     shown = sorted(comparison.findings, key=lambda each: order.index(each.fate))[: max(most, SHOWN)]
     rows = [
         (Text(words.FINDING_FATES[each.fate], {"fixed": "green", "new": "red"}.get(each.fate, "")),

@@ -31,12 +31,17 @@ STEPS = {
     "recorded": "recorded steps", "unrecorded": "unrecorded steps", "timed": "all timed steps but the recorded ones",
     "paired": "steps",
 }  # fmt: skip
-KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
+KEPT = {
+    "kept": "kept",
+    "more": "more than predicted",
+    "less": "less than predicted",
+    "unknown": "the noise hides whether that was kept",
+}
 FINDINGS = "Findings, and what fixing each likely saves a step"
 COUNTERS = "The GPU's counters"
 FINDING_FATES = {
-    "fixed": "fixed", "no longer found": "no longer found", "new": "new", "remaining": "remaining",
-    "not checked": "not checked in AFTER",
+    "fixed": "fixed", "partly fixed": "partly fixed", "no longer found": "no longer found", "new": "new",
+    "remaining": "remaining", "not checked": "not checked in AFTER",
 }  # fmt: skip
 
 
@@ -57,9 +62,15 @@ def delta(ns: float) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """The first line: what became of the step (of an item, where batches differ), and between which bounds."""
+    if comparison.peaks is not None:
+        was, now = map(size, comparison.peaks)
+        said = {"more memory": "More memory", "less memory": "Less memory"}.get(comparison.verdict, "No change")
+        return f"{said}: a peak of {was} became {now}, {percent(comparison.step.change)}. No timeline was recorded."
     judged = comparison.judged
     noun, times = unit(comparison), times_of(comparison)
     bounds = bounds_of(judged)
+    if comparison.not_comparable:
+        return f"Not comparable: {clean('; '.join(comparison.not_comparable), PROSE_LIMIT)}."
     if judged.low is None:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
     sure = {"faster": "Faster", "slower": "Slower", "no change": "No change beyond the noise"}
@@ -100,12 +111,15 @@ def bounds_of(judged: StepChange) -> str:
 
 def per_item(comparison: Comparison) -> str:
     """What became of the step where batches differ, as the verdict is then about an item; "" elsewhere."""
+    if comparison.not_comparable:
+        times = times_of(comparison)
+        return f"The difference would say nothing of the program: {times}. `perfdoctor compare --anyway` judges it."
     if comparison.item is None:
         return ""
     step = comparison.step
     return (
-        f"Batches differ, so the time of one item is judged. A step has {comparison.items_before:,.0f} items before "
-        f"and {comparison.items_after:,.0f} after; it took {duration(step.before.mean_ns)}, then "
+        f"The work of a step differs, so the time of one item is judged. A step has {comparison.items_before:,.0f} "
+        f"items before and {comparison.items_after:,.0f} after; it took {duration(step.before.mean_ns)}, then "
         f"{duration(step.after.mean_ns)} ({percent(step.change)}). What follows is of the step."
     )
 
@@ -113,6 +127,8 @@ def per_item(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
     step = comparison.judged
+    if comparison.not_comparable or comparison.peaks is not None:
+        return
     if comparison.may_be_two_programs:
         common = f"Only {share(comparison.common_share)}" if comparison.common_share else "Nothing"
         yield (
@@ -221,8 +237,9 @@ def prediction(each: Promise) -> str:
 
 
 def finding(each: FindingChange) -> str:
-    if each.fate == "remaining" and (each.before_ns or each.after_ns):
-        return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
+    if each.fate in ("remaining", "partly fixed") and (each.before_ns or each.after_ns):
+        was, now = (duration(ns) if ns else "–" for ns in (each.before_ns, each.after_ns))  # no saving is likely
+        return f"{was} → {now}"
     ns = each.after_ns if each.fate == "new" else each.before_ns
     return duration(ns) if ns else ""
 
@@ -232,6 +249,11 @@ def memory(comparison: Comparison) -> Iterator[str]:
         change = percent(each.after_bytes / each.before_bytes - 1) if each.before_bytes else "new"
         where = "" if each.device < 0 else f", GPU {each.device}"
         yield f"Peak memory, rank {each.rank}{where}: {size(each.before_bytes)} → {size(each.after_bytes)} ({change})"
+        for line in each.holders:
+            held = " → ".join(
+                size(held) if held >= 0 else "not among the largest" for held in (line.before_bytes, line.after_bytes)
+            )
+            yield f"of it {clean_name(line.line) or 'lines that are not known'}: {held}"
 
 
 def counters(comparison: Comparison) -> Iterator[str]:

@@ -66,7 +66,7 @@ def heading(trend: Trend) -> str:
 
 def facts(trend: Trend) -> list[str]:
     first, last = trend.points[0], trend.points[-1]
-    ranks = int(trend.what["ranks"]) if trend.what.get("ranks", "").isdigit() else 0
+    ranks = int(trend.what["ranks"]) if trend.what.get("ranks", "").isdecimal() else 0
     when = dict.fromkeys(day(each.recorded_at) for each in (first, last))
     return [
         clean_name(trend.what.get("project", ""), 60),

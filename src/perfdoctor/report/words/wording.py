@@ -418,8 +418,8 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
     named = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}
     ranks = len({split.rank for split in diagnosis.time} | named)
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
-    if diagnosis.memory and not gpus and not diagnosis.time:
-        gpus = counted(len(diagnosis.memory), "GPU")
+    if diagnosis.memory and not diagnosis.time:  # a snapshot names none
+        gpus = counted(len(diagnosis.gpus), "GPU")
     if not (diagnosis.memory or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
     none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU used"

@@ -7,6 +7,7 @@ memory hold whole paths.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from perfdoctor.patterns import regex
 
@@ -135,6 +136,12 @@ def posix_path(function: str) -> str:
 def is_user_function(name: str) -> bool:
     """A function of the user's own: a line in a file that belongs to no library."""
     return is_function(name) and not is_library(name)
+
+
+def first_user_function(tables: Iterable[Iterable[Iterable[object]]]) -> str:
+    """The first cell of these tables' rows that names a function of the user's own; "" if none does."""
+    cells = (cell for table in tables for row in table for cell in row)
+    return next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
 
 
 def waits_for_thread(stack: str) -> bool:

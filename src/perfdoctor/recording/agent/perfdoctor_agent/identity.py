@@ -35,7 +35,7 @@ def launcher_rank() -> tuple[int, int]:
     """Rank and world size by the launcher's variables; (0, 1) without any."""
     for rank, size in _LAUNCHERS:
         values = os.environ.get(rank, ""), os.environ.get(size, "")
-        if all(value.isdigit() for value in values):
+        if all(value.isdecimal() for value in values):
             return int(values[0]), int(values[1])
     return 0, 1
 
@@ -51,7 +51,7 @@ def rank(torch: Any) -> tuple[int, int]:
 def processes_here() -> int:
     """How many ranks of the job run on this machine; all of them where the launcher does not say."""
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return int(local) if local.isdigit() and int(local) else launcher_rank()[1]
+    return int(local) if local.isdecimal() and int(local) else launcher_rank()[1]
 
 
 def parent() -> int:
