@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 #: What is public: as in `perfdoctor.api`.
 __all__ = [
-    "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
-    "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Range", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats",
-    "Text", "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
+    "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
+    "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
+    "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
+    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span",
+    "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "query", "read", "record", "step",
 ]  # fmt: skip
 _IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from folders import FIXTURES
 from msgspec.structs import replace
@@ -27,6 +28,8 @@ from typer.testing import CliRunner
 import perfdoctor
 from perfdoctor.api.arguments import changes_only
 from perfdoctor.cli.main import app
+from perfdoctor.model.columns import Text
+from perfdoctor.model.timeline import Frame
 
 ONE = FIXTURES / "input-bound-single-process" / "torch"
 RANKS = FIXTURES / "straggler" / "torch"
@@ -62,6 +65,66 @@ def test_fields_are_those_of_the_json(diagnosis: perfdoctor.Diagnosis) -> None:
     symptom = SAMPLES["input_bound"].findings[0].symptoms[0]
     of_sample = perfdoctor.Diagnosis(replace(diagnosis._examination, diagnosis=SAMPLES["input_bound"]))
     assert of_sample.find(symptom.rule) == symptom
+
+
+def test_a_stored_diagnosis_is_the_diagnosis_without_its_recording(
+    diagnosis: perfdoctor.Diagnosis, tmp_path: Path
+) -> None:
+    file = tmp_path / "diagnosis.json"
+    file.write_text(diagnosis.to_json(), "utf-8")
+    stored = perfdoctor.analyze(file)
+    assert (stored.verdict, stored.findings) == (diagnosis.verdict, diagnosis.findings)
+    assert [split.idle_ns for split in stored.time] == [split.idle_ns for split in diagnosis.time]
+    assert stored.to_json() == of_command(str(file), "--json", "-")
+    assert perfdoctor.compare(stored, diagnosis).verdict == perfdoctor.compare(file, diagnosis).verdict == "no change"
+    for asked in (lambda: stored.timeline, lambda: stored.what_if("input-wait"), lambda: stored.table("steps")):
+        with pytest.raises(perfdoctor.PerfdoctorError, match="without its recording"):
+            asked()
+    with pytest.raises(perfdoctor.PerfdoctorError, match="gpu asks for the recording"):
+        perfdoctor.analyze(file, gpu="H100 SXM")
+
+
+def test_tables_and_answers_are_those_of_the_command(diagnosis: perfdoctor.Diagnosis, tmp_path: Path) -> None:
+    sql = "SELECT id, name, phase, step_id, duration_ns FROM kernels"
+    printed = json.loads(CliRunner().invoke(app, ["query", str(ONE), sql, "--format", "json"]).stdout)
+    assert [list(row) for row in diagnosis.query(sql).rows] == printed["rows"]
+    assert perfdoctor.query(ONE, sql) == diagnosis.query(sql)
+    kernels = diagnosis.table("kernels")
+    assert kernels["step_id"].tolist() == [-1 if row[3] is None else row[3] for row in printed["rows"]]
+    assert list(kernels.text("name")) == [row[1] for row in printed["rows"]]
+    assert diagnosis.table("findings").text("rule")[0] == diagnosis.findings[0].rule
+    diagnosis.export(sqlite=tmp_path / "train.db")
+    assert perfdoctor.query(tmp_path / "train.db", sql) == diagnosis.query(sql)
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no table 'kernel'") as refused:
+        diagnosis.table("kernel")
+    assert "kernels" in refused.value.do
+
+
+def test_columns_of_frames_have_the_names_of_tables(diagnosis: perfdoctor.Diagnosis) -> None:
+    collectives = diagnosis.timeline["collectives"]
+    assert len(collectives.text("group_name")) == len(collectives["duration_ns"]) == len(collectives)
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no column 'step_id'") as refused:
+        diagnosis.timeline["kernels"]["step_id"]
+    assert "table(NAME)" in refused.value.do
+
+
+def test_what_a_notebook_shows_of_lists_and_frames_runs_nothing(diagnosis: perfdoctor.Diagnosis) -> None:
+    evil = Frame({"start_ns": np.zeros(30, np.int64), "name": Text.of(["<script>\u202e"] * 30)})
+    shown = evil._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "\u202e" not in shown
+    assert "30 rows, the first 20 are shown" in shown
+    assert "input-wait" in diagnosis.findings._repr_html_()  # type: ignore[attr-defined]
+    assert "input-wait" in diagnosis.query("SELECT rule FROM findings")._repr_html_()
+
+
+def test_rules_are_chosen_by_the_same_patterns_as_by_the_command() -> None:
+    ours = perfdoctor.analyze(ONE, rules=["*-copies", "input-wait"], ignore="exposed-*").outcomes
+    options = ["--rule", "*-copies", "--rule", "input-wait", "--ignore", "exposed-*", "--json", "-"]
+    theirs = json.loads(of_command(str(ONE), *options))["outcomes"]
+    assert [each.rule for each in ours] == [each["rule"] for each in theirs]
+    assert len(ours) > 1
 
 
 def test_another_question_has_the_answer_of_a_new_analysis(diagnosis: perfdoctor.Diagnosis) -> None:
@@ -156,15 +219,6 @@ def test_what_perfdoctor_returned_is_no_path(diagnosis: perfdoctor.Diagnosis) ->
             perfdoctor.analyze(given)  # type: ignore[arg-type]
     with pytest.raises(perfdoctor.PerfdoctorError, match="a Timeline is no path"):
         perfdoctor.compare(diagnosis.timeline, diagnosis)  # type: ignore[arg-type]
-
-
-def test_a_diagnosis_json_is_no_recording_and_compare_takes_it(diagnosis: perfdoctor.Diagnosis, tmp_path: Path) -> None:
-    (tmp_path / "diagnosis.json").write_text(diagnosis.to_json(), "utf-8")
-    with pytest.raises(perfdoctor.PerfdoctorError) as error:
-        perfdoctor.analyze(tmp_path / "diagnosis.json")
-    assert "is a result that perfdoctor wrote" in error.value.what
-    assert "`compare` takes it as well" in error.value.do
-    assert perfdoctor.compare(tmp_path / "diagnosis.json", diagnosis).verdict == "no change"
 
 
 def test_tables_of_findings_hold_numbers_of_python() -> None:

@@ -22,6 +22,7 @@ from perfdoctor.export.tables import database, files
 from perfdoctor.export.tables.contents import RecordingTables
 from perfdoctor.export.tables.query import query
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.work.modules import module_costs
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.open import read
@@ -175,6 +176,105 @@ def test_what_was_not_recorded_is_null_and_times_before_zero_are_times():
     run = prepare(Timeline.build({"kernels": Frame(columns)}, ["kernels"]))
     sql = "SELECT start_ns, duration_ns, blocks, name FROM kernels ORDER BY id"
     assert query(run, sql).rows == [(-1, 1, None, "a"), (-1, 6, None, None), (-1, 10, None, "b")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT durationns FROM kernels", "Did you mean duration_ns"),
+        ("SELECT k.nam FROM kernels AS k", "Did you mean name"),
+        ("SELECT group_size FROM kernels", "A column group_size is in collectives"),
+        ("SELECT zzzz FROM notes", "notes has: id, note"),
+        ("SELECT * FROM kernel", "Did you mean kernels"),
+        ("SELECT medain(id) FROM ops", "Did you mean median"),
+        ("SELECT percentile(id, 101) FROM ops", "percentile(X, P)"),
+    ],
+)
+def test_an_error_names_what_comes_nearest(run, file, sql, hint):
+    for of in (run, file):
+        with pytest.raises(PerfdoctorError) as refused:
+            query(of, sql)
+        assert hint in refused.value.do, refused.value.do
+
+
+@pytest.mark.parametrize(
+    ("sql", "limit"),
+    [
+        (f"SELECT '{'x' * 100_000}'", "100,000 bytes"),
+        (f"SELECT 'x' LIKE '{'%' * 1_001}'", "1,000 bytes"),
+        ("SELECT replace(hex(zeroblob(9000000)), '0', '11')", "16 MiB"),
+    ],
+)
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 sets no limits before")
+def test_an_error_says_which_limit_was_met(run, sql, limit):
+    with pytest.raises(PerfdoctorError, match=limit):
+        query(run, sql)
+
+
+def test_median_and_percentiles_are_those_of_numpy(run):
+    sql = "SELECT median(duration_ns), percentile(duration_ns, 90), median(NULL) FROM ops"
+    took = run.timeline.ops.duration_ns
+    assert query(run, sql).rows == [(np.median(took), np.percentile(took, 90), None)]
+
+
+def test_gpu_time_of_ops_is_the_work_that_they_launched_and_step_ids_are_those_of_that_work(run):
+    sql = """
+        SELECT ops.id, ops.self_gpu_ns, sum(work.duration_ns), min(work.step_id) FROM ops JOIN launches ON launches.op_id = ops.id
+        JOIN (SELECT launch_id, duration_ns, step_id FROM kernels UNION ALL
+              SELECT launch_id, duration_ns, step_id FROM copies) AS work ON work.launch_id = launches.id
+        GROUP BY ops.id"""
+    found = query(run, sql, limit=10**6).rows
+    assert found
+    assert all(ours == theirs for _, ours, theirs, _ in found)
+    total = query(run, "SELECT sum(self_gpu_ns), (SELECT sum(gpu_ns) FROM ops WHERE parent_id IS NULL) FROM ops").rows
+    assert total[0][0] == total[0][1] == sum(theirs for _, _, theirs, _ in found)
+
+
+def test_time_of_rows_by_themselves_sums_to_the_outermost_rows(run):
+    for table in ("ops", "ranges"):
+        sql = f"SELECT sum(self_ns), sum(duration_ns) FILTER (WHERE parent_id IS NULL) FROM {table}"
+        by_itself, outermost = query(run, sql).rows[0]
+        assert by_itself == outermost > 0, table
+
+
+def test_phases_and_modules_agree_with_the_report():
+    run = prepare(read([FIXTURES / "h100-gpt" / "eager-stacks.json.gz"]))
+    phases = dict(query(run, "SELECT phase, sum(duration_ns) FROM kernels GROUP BY phase").rows)
+    assert set(phases) == {"forward", "backward", "optimizer"}
+    assert phases["backward"] > phases["forward"] > phases["optimizer"]
+    ours = query(run, "SELECT name, sum(self_gpu_ns) FROM modules WHERE step_id IS NOT NULL GROUP BY name").rows
+    costs = {cost.path: cost.own_forward_ns + cost.own_backward_ns for cost in module_costs(run, None)}
+    steps = sum(place.units for place in run.places)
+    assert {name: ns / steps for name, ns in ours if ns} == pytest.approx(
+        {path: ns for path, ns in costs.items() if path and ns}, rel=0.02
+    )  # a kernel at the edge of the window counts in part there
+
+
+def test_an_index_is_made_where_rows_are_looked_up(run, monkeypatch):
+    made = []
+    kept = database.add_indexes
+    monkeypatch.setattr(database, "add_indexes", lambda file, only=None: (made.append(only), kept(file, only)))
+    query(run, "SELECT (SELECT count(*) FROM ops AS inner WHERE inner.parent_id = ops.id) FROM ops")
+    query(run, "SELECT count(*) FROM ops")
+    assert made == [None, {"by_parent_id_of_ops"}, None, set()]
+
+
+@pytest.mark.parametrize("form", ["table", "tsv", "csv"])
+def test_a_pipe_gets_whole_lines(form):
+    sql = "SELECT max(name) AS name FROM kernels WHERE length(name) > 150"
+    name = query(prepare(read([TORCH])), sql).rows[0][0]
+    assert name in invoke("query", TORCH, sql, "--format", form).stdout.replace('"', "")
+
+
+def test_an_answer_can_be_a_parquet_file(tmp_path):
+    core = pytest.importorskip("arro3.io")
+    sql = "SELECT name, id, duration_ns / 2.0 AS half, NULL AS none, id FROM ops WHERE id < 9"
+    result = invoke("query", TORCH, sql, "--format", "parquet", "--quiet")
+    (tmp_path / "answer.parquet").write_bytes(result.stdout_bytes)
+    table = core.read_parquet(tmp_path / "answer.parquet").read_all()
+    assert table.column_names == ["name", "id", "half", "none", "id_2"]
+    ours = list(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+    assert ours == query(prepare(read([TORCH])), sql).rows
 
 
 def test_a_limit_is_kept_and_said(run):

@@ -11,6 +11,7 @@ all that was recorded: `Diagnosis.unit`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np  # noqa: F401 before perfdoctor.model, which would load it with a single thread for its BLAS
@@ -45,18 +46,23 @@ from perfdoctor.recording.inside.marks import step
 from perfdoctor.recording.inside.recording import Recording, record
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
-from perfdoctor.records.predictions import PredictedStep, Scaling
+from perfdoctor.records.predictions import CriticalPath, PathPiece, PredictedStep, Scaling
+from perfdoctor.records.query_result import QueryResult
 from perfdoctor.records.savings import Bound, Derivation, DerivedInput, Range, Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.records.work_done import Ceiling, Efficiency, ModuleCost, Roofline, RooflineRow
+from perfdoctor.system.progress import silent
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.records import Snapshot
+    from perfdoctor.records.diagnosis import Diagnosis as Record
 
 __all__ = [
-    "Advice", "Bound", "CodeLine", "Comparison", "Contribution", "Derivation", "DerivedInput", "Device", "Diagnosis",
-    "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow", "Measure", "Outcome", "PerfdoctorError", "PredictedStep",
-    "Prediction", "Range", "Recording", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span", "StepStats",
-    "Text", "TimeSplit", "Timeline", "analyze", "compare", "read", "record", "step",
+    "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
+    "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
+    "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
+    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span",
+    "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "query", "read", "record", "step",
 ]  # fmt: skip
 
 #: A run to compare: what `analyze` returned, or where it is.
@@ -91,7 +97,8 @@ def analyze(
     'host-syncs'
 
     Args:
-        paths: A run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`.
+        paths: A run folder, a folder of traces (one a rank), or files; also at `s3://`, `gs://` or `https://`. Or a
+            `diagnosis.json` alone, without the other arguments: what asks for the recording is an error then.
         rules: Ids of the rules that are applied, or patterns of them (`"*-copies"`); all rules, if not given.
         ignore: Ids or patterns of rules that are not applied.
         what_if: What `Diagnosis.prediction` is about, as in `Diagnosis.what_if`.
@@ -116,6 +123,11 @@ def analyze(
     Raises:
         PerfdoctorError: Something cannot be read, or an argument is wrong.
     """
+    of_recording = {
+        "rules": rules, "ignore": ignore, "what_if": what_if, "range": range, "steps": steps, "process": process,
+        "gpu": gpu, "peaks": peaks, "tokens_per_step": tokens_per_step, "parameters": parameters, "cluster": cluster,
+        "own_rules": own_rules, "thresholds": thresholds,
+    }  # fmt: skip
     progress = changes_only(progress)
     with in_words_of_python():
         given, rank_readers = listed(paths), _cluster(cluster)
@@ -125,6 +137,8 @@ def analyze(
             user_values(gpu, peaks, tokens_per_step, parameters), process, rank_readers,
         )  # fmt: skip
         with at_hand(given, progress, spread=cluster is not None) as files:
+            if (kept := _stored(files, of_recording)) is not None:
+                return Diagnosis(kept, name_of(given), local(files))
             return Diagnosis(asked.examined(files, progress), name_of(given), local(files))
 
 
@@ -210,6 +224,53 @@ def read(
         timeline = read_all(local(files), progress, process)
     timeline.protect()
     return timeline
+
+
+def query(
+    paths: AnyPath | Sequence[AnyPath],
+    sql: str,
+    *,
+    limit: int | None = None,
+    seconds: float = 60.0,
+    process: int | None = None,
+    progress: Progress | None = None,
+) -> QueryResult:
+    """Ask a recording, or a database that was exported, in SQL: what `perfdoctor query` does.
+
+    >>> perfdoctor.query("run/", "SELECT count(*) > 0 AS some FROM kernels").rows
+    [(1,)]
+
+    Args:
+        paths: What `analyze` takes, or the file of `perfdoctor export --sqlite`.
+        sql: One question: SELECT … on the tables of docs/tables.md.
+        limit: At most so many rows; all, if not given.
+        seconds: How long the question may take.
+        process: Which training of a command that ran several is read, counted from 1.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        Columns and rows.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, or the question is not understood or takes too long.
+    """
+    from perfdoctor.export.tables.query import ALL, query_paths  # noqa: PLC0415
+
+    said = changes_only(progress) or silent
+    with in_words_of_python(), at_hand(listed(paths), progress) as files:
+        return query_paths(files, sql, said, limit=limit or ALL, seconds=seconds, process=process)
+
+
+def _stored(files: Sequence[object], given: Mapping[str, object]) -> Record | None:
+    """The diagnosis that the one file is; None for a recording."""
+    if len(files) != 1 or not isinstance(file := files[0], Path):
+        return None
+    if file.suffix != ".json" and not (file / "diagnosis.json").is_file():  # nearly all
+        return None
+    from perfdoctor.report.stored_diagnosis import only_stored  # noqa: PLC0415
+
+    named = {name: value is not None for name, value in given.items()}
+    return only_stored(files, named, "Give the recording, or only the file.")
 
 
 def _cluster(named: str | None) -> str | None:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +18,7 @@ from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.patterns import regex
 from perfdoctor.system.paths import is_plain
 from perfdoctor.system.progress import silent
+from perfdoctor.vocabulary.rule_patterns import fitting, near
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.questions import Question
@@ -38,10 +38,12 @@ AnyThresholds: TypeAlias = Mapping[str, Mapping[str, float]]
 Progress: TypeAlias = Callable[[str], None]
 
 #: The options of the commands that are arguments here, where an error names one.
-_OPTION = regex(r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster|rules|config)\b ?")
-_OTHERWISE = {"peak": "peaks", "rules": "own_rules"}
+_OPTION = regex(
+    r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster|rules|config"
+    r"|sqlite|parquet|arrow|perfetto|table|seconds)\b ?"
+)
+_OTHERWISE = {"peak": "peaks", "rules": "own_rules", "table": "tables"}
 _PATHS = "Give a run folder, a folder of traces, or files, by their paths."
-_PATTERN = regex(r"[*?\[]")
 
 
 class AnalysisChoices(Struct, frozen=True):
@@ -197,20 +199,17 @@ def _matching(patterns: str | Sequence[str], known: Mapping[str, Rule], argument
     """The ids that fit any of these ids or patterns. Raises UsageError for one that fits none."""
     found: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        fitting = {name for name in known if fnmatchcase(name, pattern)}
-        if not fitting:
+        here = fitting(pattern, known)
+        if not here:
             raise UsageError(f"{argument}: there is no rule {pattern!r}", do=_near(pattern, known))
-        found |= fitting
+        found.update(here)
     return found
 
 
 def _near(name: str, known: Mapping[str, Rule]) -> str:
-    import difflib  # noqa: PLC0415
-
     if "/" in name:
         return "Rules of your own are named with own_rules=FOLDER; then rules selects them by their ids."
-    near = [] if _PATTERN.search(name) else difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    return f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
+    return near(name, known)
 
 
 def questions(asked: AnyQuestions | None, known: Mapping[str, Rule]) -> tuple[Question, ...]:

@@ -15,7 +15,6 @@ from perfdoctor.cli import cross_check as cross_checking
 from perfdoctor.cli import hardware_options, outside_options, report_files, say, scale_options, shared_options
 from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
-from perfdoctor.errors import UsageError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
@@ -178,18 +177,10 @@ def _stored(paths: Sequence[Path | RemoteFile], options: Mapping[str, object]) -
         return None
     if paths[0].suffix != ".json" and not (paths[0] / "diagnosis.json").is_file():  # nearly all
         return None
-    from perfdoctor.report import json_document
+    from perfdoctor.report.stored_diagnosis import only_stored
 
-    if json_document.file_of(paths[0]) is None:
-        return None
-    if given := [name for name, value in options.items() if value]:
-        raise UsageError(
-            f"{given[0]} asks for the recording, and {paths[0]} holds its diagnosis alone",
-            do="Give the recording, or only --format, --json, --all, --fail-on and --quiet.",
-        )
-    from perfdoctor.report.stored_diagnosis import stored
-
-    return stored(str(paths[0]), paths[0])
+    do = "Give the recording, or only --format, --json, --all, --fail-on and --quiet."
+    return only_stored(paths, options, do)
 
 
 def _analyze(
@@ -256,14 +247,14 @@ def rules_of(
 ) -> list[Rule]:  # fmt: skip
     shared_options.print_unused(own, config, quiet=quiet)
     known = shared_options.all_rules(own, config)
-    chosen([*only, *ignored], known)
+    wanted, unwanted = ({rule.id for rule in chosen(names, known)} for names in (only, ignored))
     tuned = shared_options.tuned(known, config)
-    return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
+    return [rule for name, rule in tuned.items() if (not only or name in wanted) and name not in unwanted]
 
 
 def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
-    chosen([name for name in names if name != ANY], {rule.id: rule for rule in rules})
-    return list(names)
+    named = chosen([name for name in names if name != ANY], {rule.id: rule for rule in rules})
+    return [*([ANY] if ANY in names else []), *(rule.id for rule in named)]
 
 
 def questions_of(text: str | None, rules: Sequence[Rule] = ()) -> tuple[Question, ...]:

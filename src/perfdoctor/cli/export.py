@@ -51,8 +51,12 @@ def export(
     verbose: shared_options.Verbose = False,
 ) -> None:
     """Write the merged timeline, for Perfetto or as tables."""
-    outputs = export_tables.Outputs(sqlite, parquet, arrow, tuple(table or ()))
-    outputs.check_asked()
+    outputs = None
+    if table or any(path is not None for path in (sqlite, parquet, arrow)):
+        from perfdoctor.export.tables.write import Outputs
+
+        outputs = Outputs(sqlite, parquet, arrow, tuple(table or ()))
+        outputs.check_asked()
     if perfetto is None and not outputs:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace, or --sqlite train.db.")
     part = shared_options.selection(range_, steps)
@@ -61,14 +65,17 @@ def export(
     with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
         if perfetto is not None:
             report_files.check_free("--perfetto", perfetto, paths, _is_ours, by="perfdoctor export")
-        outputs.check_files(paths)
+        if outputs:
+            export_tables.check_files(outputs, paths)
         examination = diagnosed(paths, asked)
         if perfetto is not None:
             _export(examination, perfetto, quiet=quiet, verbose=verbose)
         if outputs:
             export_tables.export(examination, outputs, quiet=quiet, verbose=verbose)
     if not quiet:
-        _say_what_is_left_out(examination, outputs.only if perfetto is None and outputs.only else ("kernels",))
+        _say_what_is_left_out(
+            examination, outputs.only if outputs and outputs.only and perfetto is None else ("kernels",)
+        )
     if perfetto is not None and not quiet:
         say.line(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import csv
 import json as json_format
 import sys
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfdoctor.cli import say, scale_options, shared_options
-from perfdoctor.cli.export_tables import is_exported
 from perfdoctor.cli.progress import progress
-from perfdoctor.report.words.foreign_text import clean, csv_cell
+from perfdoctor.report.words.foreign_text import clean, one_line
 
 if TYPE_CHECKING:
-    from perfdoctor.export.tables.query import QueryResult
-    from perfdoctor.model.run import Run
+    from perfdoctor.records.query_result import QueryResult
     from perfdoctor.system.remote import RemoteFile
 
 #: What is asked where nothing is: what there is.
 _TABLES = "SELECT table_name, count(*) AS column_count FROM columns GROUP BY table_name ORDER BY min(id)"
 _SHOWN, _ALL = 100, 10_000_000
+#: Of a line in a pipe: rich needs a number.
+_WIDEST = 1_000_000
+
+
+class QueryFormat(str, Enum):
+    """What is printed to standard output."""
+
+    TABLE = "table"
+    TSV = "tsv"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
 
 
 def query(
@@ -34,38 +44,57 @@ def query(
     sql: Annotated[
         str | None, typer.Argument(help="One question: SELECT … [default: which tables there are]", metavar="SQL")
     ] = None,
+    format_: Annotated[
+        QueryFormat, typer.Option("--format", help="What is printed to standard output.")
+    ] = QueryFormat.TABLE,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many rows. [default: 100; with --json or --csv all]", metavar="N"),
+        typer.Option(min=1, help="At most so many rows. [default: 100 in a table, else all]", metavar="N"),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long the question may take.", metavar="N")] = 60.0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: columns, rows, and whether there are more.")
-    ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="As --format json: columns, rows, are there more.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As --format csv.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
     """Ask a recording in SQL. Nothing is written."""
-    if json and as_csv:
-        raise typer.BadParameter("--json and --csv exclude each other.")
-    most = limit or (_ALL if json or as_csv else _SHOWN)
+    output = _output(format_, json=json, as_csv=as_csv)
+    most = limit or (_SHOWN if output is QueryFormat.TABLE else _ALL)
     with scale_options.at_hand([given], None, quiet=quiet, verbose=verbose) as paths:
         answer = _answered(paths, sql or _TABLES, most, seconds, quiet=quiet, verbose=verbose)
     rows = ([_plain(value) for value in row] for row in answer.rows)
-    if json:
+    if output is QueryFormat.JSON:
         said = {"note": answer.note} if answer.note else {}
         document = {"columns": answer.columns, "rows": list(rows), "is_cut": answer.is_cut, **said}
         say.document(f"{json_format.dumps(document, ensure_ascii=False, allow_nan=False)}\n")
-    elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([csv_cell(value) for value in row] for row in (answer.columns, *rows))
-    else:
+    elif output is QueryFormat.PARQUET:
+        from perfdoctor.export.tables import files
+
+        say.data(files.answer_as_parquet(answer.columns, list(rows)))
+    elif output is QueryFormat.TABLE:
         _print_table(answer)
+    else:
+        say.table((answer.columns, *rows), "," if output is QueryFormat.CSV else "\t")
     if answer.note and not quiet:
         say.note(answer.note)
     if answer.is_cut and not quiet:
         say.note(f"the first {most} rows; --limit shows more.")
+
+
+def _output(given: QueryFormat, *, json: bool, as_csv: bool) -> QueryFormat:
+    """The format that the options ask for. Raises BadParameter, before anything is read, where they disagree."""
+    short = [QueryFormat.JSON] * json + [QueryFormat.CSV] * as_csv
+    named = {*short, *([given] if given is not QueryFormat.TABLE else [])}
+    if len(named) > 1:
+        raise typer.BadParameter("--json, --csv and another --format exclude each other.")
+    output = named.pop() if named else given
+    if output is QueryFormat.PARQUET:
+        from perfdoctor.export.tables import files
+
+        files.check()
+        if sys.stdout.isatty():
+            raise typer.BadParameter("Parquet is not for a terminal: --format parquet > answer.parquet")
+    return output
 
 
 def _answered(
@@ -73,22 +102,13 @@ def _answered(
 ) -> QueryResult:
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
-        of: Path | Run
-        first = paths[0]
-        if len(paths) == 1 and isinstance(first, Path) and is_exported(first):
-            of = first
-        else:
-            from perfdoctor.scale.read import read_run
+        from perfdoctor.export.tables.query import query_paths
 
-            of = read_run(paths, update)
-        from perfdoctor.export.tables.query import query as ask
-
-        update("Asking")
-        return ask(of, sql, limit=limit, seconds=seconds)
+        return query_paths(paths, sql, update, limit=limit, seconds=seconds)
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON and CSV have it: bytes are hexadecimal digits, infinity is null."""
+    """The value as the other formats have it: bytes are hexadecimal digits, infinity is null."""
     if isinstance(value, bytes):
         return value.hex()
     return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
@@ -99,14 +119,16 @@ def _print_table(answer: QueryResult) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    shown = clean if sys.stdout.isatty() else one_line
     table = Table(box=None, pad_edge=False, header_style="bold")
     numbers = [
         all(isinstance(row[at], (int, float, type(None))) for row in answer.rows) for at in range(len(answer.columns))
     ]
     for name, is_number in zip(answer.columns, numbers, strict=True):
         table.add_column(
-            Text(clean(name)), justify="right" if is_number else "left", overflow="ellipsis", no_wrap=is_number
+            Text(shown(name)), justify="right" if is_number else "left", overflow="ellipsis", no_wrap=is_number
         )
     for row in answer.rows:
-        table.add_row(*(Text("" if value is None else clean(str(_plain(value)))) for value in row))
-    Console(soft_wrap=False).print(table)
+        table.add_row(*(Text("" if value is None else shown(str(_plain(value)))) for value in row))
+    # What reads a pipe has no width: lines are as long as they are.
+    Console(soft_wrap=False, width=None if sys.stdout.isatty() else _WIDEST).print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from perfdoctor.cli import completion, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report.json_document import NAME
+from perfdoctor.vocabulary.rule_patterns import fitting, near
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,9 @@ def explain(
     from perfdoctor.report.terminal_text import Terminal
 
     known = shared_options.all_rules(own_rules, config)
-    (found,) = chosen([rule], known)
+    found, *others = chosen([rule], known)
+    if others:
+        raise UsageError(f"{rule} are {len(others) + 1} rules", do=f"Name one, as {found.id}.")
     if found.broken:
         raise PerfdoctorError(f"the rule {rule} cannot be used: {found.broken}", do="Mend the file.")
     print_page(found, known, Terminal(), quiet=quiet, verbose=verbose)
@@ -102,17 +104,18 @@ def explain_run(path: Path, *, quiet: bool) -> None:
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
-    """The rules with these ids. Raises typer.BadParameter, with the nearest ids, for an unknown one."""
+    """The rules that fit these ids or patterns. Raises typer.BadParameter, with the nearest ids, where none does."""
+    found: dict[str, Rule] = {}
     for name in names:
-        if name not in known and "/" in name and not any(rule.origin for rule in known.values()):
+        here = fitting(name, known)
+        if not here and "/" in name and not any(rule.origin for rule in known.values()):
             raise typer.BadParameter(
                 f"there is no rule and no run {name!r}. A rule of your own is used with --rules DIR."
             )
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-            hint = f"Did you mean {', '.join(near)}?" if near else "`perfdoctor rules` lists them."
-            raise typer.BadParameter(f"there is no rule {name!r}. {hint}")
-    return [known[name] for name in names]
+        if not here:
+            raise typer.BadParameter(f"there is no rule {name!r}. {near(name, known)}")
+        found.update({each: known[each] for each in here})
+    return list(found.values())
 
 
 def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:

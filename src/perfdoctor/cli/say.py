@@ -6,9 +6,13 @@ the writing round, the commands that CI systems read from a log. So a line is on
 
 from __future__ import annotations
 
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+
 import typer
 
-from perfdoctor.report.words.foreign_text import message, one_line
+from perfdoctor.report.words.foreign_text import csv_cell, message, one_line
 
 
 def note(text: str) -> None:
@@ -32,3 +36,23 @@ def document(text: str) -> None:
     Azure's runner obeys `##vso[` wherever it is: only strings of JSON still hold it, which may write it otherwise.
     """
     typer.echo(text.replace("##vso[", r"\u0023#vso["), nl=False)
+
+
+def table(rows: Iterable[Sequence[object]], separator: str) -> None:
+    """Print rows of cells, one a line. What a spreadsheet or a CI system would obey is no such text any more.
+
+    Between tabs a cell has no quotes around it, and no line breaks and tabs in it.
+    """
+    if separator == ",":
+        csv.writer(sys.stdout, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
+    else:
+        for row in rows:
+            cells = (csv_cell(" ".join(cell.split("\t")) if isinstance(cell, str) else cell) for cell in row)
+            typer.echo(separator.join("" if cell is None else one_line(str(cell)) for cell in cells))
+
+
+def data(content: bytes) -> None:
+    """Print a file's content."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no HTML report.")]
 OnlyRules = Annotated[
     list[str] | None,
-    typer.Option("--rule", metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),
+    typer.Option(
+        "--rule",
+        metavar="RULE",
+        help="Only this rule, or those that fit (*-copies).",
+        autocompletion=completion.rules,
+    ),
 ]
 IgnoredRules = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="RULE", help="Not this rule; may be repeated.", autocompletion=completion.rules),
+    typer.Option(
+        "--ignore",
+        metavar="RULE",
+        help="Not this rule, or none that fits.",
+        autocompletion=completion.rules,
+    ),
 ]
 ShowAll = Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from perfdoctor.comparison.matching import fate, whole_numbers
 from perfdoctor.comparison.records import Contribution
 from perfdoctor.comparison.without_steps import LIMIT
-from perfdoctor.comparison.work import FORWARD
+from perfdoctor.metrics.work.phases import FORWARD
 from perfdoctor.vocabulary.kinds import KERNEL_LIMITS, OP_PHASES
 from perfdoctor.vocabulary.parts import PARTS
 

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from perfdoctor.comparison.records import Memory, PromisedSaving, Snapshot, StepSample, WorkTime, summed, sums
 from perfdoctor.comparison.settings import batch_words, recorder_words, settings_of
 from perfdoctor.comparison.without_steps import LAUNCH, measured_work
-from perfdoctor.comparison.work import FORWARD, work_of
+from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.timed_steps import FEWEST_BEHIND, steady
 from perfdoctor.metrics.host.costs import line_costs
+from perfdoctor.metrics.work.phases import FORWARD
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.patterns import regex

@@ -16,6 +16,7 @@ from perfdoctor.comparison.records import WorkTime, summed, sums
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.metrics.host.own_code import own_functions
+from perfdoctor.metrics.work.phases import PHASES, phase_of
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text
 from perfdoctor.model.host_rows import Nested, by_thread, named, nested_rows, own_ns, when_open
 from perfdoctor.model.intervals import Intervals
@@ -29,8 +30,6 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.base_names import without_numbers
 
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
-_PHASES = ("", FORWARD, BACKWARD, OPTIMIZER)
 _HOST_MEMORY = ("pageable", "pinned", "managed")
 #: What ran on the host while the device was idle, where no function of the user's own was recorded.
 _HOST_SIGNALS = ("ranges", "ops", "calls")
@@ -120,7 +119,7 @@ def _grouped(rows: _WorkRows) -> Iterator[tuple[tuple[str, ...], int, int]]:
     ns, count = grouping.sums(group, rows.ns[kept], first.size), np.bincount(group, minlength=first.size)
     for at, row in enumerate(kept[first].tolist()):
         kind, name, op, shapes, module, inside = (text[row] for text in texts)
-        phase = _PHASES[int(rows.phase[row])]
+        phase = PHASES[int(rows.phase[row])]
         yield (rows.part, kind, name, op, shapes, phase, module, inside), int(ns[at]), int(count[at])
 
 
@@ -141,7 +140,7 @@ def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _Work
     where = (none, none, np.zeros(len(frame), np.int64), none, none)
     if place.device is not None:
         launched = launches_of(place, signal)
-        where = (*_op(place, launched, none), _phase(place, launched), *_module_and_range(place, launched, none))
+        where = (*_op(place, launched, none), phase_of(place, launched), *_module_and_range(place, launched, none))
     return _WorkRows(part, name, pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), group, *where)
 
 
@@ -177,20 +176,6 @@ def _taken(text: Text, rows: Ints) -> Text:
     """The text of each of `rows`; "" where that is UNKNOWN."""
     codes = np.where(rows == UNKNOWN, len(text.values), text.codes[np.maximum(rows, 0)])
     return Text(codes.astype(np.int32), [*text.values, ""])
-
-
-def _phase(place: Place, launched: Launches) -> Ints:
-    """The phase of the step in which each row was launched, as a position in _PHASES; 0 where none was recorded."""
-    timeline = place.timeline
-    backward = launched.inside_of("ops", named(timeline, "ops", torch_names.AUTOGRAD_NODE))
-    updating = np.zeros(launched.rows.size, dtype=bool)
-    for signal in ("ops", "ranges"):  # on the thread that launched: a loader's copies are no update
-        if len(timeline[signal]):
-            updating |= launched.inside_of(signal, named(timeline, signal, torch_names.OPTIMIZER_RANGE))
-    backward |= launched.while_open(torch_names.BACKWARD, "ranges")
-    rest = 1 if backward.any() else 0  # what is no backward pass is known only where one was seen
-    phase: Ints = np.where(updating, 3, np.where(backward, 2, rest)).astype(np.int64)
-    return np.where(launched.known, phase, 0)
 
 
 def _module_and_range(place: Place, launched: Launches, none: Text) -> tuple[Text, Text]:
@@ -252,7 +237,7 @@ def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str])
 
 
 def _host_phase(place: Place, rows: Frame, *, is_work: bool) -> Ints:
-    """The phase of each row as in `_phase`, of the ops that are the work on a run without a GPU; else the first."""
+    """The phase of each row as in `phase_of`, of the ops that are the work on a run without a GPU; else the first."""
     backward = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
     if not is_work or not backward:
         return np.zeros(len(rows), np.int64)

@@ -25,10 +25,12 @@ from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
+from perfdoctor.system.html_table import SHOWN, html_table
 from perfdoctor.system.masking import masked_text
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
+from perfdoctor.vocabulary.tables import RENAMED, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +68,8 @@ class Frame(Struct, frozen=True):
         Returns:
             The number of rows.
         """
-        return len(self.columns["start_ns"])
+        columns = self.columns
+        return len(columns["start_ns"] if "start_ns" in columns else next(iter(columns.values())))
 
     def __getitem__(self, column: str) -> Ints:
         """A column of numbers. Columns of text: `text`.
@@ -117,9 +120,28 @@ class Frame(Struct, frozen=True):
         try:
             return self.columns[name]
         except (KeyError, TypeError):  # a slice or a mask
+            if isinstance(name, str) and (found := self._as_exported(name)) is not None:
+                return found
             do = f"Columns of this signal: {', '.join(self.columns)}."
+            if isinstance(name, str) and any(name in table.columns for table in tables().values()):
+                do = f"It follows from several signals: take analyze(…).table(NAME), which has it. {do}"
             do = do if isinstance(name, str) else "Rows are chosen by frame.take(mask or indices), or frame.of(rank=0)."
             raise PerfdoctorError(f"there is no column {name!r}", do=do) from None
+
+    def _as_exported(self, name: str) -> Column | None:
+        """The column that an export calls so; None where there is none."""
+        if name == "duration_ns" and "end_ns" in self.columns:
+            return self.duration_ns
+        return next((self.columns[ours] for ours in RENAMED if RENAMED[ours] == name and ours in self.columns), None)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows.
+
+        Returns:
+            HTML that loads nothing and runs no script.
+        """
+        shown = self.take(slice(0, SHOWN)).to_numpy()
+        return html_table(list(shown), zip(*(each.tolist() for each in shown.values()), strict=True), len(self))
 
     @property
     def start_ns(self) -> Ints:

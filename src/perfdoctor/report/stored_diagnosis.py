@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.document import Document, FindingRow
 from perfdoctor.records.findings import Advice, Rows
@@ -33,6 +33,18 @@ def stored(name: str, path: Path) -> Diagnosis | None:
             f"{name} is damaged: it lacks what a diagnosis has",
             do="Write it again: perfdoctor analyze RECORDING --json FILE",
         ) from error
+
+
+def only_stored(paths: Sequence[object], options: Mapping[str, object], do: str) -> Diagnosis | None:
+    """The diagnosis that the one path is, or holds; None for a recording.
+
+    Raises UsageError, with this `do`, if one of the `options`, by name, was given: they ask more than it holds.
+    """
+    if len(paths) != 1 or not isinstance(path := paths[0], Path) or json_document.file_of(path) is None:
+        return None
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(f"{given[0]} asks for the recording, and {path} holds its diagnosis alone", do=do)
+    return stored(str(path), path)
 
 
 def _check(of: Document) -> None:

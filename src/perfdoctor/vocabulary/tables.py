@@ -19,7 +19,11 @@ from perfdoctor.vocabulary.signals import DECLARED, EVENTS, SIGNALS, DeclaredCol
 #: Signals' columns under another name: GROUP is a word of SQL.
 RENAMED: Mapping[str, str] = {"group": "group_name"}
 
+#: Signals whose rows lie inside of each other on a thread, and have what was launched in them.
+NESTED = ("ops", "ranges", "functions", "modules")
+
 _TOTALS = "count(*) AS count, sum(duration_ns) AS total_ns, avg(duration_ns) AS mean_ns, max(duration_ns) AS longest_ns"
+_GPU = "sum(self_ns) AS self_ns, sum(gpu_ns) AS gpu_ns, sum(self_gpu_ns) AS self_gpu_ns"
 
 
 class ExportedTable(Struct, frozen=True):
@@ -71,7 +75,9 @@ def _of_signal(name: str) -> ExportedTable:
 def _declared(name: str, row: Mapping[str, Any]) -> ExportedTable:
     signals = f"{', '.join(EVENTS[:-1])} and {EVENTS[-1]}"
     columns = declared(row["columns"].split(), _known_columns(), row.get("own", {}))
-    query = row.get("query", "").replace("{totals}", _TOTALS) or (_events_query(columns) if name == "events" else "")
+    query = row.get("query", "").replace("{totals}", _TOTALS).replace("{gpu}", _GPU)
+    if name == "events":
+        query = _events_query(columns)
     return ExportedTable(name, row["meaning"].replace("{signals}", signals), columns, query=query)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from perfdoctor import __version__
 from perfdoctor.export.tables import links
 from perfdoctor.metrics.accounting.prepare import step_stats
+from perfdoctor.metrics.kernels.costs import math_path
 from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
@@ -25,7 +26,7 @@ from perfdoctor.records.findings import with_symptoms
 from perfdoctor.vocabulary.names.kernels import family
 from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
 from perfdoctor.vocabulary.signals import SIGNALS
-from perfdoctor.vocabulary.tables import RENAMED, ExportedTable, tables, views
+from perfdoctor.vocabulary.tables import NESTED, RENAMED, ExportedTable, tables, views
 
 #: Of the tables' names, columns and units. Raised where one is renamed.
 FORMAT = 1
@@ -93,17 +94,24 @@ class RecordingTables:
         found: dict[str, Callable[[], Column]] = {}
         if signal in WORK:
             found["launch_id"] = partial(launching_calls, timeline, signal)
+            found["phase"] = partial(links.phases, self.run.places, signal, len(frame))
+        if "step_id" in tables()[signal].columns and "device" in frame.columns:
             found["step_id"] = partial(self._step_table.of, frame, on_device=True)
         if signal == "kernels":
             found["family"] = partial(frame.name.mapped, family)
-        if signal in ("ops", "ranges", "functions"):
+            found["math_path"] = partial(frame.name.mapped, math_path)
+        if signal in NESTED:
             found["parent_id"] = partial(links.parents, timeline, signal)
+            found["self_ns"] = partial(links.own_ns, timeline, signal)
+            found["gpu_ns"] = lambda: links.gpu_ns(timeline, signal)[0]
+            found["self_gpu_ns"] = lambda: links.gpu_ns(timeline, signal)[1]
+            found["step_id"] = lambda: links.steps_of(timeline, signal, self._launching, self._step_table)
         if signal in ("calls", "ops"):
             found["range_id"] = partial(links.around, timeline, signal, "ranges")
         if signal == "calls":
             found["op_id"] = partial(links.around, timeline, "calls", "ops")
-        if signal == "ops":
-            found["step_id"] = lambda: links.steps_of_ops(timeline, self._launching, self._step_table)
+            found["module_id"] = partial(links.around, timeline, "calls", "modules")
+            found["step_id"] = lambda: links.steps_of_calls(timeline, self._launching, self._step_table)
         return found
 
     @cached_property
@@ -129,6 +137,7 @@ class RecordingTables:
             "duration_ns": lambda: calls.duration_ns,
             "op_id": lambda: links.around(timeline, "calls", "ops")[found.calls],
             "range_id": lambda: links.around(timeline, "calls", "ranges")[found.calls],
+            "module_id": lambda: links.around(timeline, "calls", "modules")[found.calls],
             "step_id": lambda: found.step,
             "work_count": lambda: found.work_count,
             "first_start_ns": lambda: found.first_start_ns,

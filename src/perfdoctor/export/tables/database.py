@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: `PRAGMA application_id` of our files: "pdtl" in ASCII.
 APPLICATION_ID = 0x7064746C
+#: What an SQLite file begins with, and where its application_id is (https://sqlite.org/fileformat2.html).
+_SQLITE, _APPLICATION, _HEAD = b"SQLite format 3\x00", slice(68, 72), 100
 _PAGE_BYTES = 8192
 #: In KiB, as PRAGMA cache_size has it below 0.
 _CACHE = -65_536
@@ -33,10 +35,20 @@ _PRAGMAS = ("journal_mode = OFF", "synchronous = OFF", f"cache_size = {_CACHE}")
 #: Of each index: enough for SQLite to choose between them.
 _ANALYSED_ROWS = 1_000
 #: What rows are looked up by, in tables that have it: an index costs as much time as the rows themselves.
-_INDEXED = ("launch_id", "step_id")
+_INDEXED = ("launch_id", "step_id", "parent_id", "op_id", "range_id", "module_id")
 
 #: Rows that a database has in these columns, by table.
 Wanted = Mapping[str, Collection[str]]
+
+
+def is_exported(path: Path) -> bool:
+    """Is it a database that `write` wrote?"""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return head.startswith(_SQLITE) and int.from_bytes(head[_APPLICATION], "big") == APPLICATION_ID
 
 
 def everything() -> Wanted:
@@ -181,14 +193,31 @@ def _ingest(connection: Any, table: str, fields: Mapping[str, Field]) -> None:
             statement.execute_update()
 
 
-def add_indexes(file: Path) -> None:
-    """Create indexes on the columns by which rows are looked up."""
+def add_indexes(file: Path, only: Collection[str] | None = None) -> None:
+    """Create indexes on the columns by which rows are looked up. `only`: those with these names."""
     with opened(file) as db:
         db.conn.execute("BEGIN")
-        for table in tables().values():
-            for name in _INDEXED:
-                if name in table.columns and db.table(base(table)).count:
-                    db.table(base(table)).create_index([name])
+        for name, (table, column) in _indexes().items():
+            if only is None or name in only:
+                db.table(table).create_index([column], name)
         db.conn.execute("COMMIT")
         db.conn.execute(f"PRAGMA analysis_limit = {_ANALYSED_ROWS}")
         db.conn.execute("ANALYZE")
+
+
+def drop_indexes(file: Path) -> None:
+    with opened(file) as db:
+        db.conn.execute("BEGIN")
+        for name in _indexes():
+            db.conn.execute(f"DROP INDEX {name}")
+        db.conn.execute("COMMIT")
+
+
+def _indexes() -> dict[str, tuple[str, str]]:
+    """The table and column of each index by its name."""
+    return {
+        f"by_{name}_of_{table.name}": (base(table), name)
+        for table in tables().values()
+        for name in _INDEXED
+        if name in table.columns
+    }

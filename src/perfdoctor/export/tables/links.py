@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from perfdoctor.metrics.work.phases import PHASES, phase_of
 from perfdoctor.model.cache import once_per_timeline
-from perfdoctor.model.columns import UNKNOWN, Ints, occurring
+from perfdoctor.model.columns import UNKNOWN, Ints, Text, occurring
 from perfdoctor.model.device_work import SIGNALS as WORK
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.host_rows import nested_rows
-from perfdoctor.model.place import JobPlace
+from perfdoctor.model.launches import recorded_launches
+from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.timeline import Frame, Timeline
 
 _NEVER = np.iinfo(np.int64).max
@@ -101,14 +103,81 @@ def launching(timeline: Timeline, steps: StepTable) -> Launching:
     return Launching(calls, count, start[order][first], step[order][first])
 
 
-def steps_of_ops(timeline: Timeline, launched: Launching, steps: StepTable) -> Ints:
-    """Step of the first work launched inside of each op; without a GPU the step in which the op began."""
-    found = np.full(len(timeline.ops), _NEVER)
-    op = around(timeline, "calls", "ops")[launched.calls]
-    known = (op != UNKNOWN) & (launched.step != UNKNOWN)
-    np.minimum.at(found, op[known], launched.step[known])
-    for rank in occurring(timeline.ops["rank"]):
-        rows = nested_rows(timeline, rank, "ops")
+@once_per_timeline
+def own_ns(timeline: Timeline, signal: str) -> Ints:
+    """How long each row took without the rows directly inside of it, on its thread."""
+    found: Ints = timeline[signal].duration_ns.copy()
+    for rank in occurring(timeline[signal]["rank"]):
+        rows = nested_rows(timeline, rank, signal)
+        found[rows.numbers] = rows.own(found[rows.numbers])
+    return found
+
+
+@once_per_timeline
+def gpu_ns(timeline: Timeline, signal: str) -> tuple[Ints, Ints]:
+    """How long the device worked on what was launched in each row on its thread: in all of it, and outside of the rows
+    inside of it. UNKNOWN on ranks of which no launch was recorded. What overlaps on the device counts in full.
+    """
+    outer = around(timeline, "calls", signal)
+    own = np.zeros(len(timeline[signal]), np.int64)
+    known: set[int] = set()
+    for name in WORK:
+        call, work = launching_calls(timeline, name), timeline[name]
+        launched = np.flatnonzero(call != UNKNOWN)
+        known.update(occurring(work["rank"][launched]))
+        row = outer[call[launched]]
+        np.add.at(own, row[row != UNKNOWN], work.duration_ns[launched][row != UNKNOWN])
+    whole = own.copy()
+    for rank in occurring(timeline[signal]["rank"]):
+        rows = nested_rows(timeline, rank, signal)
+        if rank not in known:
+            whole[rows.numbers] = own[rows.numbers] = UNKNOWN
+            continue
         for level in reversed(rows.levels[1:]):
-            np.minimum.at(found, rows.numbers[rows.parent[level]], found[rows.numbers[level]])
-    return np.where(found == _NEVER, steps.of(timeline.ops, on_device=False), found)
+            np.add.at(whole, rows.numbers[rows.parent[level]], whole[rows.numbers[level]])
+    return whole, own
+
+
+def steps_of(timeline: Timeline, signal: str, launched: Launching, steps: StepTable) -> Ints:
+    """Step of the first work launched inside of each row of a signal of the host, or, where none was, of the row around
+    it, if all work of that is of one step; without a GPU the step in which the row began.
+    """
+    frame = timeline[signal]
+    first, last = np.full(len(frame), _NEVER), np.full(len(frame), UNKNOWN)
+    row = around(timeline, "calls", signal)[launched.calls]
+    known = (row != UNKNOWN) & (launched.step != UNKNOWN)
+    np.minimum.at(first, row[known], launched.step[known])
+    np.maximum.at(last, row[known], launched.step[known])
+    for rank in occurring(frame["rank"]):
+        rows = nested_rows(timeline, rank, signal)
+        pairs = [(rows.numbers[level], rows.numbers[rows.parent[level]]) for level in rows.levels[1:]]
+        for inner, outer in reversed(pairs):
+            np.minimum.at(first, outer, first[inner])
+            np.maximum.at(last, outer, last[inner])
+        for inner, outer in pairs:
+            lacks = (first[inner] == _NEVER) & (first[outer] == last[outer])
+            first[inner[lacks]] = last[inner[lacks]] = first[outer[lacks]]
+    return np.where(first == _NEVER, steps.of(frame, on_device=False), first)
+
+
+def steps_of_calls(timeline: Timeline, launched: Launching, steps: StepTable) -> Ints:
+    """Step of the first work that each call launched; of others that of the op, else the range, around it."""
+    found = np.full(len(timeline.calls), UNKNOWN)
+    found[launched.calls] = launched.step
+    for signal in ("ops", "ranges"):
+        if len(timeline[signal]):
+            row = around(timeline, "calls", signal)
+            outer = np.where(row == UNKNOWN, UNKNOWN, steps_of(timeline, signal, launched, steps)[np.maximum(row, 0)])
+            found = np.where(found == UNKNOWN, outer, found)
+    return found
+
+
+def phases(places: Sequence[Place], signal: str, count: int) -> Text:
+    """The phase of the step in which each of `count` rows of the device's work was launched; "" where not known."""
+    found = np.zeros(count, np.int32)
+    for place in places:
+        if place.device is not None:
+            frame = place.timeline[signal]
+            own = np.flatnonzero((frame["rank"] == place.rank) & (frame["device"] == place.device))
+            found[own] = phase_of(place, recorded_launches(place, signal))
+    return Text(found, list(PHASES))

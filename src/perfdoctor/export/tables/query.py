@@ -11,43 +11,59 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.export.tables import database
+from perfdoctor.export.tables import database, functions
 from perfdoctor.export.tables.batches import Texts
 from perfdoctor.export.tables.contents import RecordingTables, left_out
+from perfdoctor.export.tables.refusals import Limits, explained
 from perfdoctor.model.run import Run
+from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.vocabulary.tables import tables, views
+from perfdoctor.records.query_result import QueryResult
+from perfdoctor.vocabulary.tables import tables
+
+if TYPE_CHECKING:
+    from perfdoctor.system.remote import RemoteFile
 
 #: How many rows an answer has, and how long it may take, unless it is said.
 LIMIT, SECONDS = 1_000, 60.0
+#: More than any answer has.
+ALL = 10_000_000
 #: Of SQLite's memory in this process, and of all texts of an answer. Sorting goes to temporary files before.
 _HEAP_BYTES, _ANSWER_BYTES = 1 << 30, 64 << 20
 #: Of one text or blob, of the question, and of a LIKE pattern, whose cost may grow with its square.
 _TEXT_BYTES, _SQL_BYTES, _PATTERN_BYTES = 16 << 20, 100_000, 1_000
+_LIMITS = Limits(SECONDS, _HEAP_BYTES, _TEXT_BYTES, _SQL_BYTES, _PATTERN_BYTES)
 #: So many instructions of SQLite take about a millisecond; then the time that is left is checked.
 _INSTRUCTIONS = 20_000
 
 #: What a question may do: read, compute, recurse. All other actions are refused.
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_USED = regex(r"USING (?:COVERING )?INDEX (\w+)")
 _REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
 
 
-class QueryResult(NamedTuple):
-    """`columns`: their names; `rows`: numbers, texts and None. `is_cut`: there are more rows than were asked for.
-    `note`: what the rows leave out; "" for nothing.
-    """
+def query_paths(
+    paths: Sequence[Path | RemoteFile], sql: str, progress: Callable[[str], None],
+    *, limit: int = LIMIT, seconds: float = SECONDS, process: int | None = None,
+) -> QueryResult:  # fmt: skip
+    """Answer as `query`, on what is recorded in these files, or on the one database among them."""
+    first = paths[0]
+    if len(paths) == 1 and isinstance(first, Path) and database.is_exported(first):
+        return query(first, sql, limit=limit, seconds=seconds)
+    from perfdoctor.scale.read import read_run  # noqa: PLC0415 a database needs no reader
 
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    is_cut: bool
-    note: str = ""
+    run = read_run(paths, progress, process=process)
+    progress("Asking")
+    return query(run, sql, limit=limit, seconds=seconds)
 
 
 def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds: float = SECONDS) -> QueryResult:
@@ -62,10 +78,13 @@ def query(of: Run | Examination | Path, sql: str, *, limit: int = LIMIT, seconds
     with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
         file = Path(folder) / "tables.db"
         database.create(file)
-        wanted = _named(file, sql)
+        database.add_indexes(file)  # of tables without rows: which ones would SQLite use?
+        wanted, used = _named(file, sql), _indexes_used(file, sql)
+        database.drop_indexes(file)
         run = of.run if isinstance(of, Examination) else of
         database.fill(file, RecordingTables(run, lambda: _diagnosis(of)), wanted, Texts())
-        return _asked(file, sql, limit, seconds)._replace(note=left_out(run, wanted))
+        database.add_indexes(file, used)
+        return replace(_asked(file, sql, limit, seconds), note=left_out(run, wanted))
 
 
 def _diagnosis(of: Run | Examination) -> Diagnosis:
@@ -92,10 +111,19 @@ def _named(file: Path, sql: str) -> dict[str, set[str]]:
             found.setdefault(str(table), set()).add(column)
         return _judged(action, column)
 
-    with closing(_connected(file)) as connection, _explained(0):
+    with closing(_connected(file)) as connection, explained(connection, sql, _LIMITS):
         connection.set_authorizer(note)
         connection.execute(f"EXPLAIN {sql}" if not sql.lstrip().lower().startswith("explain") else sql)
     return found
+
+
+def _indexes_used(file: Path, sql: str) -> set[str]:
+    """Indexes by which SQLite would look up rows for the question: an index takes as long as the rows themselves."""
+    with closing(_connected(file)) as connection, explained(connection, sql, _LIMITS):
+        connection.set_authorizer(lambda action, _, column, *__: _judged(action, column))
+        is_plan = sql.lstrip().lower().startswith("explain")
+        steps = [] if is_plan else [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    return {found[1] for step in steps if (found := _USED.search(step))}
 
 
 def _judged(action: int, name: str | None) -> int:
@@ -105,7 +133,8 @@ def _judged(action: int, name: str | None) -> int:
 
 
 def _asked(file: Path, sql: str, limit: int, seconds: float) -> QueryResult:
-    with closing(_connected(file)) as connection, _explained(seconds):
+    limits = replace(_LIMITS, seconds=seconds)
+    with closing(_connected(file)) as connection, explained(connection, sql, limits):
         connection.set_authorizer(lambda action, _, column, *__: _judged(action, column))
         until = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
@@ -145,31 +174,5 @@ def _connected(file: Path) -> sqlite3.Connection:
     # Views of a foreign file may call no function that is not safe.
     for pragma in ("query_only = 1", "trusted_schema = 0", "cell_size_check = 1", f"hard_heap_limit = {_HEAP_BYTES}"):
         connection.execute(f"PRAGMA {pragma}")
+    functions.add(connection)
     return connection
-
-
-@contextmanager
-def _explained(seconds: float) -> Iterator[None]:
-    """Turn errors of SQLite into PerfdoctorErrors; `seconds` is the limit that one of them names."""
-    try:
-        yield
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        text = str(error).lower()
-        if "interrupted" in text:
-            raise PerfdoctorError(
-                f"the question takes longer than {seconds:g} s", do="Ask for less, or give it more time: --seconds."
-            ) from error
-        if "not authorized" in text or "prohibited" in text or "readonly" in text or "one statement" in text:
-            raise PerfdoctorError(
-                f"the database is only read: {error}", do="Ask one question that begins with SELECT or WITH."
-            ) from error
-        if "no such table" in text or "no such column" in text:
-            names = ", ".join((*tables(), *views()))
-            raise PerfdoctorError(f"{error}", do=f"There are: {names}. Columns are in the table columns.") from error
-        raise PerfdoctorError(
-            f"the question cannot be answered: {error}", do="See docs/tables.md for an example."
-        ) from error
-    except MemoryError as error:
-        raise PerfdoctorError(
-            f"the question needs more than {_HEAP_BYTES >> 30} GiB of memory", do="Ask for fewer rows or columns."
-        ) from error

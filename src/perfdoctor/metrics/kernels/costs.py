@@ -86,7 +86,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     return KernelCosts(
         names=tuple(listed),
         families=tuple(kernel_names.family_or_communication(name) for name in listed),
-        math_paths=tuple(_math_path(name) for name in listed),
+        math_paths=tuple(math_path(name) for name in listed),
         data_types=tuple(_data_type(names.values[code], types[code]) for code in order),
         took=groups.spread(took),
         ns=groups.sums(inside),
@@ -102,7 +102,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     )
 
 
-def _math_path(name: str) -> str:
+def math_path(name: str) -> str:
     """The math path of a kernel that multiplies matrices, "" of others."""
     return kernel_names.math_path(name) if kernel_names.family_or_communication(name) in MATMUL_FAMILIES else ""
 
@@ -217,7 +217,7 @@ def kernel_rows(places: Sequence[Place], most: int | None = None) -> tuple[Kerne
     top = sorted(totals, key=lambda name: (-totals[name], name))[:most]
     return tuple(
         KernelRow(
-            name, kernel_names.family_or_communication(name), _math_path(name), counts[name], totals[name],
+            name, kernel_names.family_or_communication(name), math_path(name), counts[name], totals[name],
             totals[name] // counts[name],
         )
         for name in top

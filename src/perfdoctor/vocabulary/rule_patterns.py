@@ -1,0 +1,22 @@
+"""Which rules does a text name, by an id or a pattern of ids (`*-copies`)? The same for commands and for Python."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+
+from perfdoctor.patterns import regex
+
+_PATTERN = regex(r"[*?\[]")
+
+
+def fitting(pattern: str, known: Collection[str]) -> list[str]:
+    """The ids that fit, in the order of `known`; [] where none does."""
+    return [name for name in known if fnmatchcase(name, pattern)]
+
+
+def near(name: str, known: Sequence[str] | Collection[str]) -> str:
+    """What to do where `name` fits no rule: the nearest ids, or where they are listed."""
+    found = [] if _PATTERN.search(name) else difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    return f"Did you mean {', '.join(found)}?" if found else "`perfdoctor rules` lists them."
