@@ -14,8 +14,9 @@ __all__ = [
     "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
     "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
     "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
-    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span",
-    "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "query", "read", "record", "step",
+    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling", "ScalingSeries",
+    "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare",
+    "query", "read", "record", "run", "runs", "scaling", "step", "trend",
 ]  # fmt: skip
 _IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 
