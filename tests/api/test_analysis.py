@@ -447,3 +447,18 @@ def test_a_command_is_recorded_and_found_in_the_history(tmp_path: Path, monkeypa
     assert run["source"] == "analyze"
     points = perfdoctor.trend()["points"]
     assert [point["run"] for point in points] == [run["id"]]
+
+
+def test_a_check_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "history.db"))
+    slow, fast = (str(FIXTURES / name) for name in ("cpu-slow-input", "cpu-slow-input-fixed"))
+    found = perfdoctor.check(slow, baseline=fast, program="train")
+    done = CliRunner().invoke(app, ["check", slow, "--baseline", fast, "--program", "train", "--format", "json"])
+    assert found.to_json() == done.stdout
+    assert found.failed == (done.exit_code == 3)
+    assert found.comparison.change > 0
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no history yet"):
+        perfdoctor.check(slow)
+    with pytest.raises(perfdoctor.PerfdoctorError, match="is a run of the baseline"):
+        perfdoctor.check(slow, baseline=slow)

@@ -11,6 +11,7 @@ all that was recorded: `Diagnosis.unit`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -37,7 +38,7 @@ from perfdoctor.api.arguments import (
     user_values,
 )
 from perfdoctor.api.arguments import rules as chosen_rules
-from perfdoctor.api.comparison import Comparison
+from perfdoctor.api.comparison import CheckResult, Comparison
 from perfdoctor.api.diagnosis import Diagnosis, Prediction
 from perfdoctor.api.earlier_runs import runs, trend
 from perfdoctor.api.series import ScalingSeries
@@ -64,12 +65,12 @@ if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
 __all__ = [
-    "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
-    "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
-    "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
-    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling", "ScalingSeries",
-    "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare",
-    "query", "read", "record", "run", "runs", "scaling", "step", "trend",
+    "Advice", "Bound", "Ceiling", "CheckResult", "CodeLine", "Comparison", "Contribution", "CriticalPath",
+    "Derivation", "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo",
+    "KernelRow", "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction",
+    "QueryResult", "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling",
+    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "check",
+    "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend",
 ]  # fmt: skip
 
 #: A run to compare: what `analyze` returned, or where it is.
@@ -318,6 +319,62 @@ def scaling(
                 one = recorded.of_given(name, local(files), examined, known, _document(name, files))
             found = recorded.kept_for_replay([*found, recorded.stated(one, ranks) if ranks else one])
         return ScalingSeries(of_series(found, kind or "", network or 0.0))  # type: ignore[arg-type]  # checked above
+
+
+def check(
+    runs: AnyPath | Sequence[AnyPath],
+    *,
+    baseline: str | Sequence[str] = "main",
+    fail_above: float | None = None,
+    program: str | None = None,
+    db: AnyPath | None = None,
+    gpu: str | None = None,
+    peaks: Mapping[str, float] | None = None,
+    process: int | None = None,
+    own_rules: AnyPath | Sequence[AnyPath] | None = None,
+    config: AnyPath | None = None,
+    thresholds: AnyThresholds | None = None,
+    progress: Progress | None = None,
+) -> CheckResult:
+    """Is a training slower than its baseline? What `perfdoctor check` does.
+
+    Args:
+        runs: Run folders, recordings or `diagnosis.json` files: each is one run.
+        baseline: What is pinned by this name in the history, or recordings; may be several.
+        fail_above: The change of the step that fails, as a share; 0.03, if not given.
+        program: All commands with this text in them are taken for one program.
+        db: The file of the history; that of the project around the working directory, if not given.
+        gpu: The GPU's name, where a recording does not say it.
+        peaks: The GPU's peaks, where they are not known, in FLOP/s and bytes/s, as in `analyze`.
+        process: Which training of a command that ran several is read, counted from 1.
+        own_rules: Folders whose rules are applied as well. These rules are code, which is run.
+        config: A `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds, as in `analyze`.
+        thresholds: Thresholds by rule and name, which replace those of any file, as in `analyze`.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        The decision, and the comparison behind it.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, there is no such baseline, or the runs are of another program.
+    """
+    from perfdoctor.api.check_runs import Reader, checked, stored_runs  # noqa: PLC0415
+    from perfdoctor.history.store import history_file  # noqa: PLC0415
+    from perfdoctor.report.given_run import Given  # noqa: PLC0415
+
+    progress = changes_only(progress)
+    with in_words_of_python(), ExitStack() as stack:
+        known = known_rules(own_rules, config, thresholds)
+        asked = AnalysisChoices(list(known.values()), known, user_values=user_values(gpu, peaks), process=process)
+        names, after = list(dict.fromkeys(listed(baseline))), listed(runs)
+        stored = stored_runs(names, Path(db) if db is not None else history_file(Path.cwd()))
+        given = {
+            text: Given(name_of([text]), stack.enter_context(at_hand([text], progress)))
+            for text in (*after, *(name for name in names if name not in stored))
+        }
+        read = Reader(partial(asked.examined, progress=progress), known, process)
+        side = read.recordings([given[text] for text in after])
+        return CheckResult(checked(names, read.baseline(names, stored, given), side, fail_above, program))
 
 
 def run(

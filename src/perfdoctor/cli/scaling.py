@@ -18,8 +18,8 @@ from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.cli.compare_output import Shown
-    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.scaling.records import Kind, Recorded
+    from perfdoctor.report.given_run import Given
 
 DEFAULT_PAGE = "scaling.html"
 _STATED = regex(r"([1-9]\d{0,5})=(.+)")
