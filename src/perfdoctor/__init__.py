@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 #: What is public: as in `perfdoctor.api`.
 __all__ = [
-    "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
-    "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
-    "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
-    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span",
-    "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "query", "read", "record", "step",
+    "Advice", "Bound", "Ceiling", "CheckResult", "CodeLine", "Comparison", "Contribution", "CriticalPath",
+    "Derivation", "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo",
+    "KernelRow", "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction",
+    "QueryResult", "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling",
+    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "check",
+    "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend",
 ]  # fmt: skip
 _IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
 

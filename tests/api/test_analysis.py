@@ -418,3 +418,47 @@ def test_two_stored_diagnoses_are_compared_on_a_page(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(perfdoctor.analyze(UNFUSED).to_json(), "utf-8")
     page = perfdoctor.compare(tmp_path / "before.json", tmp_path / "after.json").to_html()
     assert page.startswith("<!doctype html>")
+
+
+def test_a_series_is_that_of_the_command() -> None:
+    given = {1: FIXTURES / "healthy" / "torch", 4: RANKS}
+    series = perfdoctor.scaling(given)
+    paths = [f"{ranks}={path}" for ranks, path in given.items()]
+    done = CliRunner().invoke(app, ["compare", "--scaling", *paths, "--json", "-", "--no-html"])
+    theirs, ours = json.loads(done.stdout), json.loads(series.to_json())
+    assert ours["rungs"] == theirs["rungs"]
+    assert [each.ranks for each in series.rungs] == [1, 4]
+    with pytest.raises(perfdoctor.PerfdoctorError, match="two recordings or more"):
+        perfdoctor.scaling([RANKS])
+
+
+def test_a_command_is_recorded_and_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "history.db"))
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no history yet"):
+        perfdoctor.runs()
+    with pytest.raises(perfdoctor.PerfdoctorError, match="ended with 4"):
+        perfdoctor.run([sys.executable, "-c", "raise SystemExit(4)"])
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no list of texts"):
+        perfdoctor.run("python train.py")
+    monkeypatch.chdir(ONE.parent)
+    CliRunner().invoke(app, ["analyze", str(ONE), "--save", "--no-html"])
+    (run,) = perfdoctor.runs()
+    assert run["source"] == "analyze"
+    points = perfdoctor.trend()["points"]
+    assert [point["run"] for point in points] == [run["id"]]
+
+
+def test_a_check_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "history.db"))
+    slow, fast = (str(FIXTURES / name) for name in ("cpu-slow-input", "cpu-slow-input-fixed"))
+    found = perfdoctor.check(slow, baseline=fast, program="train")
+    done = CliRunner().invoke(app, ["check", slow, "--baseline", fast, "--program", "train", "--format", "json"])
+    assert found.to_json() == done.stdout
+    assert found.failed == (done.exit_code == 3)
+    assert found.comparison.change > 0
+    with pytest.raises(perfdoctor.PerfdoctorError, match="no history yet"):
+        perfdoctor.check(slow)
+    with pytest.raises(perfdoctor.PerfdoctorError, match="is a run of the baseline"):
+        perfdoctor.check(slow, baseline=slow)

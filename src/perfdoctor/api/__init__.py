@@ -11,8 +11,10 @@ all that was recorded: `Diagnosis.unit`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np  # noqa: F401 before perfdoctor.model, which would load it with a single thread for its BLAS
 
@@ -36,10 +38,13 @@ from perfdoctor.api.arguments import (
     user_values,
 )
 from perfdoctor.api.arguments import rules as chosen_rules
-from perfdoctor.api.comparison import Comparison
+from perfdoctor.api.comparison import CheckResult, Comparison
 from perfdoctor.api.diagnosis import Diagnosis, Prediction
+from perfdoctor.api.earlier_runs import runs, trend
+from perfdoctor.api.series import ScalingSeries
 from perfdoctor.comparison.records import Contribution, FindingChange
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.comparison.scaling.records import Rung
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.recording.inside.marks import step
@@ -55,14 +60,17 @@ from perfdoctor.system.progress import silent
 
 if TYPE_CHECKING:
     from perfdoctor.comparison.records import Snapshot
+    from perfdoctor.comparison.scaling.records import Recorded
     from perfdoctor.records.diagnosis import Diagnosis as Record
+    from perfdoctor.system.remote import RemoteFile
 
 __all__ = [
-    "Advice", "Bound", "Ceiling", "CodeLine", "Comparison", "Contribution", "CriticalPath", "Derivation",
-    "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo", "KernelRow",
-    "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction", "QueryResult",
-    "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Saving", "Scaling", "Source", "SourceInfo", "Span",
-    "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "compare", "query", "read", "record", "step",
+    "Advice", "Bound", "Ceiling", "CheckResult", "CodeLine", "Comparison", "Contribution", "CriticalPath",
+    "Derivation", "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo",
+    "KernelRow", "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction",
+    "QueryResult", "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling",
+    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "check",
+    "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend",
 ]  # fmt: skip
 
 #: A run to compare: what `analyze` returned, or where it is.
@@ -261,6 +269,155 @@ def query(
         return query_paths(files, sql, said, limit=limit or ALL, seconds=seconds, process=process)
 
 
+def scaling(
+    recordings: Sequence[AnyPath] | Mapping[int, AnyPath],
+    *,
+    kind: str | None = None,
+    network: float | None = None,
+    gpu: str | None = None,
+    peaks: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> ScalingSeries:
+    """What one training gains from more GPUs: what `perfdoctor compare --scaling` does.
+
+    Args:
+        recordings: Recordings or `diagnosis.json` files of one training, in any order; by their number of ranks where
+            a recording does not say it: `{1: "1gpu/", 4: "4gpu/"}`.
+        kind: `"weak"` if each rank has the same work, `"strong"` if the ranks share it; found out, if not given.
+        network: What a network gives each GPU beyond the recorded ones, in bytes/s.
+        gpu: The GPU's name, where a recording does not say it.
+        peaks: The GPU's peaks, where they are not known, in FLOP/s and bytes/s, as in `analyze`.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        Each number of ranks with its step, speed-up and efficiency, and what the rest went into.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, or the recordings are no series.
+    """
+    from perfdoctor.comparison.scaling import recorded  # noqa: PLC0415
+    from perfdoctor.comparison.scaling.series import scaling as of_series  # noqa: PLC0415
+
+    progress = changes_only(progress)
+    with in_words_of_python():
+        given = (
+            [(int(ranks), run) for ranks, run in recordings.items()]
+            if isinstance(recordings, Mapping)
+            else [(0, run) for run in several(recordings)]
+        )
+        is_wrong = isinstance(recordings, Mapping) and any(ranks < 1 for ranks, _ in given)
+        if len(given) < 2 or is_wrong or kind not in (None, "weak", "strong"):
+            do = 'Example: scaling({1: "1gpu/", 4: "4gpu/"}, kind="weak")'
+            raise UsageError("scaling takes two recordings or more, and weak or strong as kind", do=do)
+        known = known_rules()
+        asked = AnalysisChoices(list(known.values()), known, user_values=user_values(gpu, peaks))
+        found: list[Recorded] = []
+        for ranks, run in given:
+            name = name_of(listed(run))
+            with at_hand(listed(run), progress) as files:
+                examined = partial(asked.examined, files, progress)
+                one = recorded.of_given(name, local(files), examined, known, _document(name, files))
+            found = recorded.kept_for_replay([*found, recorded.stated(one, ranks) if ranks else one])
+        return ScalingSeries(of_series(found, kind or "", network or 0.0))  # type: ignore[arg-type]  # checked above
+
+
+def check(
+    runs: AnyPath | Sequence[AnyPath],
+    *,
+    baseline: str | Sequence[str] = "main",
+    fail_above: float | None = None,
+    program: str | None = None,
+    db: AnyPath | None = None,
+    gpu: str | None = None,
+    peaks: Mapping[str, float] | None = None,
+    process: int | None = None,
+    own_rules: AnyPath | Sequence[AnyPath] | None = None,
+    config: AnyPath | None = None,
+    thresholds: AnyThresholds | None = None,
+    progress: Progress | None = None,
+) -> CheckResult:
+    """Is a training slower than its baseline? What `perfdoctor check` does.
+
+    Args:
+        runs: Run folders, recordings or `diagnosis.json` files: each is one run.
+        baseline: What is pinned by this name in the history, or recordings; may be several.
+        fail_above: The change of the step that fails, as a share; 0.03, if not given.
+        program: All commands with this text in them are taken for one program.
+        db: The file of the history; that of the project around the working directory, if not given.
+        gpu: The GPU's name, where a recording does not say it.
+        peaks: The GPU's peaks, where they are not known, in FLOP/s and bytes/s, as in `analyze`.
+        process: Which training of a command that ran several is read, counted from 1.
+        own_rules: Folders whose rules are applied as well. These rules are code, which is run.
+        config: A `pyproject.toml` whose `[tool.perfdoctor]` names rules and thresholds, as in `analyze`.
+        thresholds: Thresholds by rule and name, which replace those of any file, as in `analyze`.
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        The decision, and the comparison behind it.
+
+    Raises:
+        PerfdoctorError: Something cannot be read, there is no such baseline, or the runs are of another program.
+    """
+    from perfdoctor.api.check_runs import Reader, checked, stored_runs  # noqa: PLC0415
+    from perfdoctor.history.store import history_file  # noqa: PLC0415
+    from perfdoctor.report.given_run import Given  # noqa: PLC0415
+
+    progress = changes_only(progress)
+    with in_words_of_python(), ExitStack() as stack:
+        known = known_rules(own_rules, config, thresholds)
+        asked = AnalysisChoices(list(known.values()), known, user_values=user_values(gpu, peaks), process=process)
+        names, after = list(dict.fromkeys(listed(baseline))), listed(runs)
+        stored = stored_runs(names, Path(db) if db is not None else history_file(Path.cwd()))
+        given = {
+            text: Given(name_of([text]), stack.enter_context(at_hand([text], progress)))
+            for text in (*after, *(name for name in names if name not in stored))
+        }
+        read = Reader(partial(asked.examined, progress=progress), known, process)
+        side = read.recordings([given[text] for text in after])
+        return CheckResult(checked(names, read.baseline(names, stored, given), side, fail_above, program))
+
+
+def run(
+    command: Sequence[str],
+    *,
+    output: AnyPath | None = None,
+    steps: int | None = None,
+    passes: str = "auto",
+    timeout: float | None = None,
+    save: bool = True,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Record a command and diagnose it: what `perfdoctor run` does. What the command prints is printed.
+
+    >>> diagnosis = perfdoctor.run(["python", "train.py"], steps=10)  # doctest: +SKIP
+
+    Args:
+        command: The program and its arguments.
+        output: The folder of the run; a new one in `perfdoctor-runs`, if not given.
+        steps: How many steps are recorded.
+        passes: Which tools record, as the option `--passes`.
+        timeout: After so many seconds the command is ended.
+        save: Is the run stored in the history of the project?
+        progress: A function that is called with a line of text when another part of the work begins.
+
+    Returns:
+        The diagnosis of the run, which stays in its folder.
+
+    Raises:
+        PerfdoctorError: The command did not end with 0, or nothing was recorded.
+    """
+    from perfdoctor.api.earlier_runs import recorded  # noqa: PLC0415
+    from perfdoctor.system.run_folder import RUNS, free_name  # noqa: PLC0415
+
+    with in_words_of_python():
+        folder = Path(output) if output is not None else free_name(Path(RUNS), Path(str(command[0])).name)
+        options = ["--passes", passes, *([] if save else ["--no-save"])]
+        options += [*(["--steps", str(steps)] if steps is not None else [])]
+        options += [*(["--timeout", str(timeout)] if timeout is not None else [])]
+        recorded(command, folder, options)
+    return analyze(folder, progress=progress)
+
+
 def _stored(files: Sequence[object], given: Mapping[str, object]) -> Record | None:
     """The diagnosis that the one file is; None for a recording."""
     if len(files) != 1 or not isinstance(file := files[0], Path):
@@ -281,6 +438,13 @@ def _cluster(named: str | None) -> str | None:
     return checked(named)
 
 
+def _document(name: str, files: Sequence[Path | RemoteFile]) -> dict[str, Any] | None:
+    """The diagnosis.json that the one file is; None where it is anything else."""
+    from perfdoctor.report.json_document import document  # noqa: PLC0415
+
+    return document(name, file) if len(files) == 1 and isinstance(file := files[0], Path) else None
+
+
 def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
     if not (runs := several(side)):
         raise PerfdoctorError("no run is given", do="Give one of each side, or several.")
@@ -290,13 +454,12 @@ def _runs(side: AnyRun | Sequence[AnyRun]) -> list[AnyRun]:
 def _snapshot(run: AnyRun, asked: AnalysisChoices, progress: Progress | None) -> Snapshot:
     """What of one run is compared: of a diagnosis, of a diagnosis.json, or of a recording that is read now."""
     from perfdoctor.comparison.snapshot import of_document, of_examination  # noqa: PLC0415
-    from perfdoctor.report.json_document import document  # noqa: PLC0415
 
     if isinstance(run, Diagnosis):
         return run._snapshot()  # noqa: SLF001 it is not public
     given = listed(run)
     with at_hand(given, progress) as files:
         here = local(files)
-        if len(here) == 1 and (written := document(name_of(given), here[0])) is not None:
+        if (written := _document(name_of(given), files)) is not None:
             return of_document(name_of(given), written, asked.known)
         return of_examination(name_of(given), asked.examined(files, progress), asked.known, here)

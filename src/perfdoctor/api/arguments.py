@@ -40,7 +40,7 @@ Progress: TypeAlias = Callable[[str], None]
 #: The options of the commands that are arguments here, where an error names one.
 _OPTION = regex(
     r"--(what-if|process|range|steps|gpu|peak|tokens-per-step|parameters|cluster|rules|config"
-    r"|sqlite|parquet|arrow|perfetto|table|seconds)\b ?"
+    r"|sqlite|parquet|arrow|perfetto|table|seconds|db)\b ?"
 )
 _OTHERWISE = {"peak": "peaks", "rules": "own_rules", "table": "tables"}
 _PATHS = "Give a run folder, a folder of traces, or files, by their paths."

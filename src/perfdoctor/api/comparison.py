@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfdoctor.comparison import records
+from perfdoctor.comparison.check import Check
 from perfdoctor.comparison.records import Contribution, FindingChange, StepChange, Verdict
 
 
@@ -117,3 +118,60 @@ class Comparison:
         from perfdoctor.report.comparison import html  # noqa: PLC0415
 
         return html.render(self._comparison, {})
+
+
+class CheckResult:
+    """Is a training slower than its baseline by more than is allowed? Made by `check`."""
+
+    def __init__(self, found: Check) -> None:
+        self._check = found
+
+    def __repr__(self) -> str:
+        return f"<CheckResult: {self.summary}>"
+
+    @property
+    def failed(self) -> bool:
+        """Is the step surely longer by more than the limit? Then the command exits with 3."""
+        return self._check.failed
+
+    @property
+    def decision(self) -> str:
+        """`regression`, `improvement`, `no change`, `too noisy`, or what else the command says."""
+        return self._check.decision
+
+    @property
+    def summary(self) -> str:
+        """The first line of a report."""
+        from perfdoctor.report.check import words  # noqa: PLC0415
+
+        return words.verdict(self._check)
+
+    @property
+    def runs_needed(self) -> int | None:
+        """Runs on each side that would decide what is too noisy; None where it is decided, or none would do."""
+        return self._check.runs_needed
+
+    @property
+    def comparison(self) -> Comparison:
+        """The comparison behind it."""
+        return Comparison(self._check.comparison)
+
+    def to_json(self) -> str:
+        """What `perfdoctor check --json` writes.
+
+        Returns:
+            JSON text. Keys are added in later versions, and never renamed.
+        """
+        from perfdoctor.report.comparison import json_report  # noqa: PLC0415
+
+        return json_report.render_check(self._check)
+
+    def to_markdown(self) -> str:
+        """The comment for a pull request.
+
+        Returns:
+            GitHub Markdown.
+        """
+        from perfdoctor.report.check import github  # noqa: PLC0415
+
+        return github.comment(self._check)

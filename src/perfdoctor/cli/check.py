@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import hardware_options, report_files, say, scale_options, shared_options
-from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, rules_of
-from perfdoctor.cli.check_runs import Reader, Side, stored_runs
-from perfdoctor.cli.compare import limit_of
+from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, AnalysisRequest, diagnosed, rules_of
+from perfdoctor.cli.compare import limit_of, timeline_of
 from perfdoctor.cli.compare_output import CHOOSE
-from perfdoctor.cli.history import Db
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.cli.history import Db, history_of
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
+    from perfdoctor.api.check_runs import Side
     from perfdoctor.comparison.check import Check
-    from perfdoctor.history.facts import Row
 
 DEFAULT_BASELINE = "main"
 #: Where GitHub Actions shows Markdown of a step.
@@ -105,16 +103,19 @@ def check(
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     names = list(dict.fromkeys(baseline or [DEFAULT_BASELINE]))
-    stored = stored_runs(names, db, verbose=verbose)
+    from perfdoctor.api.check_runs import Reader, checked, stored_runs
+
+    stored = stored_runs(names, history_of(db, verbose=verbose))
     recorded = [name for name in names if name not in stored]
     with scale_options.runs_at_hand([*paths, *recorded], asked) as given:
         local = [path for each in given for path in each.local]
         for kind, path in files.items():
             report_files.check_ours(f"--{kind.value}", path, _MARKERS[kind], local)
-        read = Reader(asked, drawn=html is not None)
+        drawn = timeline_of if html is not None else None
+        read = Reader(lambda paths: diagnosed(paths, asked), asked.known, asked.process, drawn)
         after = read.recordings(given[: len(paths)])
         before = read.baseline(names, stored, dict(zip(recorded, given[len(paths) :], strict=True)))
-        found = _checked(names, before, after, limit, program)
+        found = checked(names, before, after, limit, program)
         _show(found, output, show_all=show_all, quiet=quiet)
         for kind, path in files.items():
             report_files.written(f"--{kind.value}", path, partial(_renderers()[kind], found), CHOOSE)
@@ -133,41 +134,6 @@ def _outputs(
         raise typer.BadParameter(f"{' and '.join(kind.value for kind in wanted)} both want standard output.")
     files = {kind: path for kind, path in named.items() if path is not None and str(path) != STANDARD_OUTPUT}
     return wanted[0] if wanted else CheckFormat.TEXT, files
-
-
-def _checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
-    from msgspec.structs import replace
-
-    from perfdoctor.comparison import check as checking
-    from perfdoctor.history import comparable
-
-    name = " and ".join(names)
-    known = {row.get("recording") for row in before.rows} - {None}
-    seen: set[str] = set()
-    for run, row in zip(after.runs, after.rows, strict=True):
-        if row.get("recording") in known:
-            raise PerfdoctorError(
-                f"{run.name} is a run of the baseline {name} itself",
-                do="Record again and check that run; pin a run only after its check.",
-            )
-        if row.get("recording") in seen:
-            raise PerfdoctorError(f"{run.name} is given twice", do="Give each run once.")
-        seen.add(row.get("recording") or run.name)
-    comparable.refuse_others(
-        name, before.rows, [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)], program
-    )
-    found = checking.check(
-        name, before.runs, before.snapshots, after.snapshots, checking.LIMIT if limit is None else limit
-    )
-    return replace(found, sources=_sources(found, after.rows[0]))
-
-
-def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
-    """File and line in the checkout of each own line of a finding, by its text, and of the program, by ""."""
-    from perfdoctor.system import checkout
-
-    lines = (each.line for each in found.comparison.findings)
-    return checkout.places(lines, row.get("command") or "", checkout.workspace())
 
 
 def _renderers() -> dict[CheckFormat, Callable[[Check], str]]:

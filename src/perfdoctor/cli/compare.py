@@ -26,10 +26,10 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
-    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.compare import Reruns
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.report.given_run import Given
 
 _PERCENT = 100
 DEFAULT_PAGE = "comparison.html"

@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import Struct
 
 from perfdoctor.cli import say
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import UsageError
+from perfdoctor.report.given_run import Given
 from perfdoctor.system.paths import is_plain
 from perfdoctor.system.processors import JOBS
 
@@ -88,23 +88,6 @@ def run_below(path: Path) -> Path:
         f"{path} is no run folder; below it are {len(runs)}, the latest first:\n" + "\n".join([*rows, *more]),
         do=f"Name one: {runs[0]} is the latest.",
     )
-
-
-class Given(Struct, frozen=True):
-    """One run to compare, by the `name` that it was given, without passwords. `paths`: its files or its folder."""
-
-    name: str
-    paths: Sequence[Path | RemoteFile]
-
-    @property
-    def local(self) -> list[Path]:
-        return [path for path in self.paths if isinstance(path, Path)]
-
-    def document(self) -> dict[str, Any] | None:
-        """The diagnosis.json that it is; None where it is anything else."""
-        from perfdoctor.report.json_document import document
-
-        return document(self.name, self.local[0]) if len(self.paths) == len(self.local) == 1 else None
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from perfdoctor.report.json_document import MARKER
 
 if TYPE_CHECKING:
     from perfdoctor.cli.compare_output import Shown
-    from perfdoctor.cli.scale_options import Given
     from perfdoctor.comparison.scaling.records import Kind, Recorded
+    from perfdoctor.report.given_run import Given
 
 DEFAULT_PAGE = "scaling.html"
 _STATED = regex(r"([1-9]\d{0,5})=(.+)")
@@ -97,12 +97,7 @@ def show(series: ScalingSeries, given: Sequence[Given], wanted: AnalysisRequest,
 def _recorded(stated: Stated, given: Given, wanted: AnalysisRequest) -> Recorded:
     """One recording of the series, read and diagnosed, or from its diagnosis.json."""
     from perfdoctor.comparison.scaling import recorded
-    from perfdoctor.comparison.snapshot import of_document, of_examination
 
-    rules = wanted.known
-    if (document := given.document()) is not None:
-        found = recorded.of_document(of_document(given.name, document, rules), document)
-    else:
-        examination = diagnosed(given.paths, wanted)
-        found = recorded.of_run(of_examination(given.name, examination, rules, given.local), examination.run)
+    document = given.document()
+    found = recorded.of_given(given.name, given.local, lambda: diagnosed(given.paths, wanted), wanted.known, document)
     return recorded.stated(found, stated.ranks) if stated.ranks else found

@@ -6,15 +6,18 @@ Ranks that share the work of one (strong scaling) or have it each (weak) are rec
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from perfdoctor.comparison import snapshot as snapshots
 from perfdoctor.comparison.records import Snapshot
 from perfdoctor.comparison.scaling.laws import line
 from perfdoctor.comparison.scaling.records import Kind, Recorded
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import UsageError
 from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.model.launches import recorded_launches
@@ -24,6 +27,7 @@ from perfdoctor.replay.edits.batch_work import batch_copies
 from perfdoctor.replay.edits.other_ranks import recorded_ranks
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.rulebook import Rule
 
 ITEMS = "items of its loss"
 #: What shows the work of one rank, the surest first: the first that all recordings have decides.
@@ -48,6 +52,17 @@ def of_document(snapshot: Snapshot, document: Mapping[str, Any]) -> Recorded:
     ranks = max(int(document["run"]["world_size"]), len(document["time"]))
     alone = ranks == 1 and any(row["communication_ns"] for row in document["time"])
     return Recorded(snapshot, 0 if alone else ranks)
+
+
+def of_given(
+    name: str, paths: Sequence[Path], examined: Callable[[], Examination], rules: Mapping[str, Rule],
+    document: Mapping[str, Any] | None,
+) -> Recorded:  # fmt: skip
+    """One recording by the `document` that is its diagnosis.json, else as it is `examined`."""
+    if document is not None:
+        return of_document(snapshots.of_document(name, dict(document), rules), document)
+    examination = examined()
+    return of_run(snapshots.of_examination(name, examination, rules, paths), examination.run)
 
 
 def stated(recorded: Recorded, ranks: int) -> Recorded:

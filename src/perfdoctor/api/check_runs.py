@@ -1,25 +1,38 @@
-"""Which runs does `perfdoctor check` hold against each other, and how is each of them read?"""
+"""Which runs are held against a baseline, how is each of them read, and how are they judged? For the command, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from perfdoctor.cli.analyze import AnalysisRequest, diagnosed
-from perfdoctor.cli.compare import timeline_of
-from perfdoctor.cli.history import history_of
-from perfdoctor.cli.scale_options import Given
+from perfdoctor.comparison import check as checking
+from perfdoctor.comparison.check import BaselineRun
+from perfdoctor.comparison.from_facts import of_facts
+from perfdoctor.comparison.snapshot import of_document, of_examination
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.history import comparable, runs, series, store
+from perfdoctor.history.facts import facts as facts_of
+from perfdoctor.history.facts import iso
+from perfdoctor.report.given_run import Given
+from perfdoctor.report.words.foreign_text import clean_name
+from perfdoctor.system import checkout
+from perfdoctor.system.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from perfdoctor.comparison.check import BaselineRun
+    from perfdoctor.comparison.check import Check
     from perfdoctor.comparison.records import Snapshot
     from perfdoctor.diagnosis.records import Examination
     from perfdoctor.history.facts import Row
     from perfdoctor.history.runs import StoredRun
+    from perfdoctor.system.remote import RemoteFile
+    from perfdoctor.vocabulary.rulebook import Rule
+
+#: Where GitHub Actions has the checkout.
+WORKSPACE = "GITHUB_WORKSPACE"
 
 
 class Side(Struct):
@@ -34,12 +47,12 @@ class Side(Struct):
     timeline: Any = None
 
 
-def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict[str, tuple[StoredRun, ...]]:
-    """The runs pinned by each of `names`. Raises PerfdoctorError for a name that is neither a pin nor a path."""
-    from perfdoctor.history import runs, series, store
+def stored_runs(names: Sequence[str], file: Path | None) -> dict[str, tuple[StoredRun, ...]]:
+    """The runs pinned by each of `names` in the history `file`, None for none.
 
+    Raises PerfdoctorError for a name that is neither a pin nor a path.
+    """
     found: dict[str, tuple[StoredRun, ...]] = {}
-    file = history_of(db, verbose=verbose)
     known: list[str] = []
     if file is not None and file.exists():
         with store.read(file) as history:
@@ -56,8 +69,6 @@ def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
-    from perfdoctor.report.words.foreign_text import clean_name
-
     shown = clean_name(name)
     if file is None:
         return PerfdoctorError(
@@ -75,17 +86,23 @@ def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> Perfdoct
 
 
 class Reader:
-    """Reads recordings, or what the history says of them."""
+    """Reads recordings, or what the history says of them.
 
-    def __init__(self, asked: AnalysisRequest, *, drawn: bool) -> None:
-        self._asked, self._drawn = asked, drawn
-        self._rules = asked.known
+    `diagnosed`: reads one and diagnoses it, by `rules`. `process`: which of a command's trainings.
+    `drawn`: makes the timeline of a run, if a page is drawn.
+    """
+
+    def __init__(
+        self,
+        diagnosed: Callable[[Sequence[Path | RemoteFile]], Examination],
+        rules: Mapping[str, Rule],
+        process: int | None = None,
+        drawn: Callable[[Examination], Any] | None = None,
+    ) -> None:
+        self._diagnosed, self._rules, self._process, self._drawn = diagnosed, rules, process, drawn
 
     def recordings(self, given: Sequence[Given], side: Side | None = None) -> Side:
         """The recordings, each as one run, behind those of `side`."""
-        from perfdoctor.comparison.snapshot import of_document
-        from perfdoctor.history import comparable
-
         side = side or Side()
         for each in given:
             document = each.document()
@@ -110,8 +127,6 @@ class Reader:
         return side
 
     def _add_stored(self, side: Side, run: StoredRun) -> None:
-        from perfdoctor.comparison.from_facts import of_facts
-
         path = _recording_of(run)
         read = self._read_again(run, Given(str(path), [path])) if path else None
         if read is not None:
@@ -134,34 +149,24 @@ class Reader:
         return (given, examination, row) if is_same else None
 
     def _add(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> None:
-        from perfdoctor.comparison.snapshot import of_examination
-
         side.snapshots.append(of_examination(given.name, examination, self._rules, given.local))
         side.rows.append(row)
         side.runs.append(_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True))
-        if side.timeline is None and self._drawn:
-            side.timeline = timeline_of(examination)
+        if side.timeline is None and self._drawn is not None:
+            side.timeline = self._drawn(examination)
 
     def _examined(self, given: Given) -> tuple[Examination, Row]:
-        from perfdoctor.history.facts import facts
-
-        examination = diagnosed(given.paths, self._asked)
-        return examination, facts(examination, given.paths, source="check", process=self._asked.process).run
+        examination = self._diagnosed(given.paths)
+        return examination, facts_of(examination, given.paths, source="check", process=self._process).run
 
 
 def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
-    from perfdoctor.comparison.check import BaselineRun
-
     known = {each: str(facts.get(each) or "") for each in ("recorded_at", "git_commit")}
     return BaselineRun(name, by_recording, known["recorded_at"], known["git_commit"], bool(facts.get("git_dirty")))
 
 
 def _recording_of(run: StoredRun) -> Path | None:
     """The recording of the run; None if there is none of that moment: the next run of a CI may have its folder."""
-    from perfdoctor.history import store
-    from perfdoctor.history.facts import iso
-    from perfdoctor.system.run_folder import RunFolder
-
     folder = run.facts["folder"]
     if not folder:
         return None
@@ -174,3 +179,35 @@ def _recording_of(run: StoredRun) -> Path | None:
         if kept is None or iso(kept.manifest.started_unix_ns) == run.facts["recorded_at"]:
             return path
     return None
+
+
+# --- the judgement ----------------------------------------------------------------------------------------------------
+
+
+def checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
+    """AFTER held against the baseline by its `names`. Raises PerfdoctorError for runs of the baseline and of others."""
+    name = " and ".join(names)
+    known = {row.get("recording") for row in before.rows} - {None}
+    seen: set[str] = set()
+    for run, row in zip(after.runs, after.rows, strict=True):
+        if row.get("recording") in known:
+            raise PerfdoctorError(
+                f"{run.name} is a run of the baseline {name} itself",
+                do="Record again and check that run; pin a run only after its check.",
+            )
+        if row.get("recording") in seen:
+            raise PerfdoctorError(f"{run.name} is given twice", do="Give each run once.")
+        seen.add(row.get("recording") or run.name)
+    comparable.refuse_others(
+        name, before.rows, [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)], program
+    )
+    found = checking.check(
+        name, before.runs, before.snapshots, after.snapshots, checking.LIMIT if limit is None else limit
+    )
+    return replace(found, sources=_sources(found, after.rows[0]))
+
+
+def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
+    """File and line in the checkout of each own line of a finding, by its text, and of the program, by ""."""
+    lines = (each.line for each in found.comparison.findings)
+    return checkout.places(lines, row.get("command") or "", checkout.workspace())
