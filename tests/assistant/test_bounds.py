@@ -75,7 +75,7 @@ def whole(client: Assistant, tool: str, arguments: dict[str, Any], handle: str) 
 
 
 def test_what_is_left_out_is_had_by_what_the_answer_says(client):
-    arguments = {"path": RANKS, "max_tokens": 500}
+    arguments = {"path": RANKS, "max_tokens": 1_700}
     short, full = client.call("analyze", arguments), client.ask("analyze", path=RANKS)
     cuts = {each["more"]: each for each in short.data["not_shown"]}
     (handle,) = (each for each in cuts if each.startswith("devices:"))
@@ -123,8 +123,8 @@ def test_a_slower_training_fails_its_check_and_a_faster_one_passes(client):
 def test_a_check_refuses_a_run_that_is_its_own_baseline_and_one_of_another_machine(client):
     same = client.call("check", {"baseline": BEFORE, "after": BEFORE})
     assert (same.is_error, "given twice" in same.text) == (True, True)
-    other = client.call("check", {"baseline": TORCH, "after": "healthy/nsys/profile.sqlite"})
-    assert other.is_error
+    other = client.call("check", {"baseline": TORCH, "after": RANKS})
+    assert (other.is_error, "ran on" in other.text) == (True, True)
 
 
 def test_what_to_record_names_each_rule_once_that_could_not_be_checked(client):
@@ -168,4 +168,5 @@ def test_a_part_of_any_shape_is_cut_and_found_again():
         value: Any = data
         for step in at.split("."):
             value = value[int(step) if isinstance(value, list) else step]
-        assert found["rest"] == value[int(start) :]
+        left = dict([*value.items()][int(start) :]) if isinstance(value, dict) else value[int(start) :]
+        assert found["rest"] == left

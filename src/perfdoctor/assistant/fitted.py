@@ -78,7 +78,10 @@ def _cut(value: Any, room: int, at: str, cuts: list[Cut], first: int = 0) -> Any
     if not isinstance(value, (str, list, dict)) or tokens(value) <= room:
         return value
     if isinstance(value, dict):
-        return _fields(value, room, at, cuts)
+        some = _first_fields(value, room)
+        if len(some) < len(value):
+            cuts.append(Cut(f"{at}:{first + len(some)}", first + len(some), first + len(value)))
+        return _fields(some, room, at, cuts)
     shown = _text(value, room) if isinstance(value, str) else list(_rows(value, room, at, cuts, first))
     if len(shown) < len(value):
         cuts.append(Cut(f"{at}:{first + len(shown)}", first + len(shown), first + len(value)))
@@ -103,6 +106,17 @@ def _rows(rows: list[Any], room: int, at: str, cuts: list[Cut], first: int) -> I
             return
         room -= size + 1
         yield row
+
+
+def _first_fields(data: dict[str, Any], room: int) -> dict[str, Any]:
+    """The first fields that have room for the least of each, one at least."""
+    some: dict[str, Any] = {}
+    for key, value in data.items():
+        room -= tokens(key) + 2 + min(tokens(value), _LEAST)
+        if some and room < 0:
+            break
+        some[key] = value
+    return some
 
 
 def _fields(data: dict[str, Any], room: int, at: str, cuts: list[Cut]) -> dict[str, Any]:
