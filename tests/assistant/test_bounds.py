@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from assistant.client import Asked, Assistant, assistant
 from folders import FIXTURES, ROOT
 from tables import of_each
 
+from assistant.client import Asked, Assistant, assistant
 from perfdoctor.assistant.arguments import DEFAULT_TOKENS
 from perfdoctor.assistant.documents import PAGES
 from perfdoctor.assistant.fitted import fitted, rest, tokens
