@@ -11,7 +11,7 @@ from folders import FIXTURES, ROOT
 from tables import of_each
 
 from assistant.client import Asked, Assistant, assistant
-from perfdoctor.assistant.arguments import DEFAULT_TOKENS
+from perfdoctor.assistant.arguments import DEFAULT_TOKENS, LEAST_TOKENS
 from perfdoctor.assistant.documents import PAGES
 from perfdoctor.assistant.fitted import fitted, rest, tokens
 from perfdoctor.vocabulary.rulebook import rule_files
@@ -53,6 +53,7 @@ def test_an_answer_is_short_by_default_and_its_text_names_each_part_that_is_cut(
     asked = client.call(tool, arguments)
     assert not asked.is_error, asked.text
     assert size(asked) <= DEFAULT_TOKENS
+    assert size(client.call(tool, {**arguments, "max_tokens": LEAST_TOKENS})) <= LEAST_TOKENS
     for cut in asked.data.get("not_shown", [])[:4]:
         assert f'more="{cut["more"]}"' in asked.text
     if after := asked.data.get("next_cursor"):

@@ -21,7 +21,7 @@ _TOKEN = regex(r"[A-Za-z]{1,5}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,2}|[^\x00-\x7f]|\s{2
 #: What the entry of a part that was cut takes in `not_shown`.
 _ENTRY = 40
 #: A part is not cut to less, where there is anything left: one row of numbers, or a line.
-_LEAST = 60
+_LEAST = 40
 
 
 class Cut(Struct, frozen=True):
