@@ -9,8 +9,8 @@ from msgspec import Meta
 
 #: Rows of one answer, of all tools that have pages.
 MOST_ROWS = 200
-#: Of one answer. The names of all fields of a diagnosis, with a little of each, are some 1,200; clients warn of answers of
-#: more than 10,000, or cut them.
+#: Of one answer. The names of all fields of a diagnosis, with a little of each, are some 1,200; some clients warn of
+#: answers of more than 10,000, or cut them.
 LEAST_TOKENS, DEFAULT_TOKENS, MOST_TOKENS = 1_500, 2_000, 12_000
 _LONGEST_PATH, _LONGEST_NAME, _LONGEST_SQL = 1_024, 200, 10_000
 _MOST_RUNS = 8
@@ -47,7 +47,7 @@ class Bounds(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """What every tool takes. Only the named arguments are allowed."""
 
     max_tokens: Annotated[
-        int, Meta(ge=LEAST_TOKENS, le=MOST_TOKENS, description="About how long the answer may be. Begin with the default.")
+        int, Meta(ge=LEAST_TOKENS, le=MOST_TOKENS, description="About how long the answer may be.")
     ] = DEFAULT_TOKENS
     more: (
         Annotated[

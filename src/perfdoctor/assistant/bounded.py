@@ -59,7 +59,7 @@ class Answer(Struct, frozen=True):
         every = clean_block(self.text).splitlines()
         lines = _lines(every, room)
         kept, cuts = fitted(data, asked.max_tokens - sum(map(tokens, lines)) - _ROOM_LEFT)
-        cut = [f"Of this text {len(lines)} of {len(every)} lines are shown; the fields have all, and a larger max_tokens."]
+        cut = [f"Of this text {len(lines)} of {len(every)} lines are shown; a larger max_tokens shows more."]
         said = _left(cuts, data.get("total") if after else None, int(after or 0))
         return "\n".join([*lines, *cut * (len(lines) < len(every)), *said]), _with(kept, cuts)
 
