@@ -67,6 +67,9 @@ lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts, docstrings of the 
 truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 	$(BIN)/python benchmarks/truth.py
 
+assistant: $(BIN)/.made  ## questions about recordings, answered from the texts of `perfdoctor mcp` alone
+	$(BIN)/python benchmarks/assistant.py
+
 fuzz: $(BIN)/.made  ## changed files of every reader, and of our own; FUZZ="--inputs 5000 --only kineto" tries more of one
 	$(BIN)/python benchmarks/fuzz.py $(FUZZ)
 
@@ -125,5 +128,5 @@ audit: $(BIN)/.made  ## is a vulnerability known in what is installed?
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-recordings test-all coverage lock audit lint truth fuzz faults invariance accuracy promises programs busy-machine pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
+.PHONY: help demo test test-recordings test-all coverage lock audit lint truth assistant fuzz faults invariance accuracy promises programs busy-machine pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from folders import ROOT
 
+from perfdoctor.assistant.documents import PAGES
+
 
 def build(source: Path, target: Path, **how: int) -> Path:
     """The folder with the wheel and the source archive that it was made from."""
@@ -52,6 +54,13 @@ def test_the_dashboard_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> No
 def test_the_schema_of_a_diagnosis_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
     schema = ROOT / "docs" / "diagnosis.schema.json"
     assert wheel.read("perfdoctor/diagnosis.schema.json") == schema.read_bytes()
+
+
+def test_every_page_that_a_server_gives_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
+    shipped = {name.rpartition("/")[2] for name in wheel.namelist() if name.startswith("perfdoctor/docs/")}
+    assert shipped == {f"{page}.md" for page in PAGES}
+    for page in PAGES:
+        assert wheel.read(f"perfdoctor/docs/{page}.md") == (ROOT / "docs" / f"{page}.md").read_bytes()
 
 
 def test_the_wheel_holds_no_compiled_python(wheel: zipfile.ZipFile) -> None:

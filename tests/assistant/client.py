@@ -17,6 +17,8 @@ pytest.importorskip("mcp")
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters, stdio_client
 
+from perfdoctor.assistant.arguments import MOST_TOKENS
+
 
 class Asked:
     """One answer: what the assistant reads, and the fields."""
@@ -37,8 +39,8 @@ class Assistant:
         self._portal, self._client = portal, client
 
     def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The fields of an answer that is no error."""
-        asked = self.call(tool, arguments)
+        """The fields of an answer that is no error, with all that one may hold."""
+        asked = self.call(tool, {"max_tokens": MOST_TOKENS, **arguments})
         assert not asked.is_error, asked.text
         return asked.data
 
@@ -58,6 +60,20 @@ class Assistant:
 
     def tools(self) -> list[Any]:
         return self._portal.call(self._client.list_tools).tools
+
+    def resources(self) -> list[Any]:
+        return self._portal.call(self._client.list_resources).resources
+
+    def read(self, uri: str) -> str:
+        (content,) = self._portal.call(self._client.read_resource, uri).contents
+        return content.text
+
+    def prompts(self) -> list[Any]:
+        return self._portal.call(self._client.list_prompts).prompts
+
+    def prompt(self, name: str, **arguments: str) -> str:
+        (message,) = self._portal.call(self._client.get_prompt, name, arguments).messages
+        return message.content.text
 
     @property
     def instructions(self) -> str:

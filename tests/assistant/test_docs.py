@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from assistant.client import connected
 from folders import FIXTURES, ROOT
 
+from assistant.client import connected
 from perfdoctor.system.toml_tables import parsed
 
 PAGE = (ROOT / "docs" / "assistants.md").read_text("utf-8")

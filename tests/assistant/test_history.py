@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from assistant.client import assistant
-from assistant.truth import sql
 from history.histories import STEP_NS, facts, history
 
+from assistant.client import assistant
+from assistant.truth import sql
 from perfdoctor.history import schema, store
 
 

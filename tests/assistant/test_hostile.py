@@ -16,9 +16,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from assistant.client import Assistant, assistant, command
 from folders import FIXTURES
 
+from assistant.client import Assistant, assistant, command
 from perfdoctor.assistant.tools import TOOLS
 from perfdoctor.system.run_folder import MANIFEST
 

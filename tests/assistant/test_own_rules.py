@@ -8,8 +8,9 @@ import subprocess
 
 import own_rule_files
 import pytest
-from assistant.client import Assistant, assistant, command
 from folders import FIXTURES
+
+from assistant.client import Assistant, assistant, command
 
 TORCH = "unfused-optimizer/torch"
 #: Its detector leaves a file beside it when it is loaded, so that it is seen whether it was.

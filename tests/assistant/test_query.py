@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from assistant.client import Assistant, assistant
-from assistant.truth import kineto, sql
 from folders import FIXTURES
 from tables import of_each
+
+from assistant.client import Assistant, assistant
+from assistant.truth import kineto, sql
 
 RANKS = "straggler/nsys/profile.sqlite"
 TORCH = "input-bound-single-process/torch"

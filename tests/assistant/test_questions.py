@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from assistant.client import Assistant, assistant
-from assistant.truth import inside, kineto, length, sql, touching, union, without
 from folders import FIXTURES
 from tables import of_each
+
+from assistant.client import Assistant, assistant
+from assistant.truth import inside, kineto, length, sql, touching, union, without
 
 TORCH = "input-bound-single-process/torch"
 RANKS = "straggler/nsys/profile.sqlite"

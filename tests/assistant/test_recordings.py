@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from folders import public
+
 from assistant.client import Assistant, assistant
 from assistant.truth import Kineto, inside, length, sql, touching, union
-from folders import public
 
 TORCH = (
     "kineto/resnet50-workers0.pt.trace.json.gz",

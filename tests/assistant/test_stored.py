@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from assistant.client import assistant
 from folders import FIXTURES
 
 import perfdoctor
+from assistant.client import assistant
 
 TORCH = FIXTURES / "unfused-optimizer" / "torch"
 

@@ -9,6 +9,9 @@ from msgspec import Meta
 
 #: Rows of one answer, of all tools that have pages.
 MOST_ROWS = 200
+#: Of one answer. The names of all fields of a diagnosis, with a little of each, are some 1,200; some clients warn of
+#: answers of more than 10,000, or cut them.
+LEAST_TOKENS, DEFAULT_TOKENS, MOST_TOKENS = 1_500, 2_000, 12_000
 _LONGEST_PATH, _LONGEST_NAME, _LONGEST_SQL = 1_024, 200, 10_000
 _MOST_RUNS = 8
 _LATEST_NS = 1 << 62
@@ -40,11 +43,32 @@ Moment = Annotated[int, Meta(ge=-_LATEST_NS, le=_LATEST_NS, description="ns on t
 Signal = Literal["kernels", "copies", "collectives", "calls", "ops", "ranges"]
 
 
-class _Arguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Arguments of a tool: only the named ones are allowed."""
+class Bounds(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What every tool takes. Only the named arguments are allowed."""
+
+    max_tokens: Annotated[
+        int, Meta(ge=LEAST_TOKENS, le=MOST_TOKENS, description="About how long the answer may be.")
+    ] = DEFAULT_TOKENS
+    more: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[^:]{1,400}:[0-9]{1,9}$",
+                description="What an answer left out, as its not_shown names it; all else as it was asked.",
+            ),
+        ]
+        | None
+    ) = None
 
 
-class _OfRecording(_Arguments, frozen=True, kw_only=True):
+class _Paged(Bounds, frozen=True, kw_only=True):
+    """What tools with rows take."""
+
+    cursor: Cursor = "0"
+    limit: Limit = 50
+
+
+class _OfRecording(Bounds, frozen=True, kw_only=True):
     """Arguments that choose one recording, or a part of it."""
 
     path: Path
@@ -52,10 +76,8 @@ class _OfRecording(_Arguments, frozen=True, kw_only=True):
     steps: Steps | None = None
 
 
-class Recordings(_Arguments, frozen=True, kw_only=True):
+class Recordings(_Paged, frozen=True, kw_only=True):
     path: Path = "."
-    cursor: Cursor = "0"
-    limit: Limit = 50
 
 
 class Analyze(_OfRecording, frozen=True, kw_only=True):
@@ -68,7 +90,7 @@ class Findings(_OfRecording, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=20)] = 3
 
 
-class Explain(_Arguments, frozen=True, kw_only=True):
+class Explain(Bounds, frozen=True, kw_only=True):
     rule: RuleId
 
 
@@ -84,9 +106,21 @@ class WhatIf(_OfRecording, frozen=True, kw_only=True):
     ]
 
 
-class Compare(_Arguments, frozen=True, kw_only=True):
+class Compare(Bounds, frozen=True, kw_only=True):
     before: Path | Paths
     after: Path | Paths
+
+
+class Check(Bounds, frozen=True, kw_only=True):
+    baseline: Path | Paths
+    after: Path | Paths
+    fail_above: Annotated[
+        float, Meta(ge=0, le=10, description="The change of the step that fails, as a share: 0.03 is 3 %.")
+    ] = 0.03
+
+
+class RunNext(_OfRecording, frozen=True, kw_only=True):
+    pass
 
 
 class Kernels(_OfRecording, frozen=True, kw_only=True):
@@ -97,7 +131,7 @@ class Kernels(_OfRecording, frozen=True, kw_only=True):
     limit: Limit = 20
 
 
-class TimelineSlice(_Arguments, frozen=True, kw_only=True):
+class TimelineSlice(_Paged, frozen=True, kw_only=True):
     path: Path
     start_ns: Moment | None = None
     end_ns: Moment | None = None
@@ -105,18 +139,14 @@ class TimelineSlice(_Arguments, frozen=True, kw_only=True):
     signals: Annotated[tuple[Signal, ...], Meta(min_length=1, max_length=6)] = ("kernels", "copies", "collectives")
     name_contains: Part | None = None
     min_duration_ns: Annotated[int, Meta(ge=0, le=_LATEST_NS, description="Only events at least so long.")] = 0
-    cursor: Cursor = "0"
-    limit: Limit = 50
 
 
-class Query(_Arguments, frozen=True, kw_only=True):
+class Query(_Paged, frozen=True, kw_only=True):
     path: Path
     sql: Annotated[str, Meta(min_length=1, max_length=_LONGEST_SQL, description="One SELECT or WITH.")]
-    cursor: Cursor = "0"
-    limit: Limit = 50
 
 
-class History(_Arguments, frozen=True, kw_only=True):
+class History(_Paged, frozen=True, kw_only=True):
     path: Annotated[str, Meta(min_length=1, max_length=_LONGEST_PATH, description="The history's file.")] | None = None
     run: (
         Annotated[
@@ -131,5 +161,4 @@ class History(_Arguments, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    cursor: Cursor = "0"
     limit: Limit = 20

@@ -12,14 +12,15 @@ import signal
 from typing import Any
 
 import msgspec
-from mcp import types
+from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from perfdoctor import __version__
 from perfdoctor.assistant.asking import Call, WorkerProcess
-from perfdoctor.assistant.tools import INSTRUCTIONS, TOOLS, understood
+from perfdoctor.assistant.documents import documents
+from perfdoctor.assistant.tools import INSTRUCTIONS, PROMPTS, TOOLS, understood
 from perfdoctor.assistant.worker import WorkerSetup
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
@@ -83,8 +84,60 @@ def _server(worker: WorkerProcess) -> Server[Any]:
 
     return Server(
         "perfdoctor", version=__version__, title="perfdoctor", instructions=INSTRUCTIONS,
-        on_list_tools=list_tools, on_call_tool=call_tool,
+        on_list_tools=list_tools, on_call_tool=call_tool, on_list_resources=_list_resources,
+        on_read_resource=_read_resource, on_list_prompts=_list_prompts, on_get_prompt=_get_prompt,
     )  # fmt: skip
+
+
+async def _list_resources(
+    _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[
+        types.Resource(
+            name=each.name, title=each.title, uri=uri, mime_type=each.mime_type, size=each.path.stat().st_size
+        )
+        for uri, each in documents().items()
+    ])  # fmt: skip
+
+
+async def _read_resource(
+    _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
+    uri = str(params.uri)
+    found = documents().get(uri)
+    if found is None:
+        raise MCPError(types.INVALID_PARAMS, "there is no such document; resources/list names all")
+    text = found.path.read_text("utf-8")
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=uri, mime_type=found.mime_type, text=text)]
+    )
+
+
+async def _list_prompts(
+    _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[
+        types.Prompt(
+            name=name, title=each.title, description=each.description,
+            arguments=[
+                types.PromptArgument(name=key, description=said, required=True)
+                for key, said in each.arguments.items()
+            ],
+        )
+        for name, each in PROMPTS.items()
+    ])  # fmt: skip
+
+
+async def _get_prompt(
+    _context: ServerRequestContext[Any], params: types.GetPromptRequestParams
+) -> types.GetPromptResult:
+    try:
+        prompt = PROMPTS[params.name]
+        text = prompt.filled(params.arguments or {})
+    except KeyError as error:
+        raise MCPError(types.INVALID_PARAMS, f"there is no such prompt, or it lacks an argument: {error}") from None
+    message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+    return types.GetPromptResult(description=prompt.description, messages=[message])
 
 
 async def _answered(worker: WorkerProcess, params: types.CallToolRequestParams) -> types.CallToolResult:

@@ -11,6 +11,7 @@ import msgspec
 
 from perfdoctor.assistant import arguments
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words.foreign_text import clean_name
 from perfdoctor.system.toml_tables import shipped_table
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Tool(NamedTuple):
 
     title: str
     description: str
-    arguments: type[msgspec.Struct]
+    arguments: type[arguments.Bounds]
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the tool's arguments, without references."""
@@ -35,6 +36,22 @@ class Tool(NamedTuple):
         return {**schema, "type": "object", "title": self.title}
 
 
+class Prompt(NamedTuple):
+    """A question that a person chooses in a client. `arguments`: what is said of each, by name."""
+
+    title: str
+    description: str
+    arguments: Mapping[str, str]
+    text: str
+
+    def filled(self, given: Mapping[str, str]) -> str:
+        """The text with each argument as a quoted string. Raises KeyError for one that is missing."""
+        quoted = {name: msgspec.json.encode(clean_name(given[name], _LONGEST)).decode() for name in self.arguments}
+        return self.text.format_map(quoted)
+
+
+#: Of an argument of a prompt: a path.
+_LONGEST = 1_024
 _TEXTS = shipped_table(Path(__file__).with_suffix(".toml"))
 #: Said once of all tools, in front of the first.
 INSTRUCTIONS: str = _TEXTS["instructions"]
@@ -42,14 +59,15 @@ INSTRUCTIONS: str = _TEXTS["instructions"]
 
 def _tool(name: str, title: str, description: str, *, names: bool = False) -> Tool:
     """The tool of this name, whose arguments are the class of its name: `WhatIf` of `what_if`."""
-    taken: type[msgspec.Struct] = getattr(arguments, name.title().replace("_", ""))
+    taken: type[arguments.Bounds] = getattr(arguments, name.title().replace("_", ""))
     return Tool(title, description + IS_DATA * names, taken)
 
 
 TOOLS: Mapping[str, Tool] = {name: _tool(name, **texts) for name, texts in _TEXTS["tools"].items()}
+PROMPTS: Mapping[str, Prompt] = {name: Prompt(**texts) for name, texts in _TEXTS["prompts"].items()}
 
 
-def understood(tool: str, given: object) -> msgspec.Struct:
+def understood(tool: str, given: object) -> arguments.Bounds:
     """The arguments of a call. Raises PerfdoctorError for a tool that is not there, and for what it does not take."""
     if tool not in TOOLS:
         raise PerfdoctorError("there is no such tool", do=f"Tools: {', '.join(TOOLS)}.")

@@ -79,7 +79,8 @@ def answered(request: ToolRequest, desk: Desk) -> Reply:
 
     try:
         with in_words_of_python():
-            text, data = answer_of(request.tool)(understood(request.tool, request.arguments), desk).sent()
+            asked = understood(request.tool, request.arguments)
+            text, data = answer_of(request.tool)(asked, desk).sent(asked)
     except PerfdoctorError as error:
         what, do = (text.replace(f"{desk.root.folder}/", "") for text in (error.what, error.do))
         return Reply(what=what, do=do)

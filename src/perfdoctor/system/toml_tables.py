@@ -83,6 +83,6 @@ def _checksum(kept: bytes) -> bytes:
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder of `rules` or `examples`: inside an installed wheel, else beside `src/` in a checkout."""
+    """The folder of `rules`, `examples` or `docs`: inside an installed wheel, else beside `src/` in a checkout."""
     inside = Path(__file__).parents[1] / name
     return inside if inside.is_dir() else Path(__file__).parents[3] / name

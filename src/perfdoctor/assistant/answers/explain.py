@@ -8,6 +8,7 @@ from perfdoctor.assistant.arguments import Explain
 from perfdoctor.assistant.bounded import Answer, name
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words import wording
 
 
 def answer(asked: Explain, desk: Desk) -> Answer:
@@ -21,8 +22,14 @@ def answer(asked: Explain, desk: Desk) -> Answer:
     if rule.broken:
         do = "`perfdoctor rules check` says what is wrong with it."
         raise PerfdoctorError(f"the rule {rule.id} cannot be used: {rule.broken}", do=do)
-    return Answer(
+    lines = [
         f"{rule.id}: {rule.title}. {rule.why}",
+        f"No problem when: {rule.not_a_problem_when}",
+        *(f"Threshold {key} = {each.value:g} {each.unit}" for key, each in rule.thresholds.items()),
+        *(f"Fix: {fix.title} ({wording.fix_terms(fix)})" for fix in rule.fixes),
+    ]
+    return Answer(
+        "\n".join(lines),
         {
             "rule": rule.id,
             "title": rule.title,

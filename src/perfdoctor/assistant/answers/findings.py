@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perfdoctor.assistant.answers.analyze import finding
@@ -10,10 +10,13 @@ from perfdoctor.assistant.arguments import Findings
 from perfdoctor.assistant.bounded import Answer, name, page
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows, with_symptoms
-from perfdoctor.report.words import derivations, wording
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows, Span, with_symptoms
+from perfdoctor.report.words import code_lines, derivations, wording
+from perfdoctor.report.words.foreign_text import clean
 
-_MOST_EVIDENCE, _MOST_ROWS, _MOST_LINES = 8, 5, 5
+#: Of the lines below a finding in the text: moments, and measured numbers.
+_MOST_SAID = 4
 
 
 def answer(asked: Findings, desk: Desk) -> Answer:
@@ -25,14 +28,38 @@ def answer(asked: Findings, desk: Desk) -> Answer:
         found = ", ".join(each.rule for each in every) or "nothing"
         raise PerfdoctorError(_why_none(asked.rule, desk, diagnosis.outcomes), do=f"Found here: {found}.")
     is_alone = asked.rule is not None
-    rows, pages = page(wanted, asked.cursor, asked.limit, lambda each: _whole(each, zero, is_alone=is_alone))
+    positions = {each.rule: position for position, each in enumerate(diagnosis.findings, 1)}
+    rows, pages = page(wanted, asked, lambda each: _whole(each, positions.get(each.rule), zero, is_alone=is_alone))
     shown = wanted[int(asked.cursor) :][: len(rows)]
-    lines = [f"{advice.rule}: {wording.saving(diagnosis, advice)}" for advice in shown]
+    lines = [
+        line for each in shown for line in _said(diagnosis, each, positions.get(each.rule), zero, is_alone=is_alone)
+    ]
     return Answer("\n".join(lines) or "No findings.", {"findings": rows, **pages})
 
 
-def _whole(advice: Advice, zero: int, *, is_alone: bool) -> dict[str, Any]:
-    """All fields of a finding; with the code of its fixes and the derivation of its saving if it `is_alone`.
+def _said(diagnosis: Diagnosis, advice: Advice, position: int | None, zero: int, *, is_alone: bool) -> Iterator[str]:
+    """The finding as the report words it, under the number that it has there, and its moments on the two clocks."""
+    number = f"{position}. " if position else f"Symptom of {advice.symptom_of}: "
+    certain = wording.confidence(advice.confidence)
+    yield f"{number}{advice.rule}: {advice.title}. {wording.saving(diagnosis, advice)} · {certain}"
+    yield f"   {clean(advice.summary)}"
+    if doubt := wording.certainty(advice) if is_alone else wording.doubt(advice):
+        yield f"   {doubt}"
+    for line in advice.lines[:1]:
+        yield f"   At: {code_lines.place(line)} ({code_lines.weight(line)})"
+    for span in [each for each in advice.evidence if isinstance(each, Span)][:_MOST_SAID]:
+        start_ns, end_ns = zero + span.start_ns, zero + span.end_ns
+        yield f"   {name(span.label)}: {wording.where(span)} (start_ns={start_ns}, end_ns={end_ns})"
+    if is_alone:
+        for each in [each for each in advice.evidence if isinstance(each, Measure)][:_MOST_SAID]:
+            yield f"   {name(each.label)}: {wording.quantity(each.value, each.unit)}"
+    for fix in advice.fixes[: None if is_alone else 1]:
+        yield f"   Fix: {clean(fix.title)} ({wording.fix_terms(fix)})"
+
+
+def _whole(advice: Advice, position: int | None, zero: int, *, is_alone: bool) -> dict[str, Any]:
+    """The fields of a finding; also tables, all values, the code of its fixes and how its saving was computed if it
+    `is_alone`.
 
     `zero`: a span's 0 on the recording's clock, in ns.
     """
@@ -41,15 +68,19 @@ def _whole(advice: Advice, zero: int, *, is_alone: bool) -> dict[str, Any]:
         | ({"how": fix.how} if is_alone else {})
         for fix in advice.fixes
     ]
-    more = {"why": advice.why, "not_a_problem_when": advice.not_a_problem_when, "derivation": _derivation(advice)}
+    more = {
+        "values": {name(key): value for key, value in advice.values.items()},
+        "why": advice.why,
+        "not_a_problem_when": advice.not_a_problem_when,
+        "derivation": _derivation(advice),
+    }
     return {
-        **finding(advice),
+        **finding(advice, position),
         "summary": advice.summary,
         "confidence_because": advice.confidence_because,
         "symptom_of": advice.symptom_of,
-        "values": {name(key): value for key, value in advice.values.items()},
-        "evidence": [_evidence(each, zero) for each in advice.evidence[:_MOST_EVIDENCE]],
-        "lines": [_line(each) for each in advice.lines[:_MOST_LINES]],
+        "evidence": [_evidence(each, zero) for each in advice.evidence if is_alone or not isinstance(each, Rows)],
+        "lines": [_line(each) for each in advice.lines],
         "fixes": fixes,
         "left_out": list(advice.left_out),
         **(more if is_alone else {}),
@@ -69,12 +100,9 @@ def _evidence(evidence: Evidence, zero: int) -> dict[str, Any]:
     if isinstance(evidence, Measure):
         return {"label": label, "value": evidence.value, "unit": evidence.unit}
     if isinstance(evidence, Rows):
-        rows = [[name(cell) if isinstance(cell, str) else cell for cell in row] for row in evidence.rows[:_MOST_ROWS]]
+        rows = [[name(cell) if isinstance(cell, str) else cell for cell in row] for row in evidence.rows]
         columns = [name(each) for each in evidence.columns]
-        return {
-            "label": label, "columns": columns, "units": list(evidence.units), "rows": rows,
-            "row_count": len(evidence.rows),
-        }  # fmt: skip
+        return {"label": label, "columns": columns, "units": list(evidence.units), "rows": rows}
     start_ns, end_ns = zero + evidence.start_ns, zero + evidence.end_ns
     return {"label": label, "rank": evidence.rank, "start_ns": start_ns, "end_ns": end_ns}
 

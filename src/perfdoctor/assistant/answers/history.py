@@ -16,7 +16,7 @@ from perfdoctor.history import runs, schema, series, store
 from perfdoctor.history.metrics import metric
 from perfdoctor.report import history_json
 from perfdoctor.report.words import trends
-from perfdoctor.report.words.wording import counted
+from perfdoctor.report.words.wording import counted, duration
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -25,7 +25,6 @@ _LISTED = (
     "id", "recorded_at", "source", "project", "program", "device", "gpus", "world_size", "git_commit", "git_dirty",
     "step_ns", "mfu", "peak_memory_bytes", "verdict", "first_finding", "tags", "pins",
 )  # fmt: skip
-_MOST_STEPS = 50
 
 
 def answer(asked: History, desk: Desk) -> Answer:
@@ -41,17 +40,20 @@ def answer(asked: History, desk: Desk) -> Answer:
 
 
 def _listed(db: Database, asked: History) -> Answer:
-    rows, pages = page(
-        runs.listed(db), asked.cursor, asked.limit, lambda row: {each: row.get(each) for each in _LISTED}
-    )
-    return Answer(f"{counted(runs.count(db), 'run')} stored.", {"runs": rows, **pages})
+    rows, pages = page(runs.listed(db), asked, lambda row: {each: row.get(each) for each in _LISTED})
+    lines = [f"{counted(runs.count(db), 'run')} stored.", *map(_line, rows)]
+    return Answer("\n".join(lines), {"runs": rows, **pages})
+
+
+def _line(row: dict[str, Any]) -> str:
+    step = duration(row["step_ns"]) if row["step_ns"] else "step not known"
+    pins = f", pinned as {', '.join(map(name, row['pins']))}" if row["pins"] else ""
+    return f"{row['id']}, {row['recorded_at']}: {step}, {name(row['first_finding'] or 'no finding')}{pins}"
 
 
 def _one(db: Database, text: str) -> Answer:
     found = runs.stored(db, runs.resolved(db, text))
     whole: dict[str, Any] = msgspec.json.decode(history_json.run(found))["run"]
-    for each in ("step_times_ns", "timed_steps_ns"):
-        whole[each] = (whole.get(each) or [])[:_MOST_STEPS]
     return Answer(name(str(whole.get("verdict") or "")), {"run": whole})
 
 
@@ -59,6 +61,6 @@ def _trend(db: Database, asked: History, wanted: str) -> Answer:
     with tempfile.TemporaryDirectory() as nowhere:  # no checkout: git is asked for nothing
         found = series.trend(db, metric(wanted), folder=Path(nowhere))
     whole: dict[str, Any] = msgspec.json.decode(history_json.trend(found))
-    points, pages = page(whole["points"][::-1], asked.cursor, asked.limit, lambda point: point)
+    points, pages = page(whole["points"][::-1], asked, lambda point: point)
     kept = {key: whole[key] for key in ("metric", "series", "changes", "not_searched")}
     return Answer(trends.heading(found), {**kept, "points": points, **pages})

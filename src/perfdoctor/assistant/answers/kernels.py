@@ -36,7 +36,7 @@ def answer(asked: Kernels, desk: Desk) -> Answer:
     ]
     window_ns = sum(place.window_ns for place in places)
     rows, pages = page(
-        wanted, asked.cursor, asked.limit,
+        wanted, asked,
         lambda each: {
             "name": name(each.name), "family": each.family, "math_path": each.math_path or None, "count": each.count,
             "total_ns": each.total_ns, "mean_ns": each.mean_ns, **_counted(places, each.name),

@@ -28,7 +28,7 @@ def answer(asked: Query, desk: Desk) -> Answer:
     except PerfdoctorError as error:  # whose option is the command's
         error.do = error.do.replace("--seconds", "--timeout of the server")
         raise
-    rows, _ = page(found.rows, asked.cursor, asked.limit, lambda row: [_cell(each) for each in row])
+    rows, _ = page(found.rows, asked, lambda row: [_cell(each) for each in row])
     after = int(asked.cursor) + len(rows)
     is_more = found.is_cut or after < len(found.rows)
     next_cursor = str(after) if is_more and after < MOST_ROWS else None

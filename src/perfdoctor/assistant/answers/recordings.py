@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -25,11 +26,12 @@ _OF_A_JOB = ("rank", "machine")
 def answer(asked: Recordings, desk: Desk) -> Answer:
     start = desk.root.inside(asked.path)
     found, is_cut = _found(start)
-    rows, pages = page(found, asked.cursor, asked.limit, lambda each: _row(each, desk))
-    said = f"{counted(len(found), 'recording')} below {name(desk.root.name(start))}"
-    return Answer(f"{said}{', and more in further folders' if is_cut else ''}.", {
-        "recordings": rows, **pages, "is_cut": is_cut,
-    })  # fmt: skip
+    rows, pages = page(found, asked, lambda each: _row(each, desk))
+    where = "the root" if start == desk.root.folder else name(desk.root.name(start))
+    said = f"{counted(len(found), 'recording')} below {where}"
+    more = f"{said}, and more in further folders: name one of them as path." if is_cut else f"{said}."
+    lines = [more, *(f"{json.dumps(row['path'], ensure_ascii=False)} ({row['kind']})" for row in rows)]
+    return Answer("\n".join(lines), {"recordings": rows, **pages, "is_cut": is_cut})
 
 
 def _found(start: Path) -> tuple[list[tuple[Path, str]], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from perfdoctor.model.timeline import Frame
 from perfdoctor.report.words import wording
 from perfdoctor.vocabulary.signals import SIGNALS
 
+#: Events in the text.
+_SHOWN = 10
 #: What is said of each event, where its signal has it. Times, name and signal are said of all.
 _COLUMNS = ("rank", "device", "stream", "thread", "correlation", "bytes", "direction", "kind")
 
@@ -34,17 +37,24 @@ def answer(asked: TimelineSlice, desk: Desk) -> Answer:
     )
     order = np.argsort(starts, kind="stable")
     rows, pages = page(
-        range(order.size), asked.cursor, asked.limit,
+        range(order.size), asked,
         lambda at: _event(recorded[frame_of[order[at]]], frames[frame_of[order[at]]], int(row_of[order[at]])),
     )  # fmt: skip
     said = ", ".join(f"{number:,} {SIGNALS[signal].label}" for signal, number in counts.items())
+    heading = f"In {wording.duration(end_ns - start_ns)}: {said or 'nothing recorded'}."
     return Answer(
-        f"In {wording.duration(end_ns - start_ns)}: {said or 'nothing recorded'}.",
+        "\n".join([heading, *map(_said, rows[:_SHOWN])]),
         {
             "start_ns": start_ns, "end_ns": end_ns, "counts": counts,
             "not_recorded": [signal for signal in asked.signals if signal not in recorded], "events": rows, **pages,
         },
     )  # fmt: skip
+
+
+def _said(event: dict[str, Any]) -> str:
+    where = "".join(f", {each} {event[each]}" for each in ("rank", "stream") if event.get(each) is not None)
+    called = f" {json.dumps(event['name'], ensure_ascii=False)}" if event.get("name") else ""
+    return f"{event['start_ns']} ns, {wording.duration(event['duration_ns'])}: {event['signal']}{called}{where}"
 
 
 def _moments(asked: TimelineSlice, run: Run) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""Tests of perfdoctor.assistant: a package, so that benchmarks/assistant.py does not take its name."""
