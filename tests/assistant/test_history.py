@@ -57,8 +57,9 @@ def test_an_old_history_is_read_and_not_brought_up_to_date(tmp_path, file):
 
     with connect(old) as db:
         db.execute("DROP VIEW IF EXISTS overview")
+        db.execute("DROP TABLE tried_fixes")
         db.execute("PRAGMA user_version = 4")
-        later = ("project", "project_id", "program_words", "timed_steps_ns")
+        later = ("project", "project_id", "program_words", "timed_steps_ns", "recorded_from")
         for column in ("unrecorded_step_ns", "contended_share", "items_per_step", *later):
             for (view,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
                 db.execute(f"DROP VIEW {view}")
