@@ -116,7 +116,7 @@ def run(
     elif not session.ran:
         notify("nothing was recorded")
     elif nothing := _nothing_recorded(session.folder):
-        say.note(f"nothing to diagnose: {nothing}")
+        say.failure(f"nothing to diagnose: {nothing.what}", nothing.do)
     else:
         _report(session.folder, asked, reports, ended)
     _leave(ended)
@@ -368,15 +368,15 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 # --- after -----------------------------------------------------------------------------------------------------------
 
 
-def _nothing_recorded(folder: RunFolder) -> str:
-    """Why there is nothing to diagnose, and what to do, where no pass left a recording to read; else ""."""
+def _nothing_recorded(folder: RunFolder) -> PerfdoctorError | None:
+    """Why there is nothing to diagnose, and what to do, where no pass left a recording to read."""
     passes = folder.manifest.passes
     recorded = [[file for file in each.files if not file.startswith("stacks/")] for each in passes]
     if not passes or not all(
         each.do and (each.exit_code or not files) for each, files in zip(passes, recorded, strict=True)
     ):
-        return ""
-    return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
+        return None
+    return PerfdoctorError("; ".join(passes[0].notes), do=passes[0].do)
 
 
 def _report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, ended: Ended) -> None:
