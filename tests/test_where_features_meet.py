@@ -40,7 +40,7 @@ REFUSED = {
     ("ncu", "check"): NO_STEP, ("memory", "check"): NO_STEP,
     ("diagnosis", "html"): ("holds its diagnosis alone", 2), ("diagnosis", "history"): ("holds its diagnosis alone", 2),
     ("diagnosis", "sql"): NO_RECORDING, ("diagnosis", "parquet"): NO_RECORDING,
-    ("diagnosis", "perfetto"): NO_RECORDING, ("diagnosis", "python"): NO_RECORDING,
+    ("diagnosis", "perfetto"): NO_RECORDING,
 }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_a_replay_knows_loader_and_host():
 def test_at_most_a_late_rank_is_late_in_no_step(run):
     """A replay takes out what it has more to do than the others, and its steps still differ from theirs."""
     rules, replayed = load_rules(), Saving(30_000, 60_000, 60_000)
-    replay = SimpleNamespace(can_replay=lambda *_: True, fix=lambda *_: "a fix", saving=lambda _: replayed)
+    replay = SimpleNamespace(gives_saving=lambda *_: True, fix=lambda *_: "a fix", saving=lambda _: replayed)
 
     def of(rule: str) -> Saving:
         return predicted_saving(

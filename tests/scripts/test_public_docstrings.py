@@ -93,7 +93,7 @@ def test_whoever_says_all_is_left_alone(tmp_path: Path) -> None:
 
 def test_public_are_functions_methods_and_what_trainers_are_given() -> None:
     found = {f"{path.parent.name}/{path.name}": names for path, names in public().items()}
-    assert found["api/__init__.py"] == {"analyze", "compare", "read"}
+    assert found["api/__init__.py"] == {"analyze", "check", "compare", "query", "read", "run", "scaling"}
     assert {"Frame.take", "Timeline.__getitem__"} <= found["model/timeline.py"]
     assert {"Recording.start", "record"} <= found["inside/recording.py"]
     assert {"draw", "draw_steps"} <= found["own_rules/drawn.py"]

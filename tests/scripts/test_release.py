@@ -15,7 +15,7 @@ import release
 from folders import ROOT
 
 #: What a package is built from. The tests, recordings and documents would be in the archive as well, and take seconds.
-NEEDED = ("src", "rules", "examples", "scripts", "requirements", "docs/grafana", "docs/diagnosis.schema.json", "CHANGELOG.md",
+NEEDED = ("src", "rules", "examples", "scripts", "requirements", "docs", "CHANGELOG.md",
           "LICENSE", "README.md", "pyproject.toml", ".gitignore")  # fmt: skip
 #: Steps that run the tests or ask an index: the walk itself is what is tried here.
 AWAY = [f"--without={step}" for step in ("tests", "pythons", "materials", "audit")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from differences import differences
 from folders import FIXTURES, public_files
-from recorded import of_recordings, recording
+from recorded import Recording, of_recordings
 from scrubbing import planted
 
 from perfdoctor.errors import PerfdoctorError
@@ -35,9 +35,9 @@ STAND_IN = re.compile(r"\b(?:host|user|project|python|folder|path|home|address|g
 
 
 def said(path: Path):
-    """The diagnosis, or what is to be done instead of it."""
+    """The diagnosis, or what is to be done instead of it: a new one, as tests that share one look at it in their own way."""
     try:
-        return json.loads(json_report.render(recording(path).diagnosis))
+        return json.loads(json_report.render(Recording(path).diagnosis))
     except PerfdoctorError as error:
         return {"refused": error.do}
 

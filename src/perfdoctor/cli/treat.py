@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from perfdoctor.cli import run_options, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from perfdoctor.recording.treated_run import TrialProgram, TrialReport
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfdoctor.treatments.records import TreatResult
     from perfdoctor.treatments.session import Session
 
-_BUDGET = re.compile(r"^(\d+(?:\.\d+)?)(s|m|h)?$")
+_BUDGET = regex(r"^(\d+(?:\.\d+)?)(s|m|h)?$")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _INTERRUPTED = 128 + 2
 
@@ -361,5 +361,5 @@ def _launched_ranks(command: Sequence[str]) -> int:
         name, _, value = word.partition("=")
         if name.replace("_", "-") in ("--nproc-per-node", "--num-processes"):
             number = value or following
-            return int(number) if number.isdigit() else 1
+            return int(number) if number.isdecimal() else 1
     return 1

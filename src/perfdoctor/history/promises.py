@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.history import schema, store
 from perfdoctor.history.facts import Row, checked, new_id, now, plain_text
+from perfdoctor.patterns import regex
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
 #: What a fix is called: a rule, a treatment, a verdict; of another's file nothing else is taken.
-_WORD = re.compile(r"[a-z0-9][a-z0-9_ -]{0,59}")
+_WORD = regex(r"[a-z0-9][a-z0-9_ -]{0,59}")
 #: Bytes of parameters from which on a model is of the next class.
 _SIZES = (
     (10**6, "below 1 MB"),

@@ -148,7 +148,7 @@ def _is_password(word: str) -> bool:
 
 def _changes(text: str) -> float:
     """How often the kind of character changes, of all places where it may: 0.62 where letters and digits are random."""
-    kinds = [0 if each.isdigit() else 1 if each.islower() else 2 if each.isupper() else 3 for each in text]
+    kinds = [0 if each.isdecimal() else 1 if each.islower() else 2 if each.isupper() else 3 for each in text]
     return sum(one != other for one, other in zip(kinds, kinds[1:])) / max(len(text) - 1, 1)
 
 

@@ -179,4 +179,4 @@ def _values(machine: Machine, finding: DiagnosedFinding | None) -> dict[str, Any
 
 def _version(text: str) -> tuple[int, ...]:
     numbers = text.split("+", maxsplit=1)[0].split(".")[:2]
-    return tuple(int(each) if each.isdigit() else 0 for each in numbers)
+    return tuple(int(each) if each.isdecimal() else 0 for each in numbers)

@@ -65,7 +65,7 @@ def test_each_value_of_a_made_report_is_the_one_that_ncu_prints(made: Path) -> N
 def test_a_version_that_our_reader_does_not_know_is_read_by_an_installed_ncu(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_package, "package", lambda: None)
+    monkeypatch.setattr(nvidia_package, "is_installed", lambda: False)
     later = tmp_path / "later.ncu-rep"
     later.write_bytes(MADE.replace(b"\x08\x07", b"\x08\x08", 1))
     with pytest.raises(PerfdoctorError, match="version 8 of the format"):

@@ -231,7 +231,8 @@ ABORTS = (FIXTURES.parent / "tests" / "found" / "ncu-report" / "length-beyond-th
 
 
 @pytest.mark.skipif(not ncu_package.is_installed(), reason="NVIDIA's package is not installed")
-def test_a_report_at_which_nvidias_library_aborts_is_refused(report, capfd):
+def test_a_report_at_which_nvidias_library_aborts_is_refused(report, capfd, monkeypatch):
+    monkeypatch.setattr(tool_process, "find", lambda _: None)  # an installed ncu would be asked as well
     report.write_bytes(ABORTS)
     with pytest.raises(PerfdoctorError, match="the library that reads it crashed"):
         ncu_package.read_apart(report)

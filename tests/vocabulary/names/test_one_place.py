@@ -17,7 +17,8 @@ from perfdoctor.vocabulary import names
 
 SOURCES = ROOT / "src" / "perfdoctor"
 #: Readers parse what a tool writes: its formats are theirs.
-ROOMS_WITH_PATTERNS = ("vocabulary/names/", "readers/")
+#: Folders of a machine are no names of a framework: `/usr/local/cuda-13`.
+ROOMS_WITH_PATTERNS = ("vocabulary/names/", "readers/", "scrubbing/paths.py")
 FRAMEWORKS = re.compile(
     r"\baten|autograd|torch[/.:\\\[]|cuda|\bhip[A-Z(]|nccl|gloo|c10d|[Oo]ptimizer|DataLoader|ProfilerStep|DataParallel"
     r"|FSDP|AccumulateGrad|[Ss]oftmax|gemm|elementwise|_kernel|triton_|\bMPI_|zero_grad|cudnn|cublas"

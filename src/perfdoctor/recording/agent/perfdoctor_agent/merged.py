@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from perfdoctor_agent import private
+
 
 class _Series:
     """The calls between two updates. `learned`: the parameters whose gradients are sent, in their order."""
@@ -27,7 +29,10 @@ def install(torch: Any, given: Any) -> None:
     if not distributed.is_available():
         return
     original, series, parameters = distributed.all_reduce, _Series(), {}
-    flatten, unflatten = torch._utils._flatten_dense_tensors, torch._utils._unflatten_dense_tensors
+    flatten = private.find(torch, "_utils._flatten_dense_tensors")
+    unflatten = private.find(torch, "_utils._unflatten_dense_tensors")
+    if flatten is None or unflatten is None:
+        return
 
     def call(tensor: Any, op: Any = distributed.ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
         is_plain = op == distributed.ReduceOp.SUM and group is None and not async_op

@@ -55,6 +55,9 @@ LOST_LATER = {
         ),
         "what a batch costs from a worker is not tried",
     ),
+    **dict.fromkeys(
+        ("_utils._flatten_dense_tensors", "_utils._unflatten_dense_tensors"), "all-reduces are not merged in a trial"
+    ),
     "profiler.profiler.warn": "torch's warnings about the recording appear in the program's output",
     KINETO_LEVEL: "Kineto's lines about the recording appear in the program's output",
 }
