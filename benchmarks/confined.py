@@ -27,7 +27,7 @@ _CHANGES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}
 _OF_FILES = 0x4002  # write and truncate: the others are of folders
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _BELOW_PATH = 1  # LANDLOCK_RULE_PATH_BENEATH
-#: What Python tells before it happens, and no reading of a file needs.
+#: Events of Python's audit that no reading of a file needs.
 _NEVER = ("socket.connect", "socket.bind", "socket.getaddrinfo", "os.exec", "os.system", "os.posix_spawn", "ctypes.dlopen",
           "os.chmod", "os.chown", "os.kill", "os.putenv")  # fmt: skip
 _CHANGING = ("os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime", "shutil.rmtree")

@@ -179,7 +179,7 @@ Tell = Callable[[dict[str, object]], None]
 
 
 def _child(folder: Path, work: Callable[[Tell], None]) -> Iterator[dict[str, object]]:
-    """Yield what the work tells, done in a child that is confined; where it dies, what it was doing is the last."""
+    """Yield what the work reports, done in a child that is confined; where it dies, what it was doing is the last."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as fatal:
         child = os.fork()

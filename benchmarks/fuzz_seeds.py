@@ -146,7 +146,7 @@ def memory_timelines() -> list[bytes]:
 
 
 def flight_recordings() -> tuple[list[bytes], list[bytes]]:
-    """As pickles, and as JSON."""
+    """Return the seeds as pickles, and as JSON."""
     entries: list[dict[str, Any]] = [
         {
             "frames": [{"name": "step", "filename": "train.py", "line": 3}], "record_id": seq, "pg_id": 0,
@@ -166,7 +166,7 @@ def flight_recordings() -> tuple[list[bytes], list[bytes]]:
 
 
 def stacks() -> tuple[list[bytes], list[bytes]]:
-    """As JSON (speedscope, chrometrace), and as lines of text."""
+    """Return the seeds as JSON (speedscope, chrometrace), and as lines of text."""
     frames = [{"name": "main", "file": "/p/train.py", "line": 3}, {"name": "slow", "file": "/p/data.py", "line": 8}]
     profile = {"type": "sampled", "name": 'Process 7 Thread 7 "MainThread"', "unit": "seconds", "startValue": 0.0,
                "endValue": 0.03, "samples": [[0, 1], [0, 1], [0]], "weights": [0.01, 0.01, 0.01]}  # fmt: skip

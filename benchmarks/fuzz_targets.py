@@ -163,12 +163,12 @@ def _kind(text: str) -> str:
 
 
 def recording(path: Path, random: Random) -> str:
-    """Of one that stands alone."""
+    """Return the target of a file that stands alone."""
     return _diagnosed(read([path]), random)
 
 
 def beside(path: Path, random: Random) -> str:
-    """Of what joins a recording: alone, and every second time with one."""
+    """Return the target of a file that joins a recording: it is read alone, and every second time with one."""
     if random.randrange(2):
         return joined(path, random)
     timeline = read([path])
@@ -177,7 +177,7 @@ def beside(path: Path, random: Random) -> str:
 
 
 def joined(path: Path, random: Random) -> str:
-    """Of what says nothing without a recording."""
+    """Return the target of a file that says nothing without a recording."""
     trace = path.with_name("rank0.pt.trace.json")
     trace.write_bytes(_small_trace())
     return _diagnosed(read([trace, path]), random)
@@ -189,7 +189,7 @@ def _small_trace() -> bytes:
 
 
 def whole_folder(path: Path, random: Random) -> str:
-    """Of a run or of the ranks of a job: read at once, or in parts, and listed by the viewer."""
+    """Return the target of a run or of the ranks of a job: read at once, or in parts, and listed by the viewer."""
     Folder(ViewedFolder(path)).contents()
     run = read_run([path], silent, most_in_full=random.choice((None, None, 1)))
     return _examined(run, random)

@@ -201,7 +201,7 @@ def tree(data: bytes, random: Random) -> bytes:
 
 
 class _PlainValues(pickle.Unpickler):
-    """Of dicts, lists and what stands in them: a changed pickle may name anything."""
+    """Change dicts, lists and what stands in them: a changed pickle may name anything."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}")
@@ -243,7 +243,7 @@ def _repacked(data: bytes, random: Random) -> bytes:
 
 
 def inside_gzip(mutation: Mutation) -> Mutation:
-    """Of the text of a gzip file."""
+    """Change the text of a gzip file."""
 
     def changed(data: bytes, random: Random) -> bytes:
         try:
@@ -256,7 +256,7 @@ def inside_gzip(mutation: Mutation) -> Mutation:
 
 
 def inside_zip(by_ending: Sequence[tuple[str, Mutation]]) -> Mutation:
-    """Of a member of an archive."""
+    """Change a member of an archive."""
 
     def changed(data: bytes, random: Random) -> bytes:
         try:
@@ -345,7 +345,7 @@ LINK, PIPE, FOLDER = "@link", "@pipe", "@folder"
 
 
 def folder(by_ending: Sequence[tuple[str, Mutation]], leads_to: str) -> Mutation:
-    """Of a folder, packed by `packed`: another content of a member, or none, or a link, a pipe or a folder in its place.
+    """Change a folder, packed by `packed`: another content of a member, or none, or a link, a pipe or a folder in its place.
 
     `leads_to`: outside of it, where nothing may be changed.
     """

@@ -20,7 +20,7 @@ LOCK = Path("requirements", "dev.txt")
 
 @dataclass
 class Answer:
-    """Of which packages it is known that they are vulnerable, that they are not, and of which nothing is known."""
+    """Return the packages that are known to be vulnerable, those that are known not to be, and those nobody knows."""
 
     vulnerable: list[str]
     clean: list[str]

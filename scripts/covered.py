@@ -60,7 +60,7 @@ def measure(arguments: list[str]) -> None:
     tests = ["-n", "auto", "--dist", "loadgroup", "--no-loadscope-reorder", *arguments]
     with _own_processes_measured():
         subprocess.run([*coverage, "run", "-m", "pytest", *tests], cwd=_ROOT, env=environment, check=False)
-    # What was killed while it wrote has left half a file, which is told and left out.
+    # What was killed while it wrote has left half a file, which is reported and left out.
     subprocess.run([*coverage, "combine", "--quiet"], cwd=_ROOT, check=True)
 
 

@@ -34,7 +34,7 @@ def is_admitted(stated: str) -> bool:
 
 
 def normal(name: str) -> str:
-    """As PEP 503 spells a name."""
+    """Return the name as PEP 503 spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -180,7 +180,7 @@ class Release:
 
 
 def sums(folder: Path) -> str:
-    """As `sha256sum` prints them."""
+    """Return the sums as `sha256sum` prints them."""
     return "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())
     )

@@ -88,6 +88,16 @@ def test_a_budget_has_a_unit(text: str, wanted: float) -> None:
     assert seconds(text) == wanted
 
 
+@pytest.mark.parametrize(("words", "said"), [
+    (["--fix", "loader_worker"], "loader_workers"), (["--fix", "nothing"], "perfdoctor treat --list"),
+    (["--only", "input-wiat"], "input-wait"),
+])  # fmt: skip
+def test_an_unknown_fix_or_rule_is_refused_before_anything_is_made(tmp_path: Path, words: list[str], said: str) -> None:
+    done = treat(tmp_path, *words, "--", sys.executable, "program.py")
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["program.py"]
+
+
 @pytest.mark.parametrize("text", ["", "m", "10 minutes", "-5"])
 def test_a_budget_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):

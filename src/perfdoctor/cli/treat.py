@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from perfdoctor.cli import run_options, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.rule_patterns import near
 
 if TYPE_CHECKING:
     from perfdoctor.recording.treated_run import TrialProgram, TrialReport
@@ -99,8 +100,8 @@ def treat(
     if treatments is not None:
         known |= catalogue.read(treatments)
     asked = Asked(
-        tuple(command), seconds(budget), _words(only), _words(fix), run, cwd_copy, _variables(env or []), stop, bitwise,
-        accept_numerics, seed, quiet, verbose,
+        tuple(command), seconds(budget), _rules(_words(only)), _fixes(_words(fix), known), run, cwd_copy,
+        _variables(env or []), stop, bitwise, accept_numerics, seed, quiet, verbose,
     )  # fmt: skip
     _check_command(command)
     raise typer.Exit(Treating(asked, known, output).to_the_end(json, no_html=no_html))
@@ -134,6 +135,25 @@ def seconds(text: str) -> float:
 
 def _words(text: str | None) -> tuple[str, ...]:
     return tuple(each.strip() for each in (text or "").split(",") if each.strip())
+
+
+def _rules(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids of the rules that these ids or patterns name. Raises BadParameter where one names none."""
+    if not names:
+        return ()
+    from perfdoctor.cli.rules import chosen
+    from perfdoctor.vocabulary.rulebook import load_rules
+
+    return tuple(rule.id for rule in chosen(names, load_rules()))
+
+
+def _fixes(names: tuple[str, ...], known: Mapping[str, Treatment]) -> tuple[str, ...]:
+    """The names, each of a fix that is `known`. Raises BadParameter."""
+    for name in names:
+        if name not in known:
+            nearest = near(name, known, "perfdoctor treat --list")
+            raise typer.BadParameter(f"there is no fix {name!r}. {nearest}", param_hint="--fix")
+    return names
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:

@@ -76,8 +76,8 @@ def _several_a_rank(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bo
 
 
 def _share_in_common(one: Snapshot, other: Snapshot) -> float:
-    """Of the compute time (0-1); 1 where names say nothing: a run has none, a compiler gave them, or it is single
-    kernels that somebody wrote anew.
+    """The share of the compute time (0-1); 1 where names say nothing: a run has none, a compiler gave them, or it is
+    single kernels that somebody wrote anew.
     """
     if one.basis == LAUNCH or not by_names(one, other) or any(map(_is_compiled, (one, other))):
         return 1.0

@@ -1,1 +1,1 @@
-"""How is a recording copied without what it tells of a machine, its users and their secrets?"""
+"""How is a recording copied without names of machines and users, and secrets?"""

@@ -48,7 +48,7 @@ class _Source(Struct, frozen=True):
 
 
 def scrubbed(source: Path, target: Path, progress: Progress, *, keep_paths: bool = False) -> Copied:
-    """Copy a file or folder to `target`, which must not exist, without what it tells; whole or not at all.
+    """Copy a file or folder to `target`, which must not exist, without what is private; whole or not at all.
 
     Raises PerfdoctorError where a file cannot be cleaned and nothing else is there to copy, UsageError for a target
     that is in the way.
@@ -123,6 +123,10 @@ def _source(
     except (OSError, PerfdoctorError) as error:
         left_out[name.as_posix()] = error.what if isinstance(error, PerfdoctorError) else "it cannot be read"
         return
+    if is_alone and kind == "text" and formats.of_named(path) is None:
+        raise PerfdoctorError(
+            f"{path} is no recording that perfdoctor reads", do="Name a recording, a run folder or a diagnosis.json."
+        )
     if kind == "report":
         yield from _exported(path, name, scratch, progress, left_out, is_alone=is_alone)
     elif kind in _HOW:
@@ -201,7 +205,7 @@ def _learned(
 ) -> Iterator[_Source]:
     """Look at all files; yield those that can be read. Raises the error of one that `is_alone`."""
     for source in sources:
-        progress(f"Looking at {source.name.name}")
+        progress(f"Reading {source.name.name}")
         for part in source.name.parts:
             texts.learn_file(part)
         try:
@@ -254,7 +258,7 @@ def _written(
 
 
 def _clean_names(sources: Sequence[_Source], texts: Texts) -> dict[Path, Path]:
-    """What each file is called in the copy: no two alike, also where only what was removed told them apart."""
+    """What each file is called in the copy: no two alike, also where they differ in what was removed alone."""
     names: dict[Path, Path] = {}
     taken: set[Path] = set()
     for each in sources:

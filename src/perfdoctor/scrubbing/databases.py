@@ -1,4 +1,4 @@
-"""How is an SQLite file copied, an export of Nsight Systems above all, without what it tells?
+"""How is an SQLite file copied, an export of Nsight Systems above all, without what is private?
 
 The copy is a new file that never held anything else: nothing of what was removed is left in free pages. Numbers are
 copied; every text of every table gets its stand-ins, also of tables that nobody knows; bytes in which text may be are

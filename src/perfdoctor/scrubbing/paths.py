@@ -1,4 +1,4 @@
-"""What stands for a path of somebody's machine? Whatever a reader tells by it, and nothing else.
+"""What stands for a path of somebody's machine? What readers need of it, and nothing else.
 
 A file of the program is named from its project's folder on, a file of a package from Python's library on, since
 findings name both. Of other paths only the kind of file is left. Paths that every Linux has stay.
@@ -31,7 +31,7 @@ _LINUX = frozenset(("lib", "lib32", "lib64", "bin", "sbin", "proc", "sys", "dev"
 _OF_USR = regex(r"lib(?:32|64|exec)?|s?bin|include|share|local")
 _OF_LOCAL = regex(r"lib(?:32|64)?|s?bin|include|share|cuda[\w.-]*|python[\w.-]*")
 _OF_OPT = regex(r"(?:mini|ana)?conda\d?|nvidia|venv|rocm[\w.-]*")
-#: Packages by whose names the vocabulary tells a library from the program, and what kind of program it is.
+#: Packages by whose names the vocabulary knows a library from the program, and what kind of program it is.
 PACKAGES = frozenset((
     "site-packages", "dist-packages", "perfdoctor_agent", "perfdoctor_measuring", "torch", "functorch", "torchvision",
     "numpy", "triton", "transformers", "accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "deepspeed",

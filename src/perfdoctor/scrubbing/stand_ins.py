@@ -1,4 +1,4 @@
-"""What stands for a name that must not be told? One stand-in a name, the same in all files of one copy."""
+"""What stands for a name that is private? One stand-in a name, the same in all files of one copy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What in a text tells of a machine, its users or their secrets, and what stands there in a copy?
+"""What in a text is private to a machine and its users, and what stands there in a copy?
 
-First everything is looked at, `learn`: a name that one file gives away as a host's is one in all files. After `settle`
+First everything is read, `learn`: a name that one file gives away as a host's is one in all files. After `settle`
 every text has its stand-ins, `text`. What is not known to be private stays: names of kernels, functions and ranges are
 what a diagnosis is about.
 """
@@ -121,7 +121,7 @@ class Texts:
             self._add_host(found[1])
 
     def settle(self) -> None:
-        """All has been looked at: from now on texts are replaced."""
+        """All has been read: from now on texts are replaced."""
         self.places.settle()
         for name in sorted(self._glued, key=len):  # a line may stand directly behind other output
             if not name.endswith(tuple(self._hosts)):
@@ -135,7 +135,7 @@ class Texts:
         self._secret_pattern = _any_of(self._secrets, "", "")
 
     def private(self) -> Iterator[bytes]:
-        """What no byte of a copy may hold, where it is long enough to be told from chance."""
+        """What no byte of a copy may hold, where it is too long to stand there by chance."""
         known = {*self._secrets} | (set() if self._keep_paths else {*self._hosts, *self.places.private()})
         yield from (each.encode("utf-8", "surrogateescape") for each in known if len(each) > 5)
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from perfdoctor.errors import UsageError
 from perfdoctor.treatments.catalogue import Treatment
 from perfdoctor.treatments.records import ShareRange
 
@@ -65,7 +64,7 @@ class DiagnosedRun(Struct, frozen=True):
 
 
 def diagnosed(document: bytes) -> DiagnosedRun:
-    """Of the content of a diagnosis.json. Raises msgspec.MsgspecError."""
+    """Return what the content of a diagnosis.json says. Raises msgspec.MsgspecError."""
     return msgspec.json.decode(document, type=DiagnosedRun)
 
 
@@ -83,7 +82,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Of which kind of machines it is, for what was measured on them."""
+        """The kind of machine, by which measurements are kept."""
         return self.gpu or f"{self.processor or 'processor'}, {self.cores} cores"
 
     def has(self, need: str) -> bool:
@@ -131,11 +130,7 @@ def arms(
     """The treatments to be tried, those that are predicted to save most first; and by name why others are not.
 
     `only`: findings of these rules alone, and nothing without a finding. `fixes`: these alone, whatever was found.
-    Raises UsageError where a name is unknown.
     """
-    for name in fixes:
-        if name not in treatments:
-            raise UsageError(f"no fix is named {name}", do=f"There are {', '.join(treatments)}.")
     by_rule = {each.rule: each for each in reversed(findings) if not only or each.rule in only}
     chosen, left_out = [], {}
     for name, each in treatments.items():

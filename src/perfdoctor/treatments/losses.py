@@ -1,8 +1,9 @@
 """Is the treated training the same one? Its losses against the untreated ones of the same steps.
 
 Programs that repeat themselves exactly are the rule on a CPU: there any difference is one. Whether it is only another
-order of roundings is told by a control: an untreated run whose parameters were moved by some roundings before the first
-update. Differences that stay within what becomes of that, and of the untreated program against itself, are rounding.
+order of roundings is known by a control: an untreated run whose parameters were moved by some roundings before the
+first update. Differences that stay within what becomes of that, and of the untreated program against itself, are
+rounding.
 """
 
 from __future__ import annotations

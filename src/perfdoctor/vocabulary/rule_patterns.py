@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from perfdoctor.patterns import regex
@@ -16,7 +16,7 @@ def fitting(pattern: str, known: Collection[str]) -> list[str]:
     return [name for name in known if fnmatchcase(name, pattern)]
 
 
-def near(name: str, known: Sequence[str] | Collection[str]) -> str:
-    """What to do where `name` fits no rule: the nearest ids, or where they are listed."""
+def near(name: str, known: Collection[str], listed_by: str = "perfdoctor rules") -> str:
+    """What to do where `name` fits none that is `known`: the nearest ones, or the command that lists them."""
     found = [] if _PATTERN.search(name) else difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
-    return f"Did you mean {', '.join(found)}?" if found else "`perfdoctor rules` lists them."
+    return f"Did you mean {', '.join(found)}?" if found else f"`{listed_by}` lists them."

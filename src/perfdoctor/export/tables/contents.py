@@ -256,7 +256,7 @@ class RecordingTables:
 
 
 def left_out(run: Run, wanted: Collection[str]) -> str:
-    """Of which ranks the rows are, where one of these tables holds only those that were read in full; else ""."""
+    """Say of which ranks the rows are, where one of these tables holds only those that were read in full; else ""."""
     if run.summaries is None or _OF_THE_JOB.issuperset(wanted):
         return ""
     in_full, ranks = len(run.timeline.ranks), len(run.ranks)

@@ -123,7 +123,7 @@ def _sums_in_layers(place: Place, sums: Mask) -> Mask:
 
 
 def _alike(group: Text, sizes: Ints, rows: Mask) -> Iterator[Ints]:
-    """Of these rows those of one group and size, in order."""
+    """Yield those of these rows that are of one group and size, in order."""
     chosen = np.flatnonzero(rows)
     cells, of_cell = np.unique(np.stack((group.codes[chosen], sizes[chosen])), axis=1, return_inverse=True)
     for number in range(cells.shape[1]):

@@ -10,7 +10,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Measure
 
-#: A sample tells what crossed the link meanwhile if so much of it lies there: of a shorter copy it shows a part.
+#: A sample shows what crossed the link meanwhile if so much of it lies there: of a shorter copy it shows a part.
 _COVERED = 0.9
 #: The counters of each direction of a copy.
 _WAYS = {"h2d": "pcie_rx", "d2h": "pcie_tx"}

@@ -93,7 +93,7 @@ def recorded_samples(place: Place) -> CounterSamples:
     activity = rows.floats("gr_active_share")
     if not busy or np.isnan(activity).all():
         return found
-    # Of samples as long as steps no shift could be told.
+    # Of samples as long as steps no shift could be seen.
     shift = 0 if is_coarse else _shift_ns(CounterSamples(rows.take(_around(found, busy))), busy)
     found = CounterSamples(rows.shifted(shift), shift)
     between = slice(*np.searchsorted(found.starts, (busy.starts[0], busy.ends[-1])).tolist())
@@ -119,7 +119,7 @@ def tell_anything(place: Place) -> bool:
 def _around(found: CounterSamples, busy: Intervals) -> slice:
     """The samples that decide on the shift: from the first kernel to the last, and as far around as none leads further.
 
-    Where the GPU was at work before or behind, that was not recorded, and the edge tells nothing: there they begin or
+    Where the GPU was at work before or behind, that was not recorded, and the edge shows nothing: there they begin or
     end so far inside that no shift leads out.
     """
     activity, most = found.rows.floats("gr_active_share"), _MOST_SHIFT

@@ -70,7 +70,7 @@ def wide_products(place: Place) -> Mask:
 
 @once_per_place
 def counted_wide(place: Place) -> Mask:
-    """One bool a kernel: a product whose name tells no type, that keeps the SMs at work and uses no tensor cores?
+    """One bool a kernel: a product whose name has no type, that keeps the SMs at work and uses no tensor cores?
 
     Libraries multiply narrower numbers on tensor cores, unless a product is so thin that the memory limits it.
     """

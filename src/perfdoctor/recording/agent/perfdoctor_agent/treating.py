@@ -54,7 +54,7 @@ class Given:
                 if is_changed and given.is_dry:
                     given.touch()
                     is_changed = False
-            except TypeError:  # the program's own mistake, which it is told by the constructor
+            except TypeError:  # the program's own mistake, which the constructor reports
                 is_changed = False
             if is_changed:
                 try:
