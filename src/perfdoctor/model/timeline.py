@@ -340,7 +340,10 @@ class Source(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """One GPU of one rank. Numbers are 0, text is "" where the recording does not say."""
+    """One GPU of one rank. Numbers are 0, text is "" where the recording does not say.
+
+    `clock_hz`: the highest clock of the multiprocessors that the GPU is sold with, as CUDA gives it.
+    """
 
     rank: int
     device: int
@@ -349,6 +352,7 @@ class Device(Struct, frozen=True):
     compute_capability: tuple[int, int] = (0, 0)
     memory_bytes: int = 0
     memory_bytes_per_second: int = 0
+    clock_hz: int = 0
 
 
 class UserValues(Struct, frozen=True):

@@ -8,6 +8,7 @@ from builders import BASE_NS, draw, findings, only_finding, summary
 from collective_builders import under
 from counters_builder import sampled
 from machine_builders import BRAKE, HARDWARE, HEAT, POWER, SET, beside, samples
+from msgspec.structs import replace
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -320,3 +321,24 @@ def test_steps_of_the_clock_and_moments_at_a_lower_one_are_no_throttling(low, pa
 def test_what_the_driver_says_counts_more_than_the_counters():
     drawn = beside(counted(0.5), device_samples=hot(40, 20, start_ns=BASE_NS, every_ns=int(2.5 * MS), on_clock=True))
     assert only_finding("device-throttling", drawn).situation == "heat"
+
+
+def below(sold: float, at: float):
+    """Steps of 10 ms, all of it products at one clock, on a GPU that is sold with another, both in MHz."""
+    drawn = draw(kernels="G" * 10, launched_us_before=50, repeat=10, unit_us=1000, gpu="NVIDIA H100")
+    devices = tuple(replace(device, clock_hz=round(sold * 1e6)) for device in drawn.devices)
+    return sampled(replace(drawn, devices=devices), {}, clocks_hz=lambda times: np.full(times.size, at * 1e6))
+
+
+def test_a_clock_far_below_what_the_gpu_is_sold_with_bounds_what_it_costs():
+    finding = only_finding("device-throttling", below(1980, 1485))
+    assert finding.situation == "counted-low"
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely) == (0, 0)
+    assert saving.high == pytest.approx(10 * MS / 4, rel=0.05)
+    assert "runs at 1485 MHz of the 1980 MHz that it is sold with" in summary(finding)
+
+
+@pytest.mark.parametrize(("sold", "at"), [(0, 1000), (1980, 1800), (1695, 1900)])
+def test_a_clock_near_what_the_gpu_is_sold_with_or_above_or_unknown_is_no_throttling(sold, at):
+    assert findings("device-throttling", below(sold, at)) == []

@@ -12,6 +12,7 @@ from perfdoctor.metrics.communication.lateness import excess_ns, won_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.counters.clocks import clocks_of
 from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.grouping import of_known
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY, SampledGpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import ms, percent
@@ -31,7 +32,10 @@ _CAUSES = {
     "power": "the power limit",
     "clocks-set": "clocks that were set",
     "counted": "what was not recorded",
+    "counted-low": "what was not recorded",
 }
+#: By the counters alone: that it is so, and not why.
+_COUNTED = ("counted", "counted-low")
 #: The golden ratio: its multiples fall nowhere into step with a pattern.
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -71,6 +75,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
     losses = _losses(run, worst, at)
     won = _won(run, worst, losses)
+    if worst.cause in _COUNTED and won.kernels_ns < at["min_share_of_step"] * run.step_ns:
+        return  # no reading of the driver says that anything is wrong
     saving = won.saving(at["sure_share"])
     work, affected_ns = _moved(run, losses)
     clocks_known = not np.isnan(worst.loss)
@@ -145,7 +151,9 @@ def _standing_still(sampled: list[SampledGpu], at: Mapping[str, float]) -> list[
 
 
 def _counted(run: Run, at: Mapping[str, float]) -> list[_Held]:
-    """The GPUs whose own counters show that the clock falls under load and comes back; by what, they do not know."""
+    """The GPUs whose own counters show that the clock falls under load and comes back, or stays low; by what, they do
+    not know.
+    """
     placed = {place.rank_and_device: gpu for place in run.places if (gpu := clocks_of(place)) is not None}
     slowed = []
     for gpu in placed.values():
@@ -154,11 +162,14 @@ def _counted(run: Run, at: Mapping[str, float]) -> list[_Held]:
         if loaded.sum() < at["many_samples"]:
             continue
         free = float(np.quantile(clocks[loaded], 1 - at["min_share_of_time"]))
+        most = of_known(np.nanmax, gpu.floats("max_sm_clock_mhz"))
+        is_low = free <= most * (1 - at["min_low_loss"])
+        free, cause = (most, "counted-low") if is_low else (free, "counted")
         held = loaded & (clocks <= free * (1 - at["min_clock_loss"]))
         if held.sum() >= at["min_share_of_time"] * loaded.sum():
             share = float(held.sum() / loaded.sum())
             clock = float(np.median(clocks[held]))
-            slowed.append(_Held("counted", [gpu], [held], int(loaded.sum()), share, clock, free, True, placed))
+            slowed.append(_Held(cause, [gpu], [held], int(loaded.sum()), share, clock, free, not is_low, placed))
     return slowed
 
 
@@ -230,7 +241,7 @@ def _won(run: Run, worst: _Held, losses: Sequence[_Loss]) -> _Won:
         return _Won()
     products = round(won_ns(run, {loss.place.rank_and_device: loss.of_products for loss in losses}))
     kernels = max(round(won_ns(run, {loss.place.rank_and_device: loss.of_all for loss in losses})), products)
-    if worst.cause == "counted" or (worst.cause == "power" and not was_lowered):
+    if worst.cause in _COUNTED or (worst.cause == "power" and not was_lowered):
         return _Won(products, kernels, "bounded")
     return _Won(products, kernels, "" if worst.is_measured else "inferred")
 

@@ -18,6 +18,7 @@ def clocks_of(place: Place) -> SampledGpu | None:
     found = usable(place)
     if found is None or place.device is None or "clock_gpc_hz" not in found.recorded:
         return None
+    most = place.info.clock_hz / 1e6 or np.nan
     inside = place.window.overlap_ns(found.starts, found.ends) > 0
     starts, size = found.starts[inside], int(inside.sum())
     numbers = (name for name, kind in SIGNALS["device_samples"].columns.items() if kind is float)
@@ -26,6 +27,7 @@ def clocks_of(place: Place) -> SampledGpu | None:
         "start_ns": starts, "end_ns": starts, "device": np.full(size, place.device),
         "name": Text.constant("counters", size), "is_on_clock": np.ones(size, np.bool_),
         "sm_clock_mhz": found.rows.floats("clock_gpc_hz")[inside] / 1e6,
+        "max_sm_clock_mhz": np.full(size, most),
         "utilization_share": found.covered(place.compute | place.communication)[inside],
         "reasons": np.full(size, UNKNOWN),
     }))  # fmt: skip

@@ -242,13 +242,13 @@ def _gpus(database: Database) -> dict[object, Device]:
     columns = database.columns_of("TARGET_INFO_GPU")
     if not {"id", "name"} <= columns:
         return {}
-    wanted = ("smCount", "computeMajor", "computeMinor", "totalMemory", "memoryBandwidth")
+    wanted = ("smCount", "computeMajor", "computeMinor", "totalMemory", "memoryBandwidth", "clockRate")
     numbers = ", ".join(f"CAST(coalesce({name}, 0) AS INTEGER)" if name in columns else "0" for name in wanted)
     rows = database.rows("TARGET_INFO_GPU", f"id, {'cuDevice' if 'cuDevice' in columns else 'id'}, name, {numbers}")
     gpus = []
     for row in rows:
-        sms, major, minor, memory, bandwidth = (int(str(value)) for value in row[3:])
-        gpus.append(Device(0, 0, str(row[2] or ""), sms, (major, minor), memory, bandwidth))
+        sms, major, minor, memory, bandwidth, clock = (int(str(value)) for value in row[3:])
+        gpus.append(Device(0, 0, str(row[2] or ""), sms, (major, minor), memory, bandwidth, clock))
     by_cuda = {row[1]: gpu for row, gpu in zip(reversed(rows), reversed(gpus), strict=True)}
     return by_cuda | {row[0]: gpu for row, gpu in zip(rows, gpus, strict=True)}
 

@@ -7,8 +7,8 @@ A thread that waits in epoll is woken by SIGSTOP and SIGCONT (signal(7)), sees t
 with its own exit code; in one run of five the library crashes on that way (SIGSEGV), behind all that the program does.
 
 A program that still runs is left alone: it is held where no thread of it has used the processor for some time, a
-thread of nsys waits for a descriptor that is closed, and the main thread waits for something on its own stack, as C++
-does in a destructor, and no Python.
+thread of nsys waits for a descriptor that is closed, and the main thread waits as no Python does: for something on its
+own stack, as C++ does in a destructor, or for the end of that very thread.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import platform
 import signal
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from perfdoctor.recording.launch import processes
 from perfdoctor.system.paths import text_of
@@ -29,6 +30,8 @@ _STOPPING_S = 1.0
 _THREAD = "[NSys"
 #: Numbers of system calls: futex, and the two of epoll, where the machine has both.
 _CALLS = {"x86_64": ("202", ("232", "281")), "aarch64": ("98", ("22",))}
+_FUTEX_ARGUMENTS = 3
+_EPOLL = "anon_inode:[eventpoll]"
 
 
 class HeldByNsys:
@@ -73,18 +76,33 @@ def is_held(pid: int) -> bool:
     """Is it held now? False where that cannot be known."""
     futex, epolls = _CALLS.get(platform.machine(), ("", ()))
     number, *arguments = _system_call(pid, pid)
-    if number != futex or not arguments or not _is_on_stack(pid, int(arguments[0], 16)):
+    if number != futex or len(arguments) < _FUTEX_ARGUMENTS:
         return False
+    address, _, expected = (int(each, 16) for each in arguments[:_FUTEX_ARGUMENTS])
+    held_by = [thread for thread in _threads_of_nsys(pid) if _waits_for_nothing(pid, thread, epolls)]
+    # Who joins a thread waits until its number, which the kernel keeps at that address, becomes 0 (clone(2)).
+    return expected in held_by or (bool(held_by) and _is_on_stack(pid, address))
+
+
+def _threads_of_nsys(pid: int) -> list[int]:
     try:
         threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 the names alone
     except OSError:
+        return []
+    return [thread for thread in threads if text_of(f"/proc/{pid}/task/{thread}/comm").startswith(_THREAD)]
+
+
+def _waits_for_nothing(pid: int, thread: int, epolls: tuple[str, ...]) -> bool:
+    """Is the epoll that this thread waits in closed? Another file may have its number since."""
+    number, *arguments = _system_call(pid, thread)
+    if number not in epolls or not arguments:
         return False
-    for thread in threads:
-        if text_of(f"/proc/{pid}/task/{thread}/comm").startswith(_THREAD):
-            number, *arguments = _system_call(pid, thread)
-            if number in epolls and not os.path.lexists(f"/proc/{pid}/fd/{int(arguments[0], 16)}"):
-                return True
-    return False
+    try:
+        return str(Path(f"/proc/{pid}/fd/{int(arguments[0], 16)}").readlink()) != _EPOLL
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _system_call(pid: int, thread: int) -> list[str]:
