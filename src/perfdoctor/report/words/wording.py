@@ -365,7 +365,7 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
         alone = not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE)
         return "share of the program unknown" if alone else "note: saves nothing by itself"
     if not likely:
-        return "saving unknown"
+        return f"saving unknown, at most {duration(advice.saving_ns_per_step.high)} {saved_of(diagnosis, advice)}"
     return f"saves {duration(likely)} {saved_of(diagnosis, advice)}, {speedup(advice.speedup)}"
 
 
