@@ -12,7 +12,7 @@ from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
-from perfdoctor.metrics.counters.links import unexplained_share
+from perfdoctor.metrics.counters.links import busiest_kernel, unexplained_share
 from perfdoctor.metrics.counters.means import LEAST_COVERED
 from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
@@ -93,10 +93,17 @@ def _of_counters(run: Run) -> Iterator[str]:
             yield f"{whose} were not sampled in the whole analysed window: no means of it are shown."
         for link, what in _LINKS.items():
             if (share := unexplained_share(place, link)) >= _UNEXPLAINED:
+                kernel, rate = busiest_kernel(place, link)
+                by = (
+                    f"most while `{base_name(kernel)}` ran ({100 * rate:.0f} %): it reaches the host's memory itself, or "
+                    "something does at the same time."
+                    if kernel
+                    else "kernels that read or write the host's memory, a network card that reaches the GPU's memory "
+                    "by itself, or another program."
+                )
                 yield (
                     f"While no copy and no collective ran on GPU {place.device}, {what} {100 * share:.0f} % of what it "
-                    "can: kernels that read or write the host's memory, a network card that reaches the GPU's memory "
-                    "by itself, or another program."
+                    f"can: {by}"
                 )
         for each in islice(contradictions(place), 1):
             yield (

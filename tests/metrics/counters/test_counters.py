@@ -131,8 +131,18 @@ def test_traffic_that_no_copy_explains_is_said():
     said = [note for note in examine(prepare(timeline), []).diagnosis.notes if "no copy and no collective" in note]
     assert len(said) == 1
     assert "its link to the host received" in said[0]
+    assert "s16816gemm" in said[0]
+    assert "ran (60 %)" in said[0]
     quiet = sampled(picture(), _PLANTED | {_GEMM: {"pcie_rx_share": 0.02}})
     assert not any("no copy and no collective" in note for note in examine(prepare(quiet), []).diagnosis.notes)
+
+
+def test_traffic_that_comes_at_any_time_is_no_kernels():
+    everywhere = {word: {"pcie_tx_share": 0.3} for word in _PLANTED}
+    timeline = sampled(picture(), everywhere, idle={"pcie_tx_share": 0.3})
+    (said,) = (note for note in examine(prepare(timeline), []).diagnosis.notes if "no copy and no collective" in note)
+    assert "its link to the host sent" in said
+    assert "another program" in said
 
 
 def test_what_ran_before_and_behind_the_recorded_kernels_makes_no_other_gpu():

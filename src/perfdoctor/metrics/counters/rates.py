@@ -12,7 +12,7 @@ be separated, their errors are large, and their rates unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -39,7 +39,7 @@ _SINGULAR, _TOLD = 1e-9, 1e-3
 
 
 class Rates(Struct, frozen=True):
-    """The rate of each counter of RATES while kernels of each kind ran, as shares of the peak; NaN where unknown.
+    """The rate of each counter while kernels of each kind ran, as shares of the peak; NaN where unknown.
 
     `rates` and `errors`, the standard errors, have a row a kind and a column a counter; `samples` says how many samples
     any kernel of the kind ran in. `idle`: the rates while nothing of ours ran.
@@ -51,7 +51,7 @@ class Rates(Struct, frozen=True):
     idle: Floats
 
     def of(self, column: str) -> Floats:
-        """The rates of one counter, an element a kind."""
+        """The rates of one of RATES, an element a kind."""
         return self.rates[:, RATES.index(column)]
 
 
@@ -74,10 +74,18 @@ class _Shares(Struct, frozen=True):
             yield slice(first, last), cells.reshape(-1, self.kinds)
 
 
-def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
+def _usual(rows: Frame) -> Floats:
+    """RATES of each sample: a row a sample, a column a counter."""
+    dram = rows.floats("dram_read_share") + rows.floats("dram_write_share")
+    dram = np.where(np.isnan(dram), rows.floats("dram_active_share"), dram)
+    return np.stack([dram if name == "dram_share" else rows.floats(name) for name in RATES], axis=1)
+
+
+def rates_of(place: Place, kind: Ints, size: int, counters: Callable[[Frame], Floats] = _usual) -> Rates | None:
     """The rates of kinds of kernels and collectives inside the window; None where the counters are not known.
 
-    `kind`: for each row of `place.kernels` and then of `place.collectives` its kind, from 0 to `size` - 1.
+    `kind`: for each row of `place.kernels` and then of `place.collectives` its kind, from 0 to `size` - 1. `counters`:
+    what is found of samples, a row a sample and a column a counter; RATES if nothing else is given.
     """
     found = usable(place)
     if found is None or not kind.size:
@@ -92,7 +100,7 @@ def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
     samples = _inside(found, place.window)
     if samples.size < LEAST_SAMPLES:
         return None
-    values = _values(found.rows.take(samples))
+    values = counters(found.rows.take(samples))
     unknown = np.isnan(values)
     # A counter that hardly ever has a value must not take the others' samples.
     is_known: Mask = unknown[:, unknown.mean(axis=0) < _MOST_UNKNOWN].sum(axis=1) == 0
@@ -104,7 +112,7 @@ def rates_of(place: Place, kind: Ints, size: int) -> Rates | None:
     known = np.where(
         (_ERRORS * errors <= _MOST_ERROR) & (counts >= LEAST_SAMPLES)[:, None], np.clip(solved, 0, 1), np.nan
     )
-    rates, spread = np.full((size, len(RATES)), np.nan), np.full((size, len(RATES)), np.nan)
+    rates, spread = (np.full((size, values.shape[1]), np.nan) for _ in range(2))
     count = np.zeros(size, np.int64)
     rates[longest], spread[longest], count[longest] = known[:others], errors[:others], counts[:others]
     return Rates(rates, spread, count, known[idle])
@@ -118,13 +126,6 @@ def _inside(found: CounterSamples, window: Intervals) -> Ints:
     """The samples that lie in the window as a whole."""
     length = found.ends - found.starts
     return np.flatnonzero((length > 0) & (window.overlap_ns(found.starts, found.ends) == length))
-
-
-def _values(rows: Frame) -> Floats:
-    """A row a sample, a column for each of RATES."""
-    dram = rows.floats("dram_read_share") + rows.floats("dram_write_share")
-    dram = np.where(np.isnan(dram), rows.floats("dram_active_share"), dram)
-    return np.stack([dram if name == "dram_share" else rows.floats(name) for name in RATES], axis=1)
 
 
 def _shares(
