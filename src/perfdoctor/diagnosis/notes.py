@@ -95,7 +95,7 @@ def _of_counters(run: Run) -> Iterator[str]:
             if (share := unexplained_share(place, link)) >= _UNEXPLAINED:
                 kernel, rate = busiest_kernel(place, link)
                 by = (
-                    f"most while `{base_name(kernel)}` ran ({100 * rate:.0f} %): it reaches the host's memory itself, or "
+                    f"most while `{base_name(kernel)}` ran ({100 * rate:.0f} %): it reaches the host's memory, or "
                     "something does at the same time."
                     if kernel
                     else "kernels that read or write the host's memory, a network card that reaches the GPU's memory "

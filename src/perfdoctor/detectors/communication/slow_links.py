@@ -14,6 +14,7 @@ from perfdoctor.metrics.communication.link_baseline import baseline, planned_rin
 from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
+from perfdoctor.metrics.counters.links import nvlink_evidence
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
@@ -128,6 +129,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
             Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
+            *nvlink_evidence(run.worst(lambda place: place.communication.total_ns)),
             _groups(measured) if is_group else bandwidth_table([each for each, _ in measured]),
         ),
         situation=against.situation,
