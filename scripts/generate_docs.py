@@ -29,6 +29,7 @@ from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
 from perfdoctor.vocabulary.hurts import HURTS
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.spellings import spellings
 from perfdoctor.vocabulary.tables import tables, views
 
 #: Whose versions of what is required the page of licences speaks of.
@@ -80,6 +81,8 @@ def tables_list() -> str:
     parts = []
     for table in (*tables().values(), *views().values()):
         parts += ["", f"### {table.name}", "", f"{table.meaning}" + (" *(a view)*" if table.is_view else ""), ""]
+        if elsewhere := spellings("tables").get(table.name):
+            parts += [f"Called elsewhere: {', '.join(elsewhere)}.", ""]
         parts += ["| column | unit | meaning |", "| --- | --- | --- |"]
         for name, column in table.columns.items():
             refers = f" Row of `{column.refers}`." if column.refers else ""

@@ -286,7 +286,8 @@ def test_what_newcomers_try_is_answered_by_what_works() -> None:
     for attempt, what, do in (
         (lambda: timeline["kernel"], "there is no signal 'kernel'", "kernels"),
         (lambda: timeline["kernels"]["name"], "the column 'name' is text", "frame.text('name')"),
-        (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "start_ns, end_ns"),
+        (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "Here it is called duration_ns."),
+        (lambda: timeline["memcpy"], "there is no signal 'memcpy'", "Here it is called copies."),
         (lambda: timeline["kernels"].of(stage=1), "there is no column 'stage'", "start_ns, end_ns"),
         (lambda: perfdoctor.compare([], ONE), "no run is given", "several"),
         (lambda: timeline["kernels"][:5], "there is no column slice", "frame.take("),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -243,13 +242,12 @@ class Diagnosis:
             PerfdoctorError: There is no such table, or the recording is not at hand.
         """
         from perfdoctor.export.tables.contents import RecordingTables  # noqa: PLC0415
+        from perfdoctor.vocabulary.spellings import table_hint  # noqa: PLC0415
         from perfdoctor.vocabulary.tables import tables  # noqa: PLC0415
 
         with in_words_of_python():
             if name not in tables():
-                near = difflib.get_close_matches(str(name), list(tables()), n=3)
-                do = f"Did you mean {', '.join(near)}?" if near else f"There are: {', '.join(tables())}."
-                raise PerfdoctorError(f"there is no table {name!r}", do=do)
+                raise PerfdoctorError(f"there is no table {name!r}", do=table_hint(str(name), tables()))
             made = RecordingTables(self._examination.run, lambda: self._diagnosis).columns(name)
             # A copy: what was made is kept, and others read it.
             return Frame({column: made[column]() for column in tables()[name].columns}).take(slice(None))

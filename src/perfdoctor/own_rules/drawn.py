@@ -15,7 +15,6 @@ rows (a text, or a list of texts that nest), or a mapping of thread to rows. Wha
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -29,6 +28,7 @@ from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
 from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.nccl import collective_kind
+from perfdoctor.vocabulary.nearest import near
 
 Lanes = str | Sequence[str]
 _Meaning = TypeVar("_Meaning")
@@ -249,8 +249,7 @@ def draw_steps(**picture: Any) -> Timeline:
     known = inspect.signature(draw).parameters
     for name in picture:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3) or list(known)
-            raise TypeError(f"draw_steps has no argument {name!r}: did you mean {', '.join(near)}?")
+            raise TypeError(f"draw_steps has no argument {name!r}. {near(name, known)}")
     return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
 
 
