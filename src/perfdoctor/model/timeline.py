@@ -24,7 +24,7 @@ from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
-from perfdoctor.system.html_table import SHOWN, html_table
+from perfdoctor.system.html_table import SHOWN, html_table, pandas
 from perfdoctor.system.masking import masked_text
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
@@ -289,10 +289,7 @@ class Frame(Struct, frozen=True):
         Raises:
             PerfdoctorError: pandas is not installed: it is an extra, `perfdoctor[pandas]`.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
-        except ModuleNotFoundError as error:
-            raise PerfdoctorError("pandas is not installed", do="Run: pip install 'perfdoctor[pandas]'.") from error
+        pd = pandas()
 
         def series(column: Column) -> object:
             if not isinstance(column, Text):
@@ -324,6 +321,9 @@ class _Taken(Mapping[str, Column]):
                 # The columns that these are of need not be kept.
                 self._of = self._found = {each: self._found[each] for each in self._of}
         return self._found[name]
+
+    def __repr__(self) -> str:
+        return f"<Columns {', '.join(self._of)}>"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
