@@ -363,6 +363,27 @@ def test_tables_of_an_nsys_export_are_what_plain_sql_counts(name):
 
 
 @pytest.mark.recordings
+@pytest.mark.parametrize("name", ["resnet50-workers0", "resnet50-workers4"])
+def test_steps_begin_with_the_first_work_that_was_launched_in_each_span_of_the_profiler(name):
+    path = public(f"kineto/{name}.pt.trace.json.gz")
+    found = query(prepare(read([path])), "SELECT start_ns, end_ns FROM steps").rows
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    numbered = [each for each in events if each.get("ph") == "X" and "correlation" in each.get("args", {})]
+    work = {
+        each["args"]["correlation"]: each["ts"] for each in numbered if each["cat"] in ("Kernel", "Memcpy", "Memset")
+    }
+    calls = [(each["ts"], each["args"]["correlation"]) for each in numbered if each["cat"] == "Runtime"]
+    spans = [
+        (each["ts"], each["ts"] + each["dur"]) for each in events if each.get("name", "").startswith("ProfilerStep")
+    ]
+    firsts = [
+        1000 * min(work[number] for at, number in calls if begin <= at < end and number in work)
+        for begin, end in sorted(spans)
+    ]
+    assert found == list(itertools.pairwise(firsts))
+
+
+@pytest.mark.recordings
 def test_bus_bandwidth_is_that_of_nccl_tests():
     path = public("kineto/resnet-ddp-a100-rank0.json.gz")
     found = query(prepare(read([path])), "SELECT kind, duration_ns, bus_bytes_per_second FROM collectives").rows
