@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -322,8 +323,15 @@ def test_a_letter_that_means_nothing_is_named(lanes, said):
 
 
 def test_drawing_mistakes_name_what_was_meant():
-    with pytest.raises(TypeError, match="has no argument 'kernel'. Did you mean kernels"):
-        draw_steps(kernel="####")
+    for drawing in (draw, draw_steps):
+        line = inspect.currentframe().f_lineno + 2
+        with pytest.raises(TypeError) as error:
+            drawing(kernel="####")
+        assert f"{error.value}" == (
+            f"test_contract.py:{line}: {drawing.__name__} has no argument 'kernel'. Did you mean kernels?"
+        )
+    with pytest.raises(ValueError, match=r"^test_contract\.py:\d+: no kernel letter 'Z': name it in kernel_names"):
+        draw_steps(kernels="ZZ")
     with pytest.raises(ValueError, match="3 launching calls are drawn .* and 1 kernels"):
         draw(kernels="####", host=["lll"])
     with pytest.raises(ValueError, match="group_size=-1"):
