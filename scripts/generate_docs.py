@@ -2,8 +2,8 @@
 and prices in docs/outside.md, stages in docs/what-if.md, tools in docs/assistants.md, docs/architecture.md with its
 picture, docs/diagnosis.schema.json, licences in docs/licences.md, README.md.
 
-`--check` only compares. What a terminal shows is left as it is where the public recordings are not here, and licences
-on other Pythons than CI's: they get other versions, which say the same in other words.
+`--check` only compares. Licences are left as they are on other Pythons than CI's: they get other versions, which say
+the same in other words.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from perfdoctor.vocabulary.categories import CATEGORIES, PAGES
 from perfdoctor.vocabulary.hurts import HURTS
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.spellings import spellings
 from perfdoctor.vocabulary.tables import tables, views
 
 #: Whose versions of what is required the page of licences speaks of.
@@ -36,8 +37,6 @@ _PYTHON_OF_LICENCES = (3, 11)
 #: What stands for a column without a unit.
 _TYPES = {int: "", float: "", bool: "0 or 1", str: "text"}
 _ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(_ROOT / "benchmarks"))
-from labels import recordings  # noqa: E402
 
 
 def categories_table() -> str:
@@ -80,6 +79,8 @@ def tables_list() -> str:
     parts = []
     for table in (*tables().values(), *views().values()):
         parts += ["", f"### {table.name}", "", f"{table.meaning}" + (" *(a view)*" if table.is_view else ""), ""]
+        if elsewhere := spellings("tables").get(table.name):
+            parts += [f"Called elsewhere: {', '.join(elsewhere)}.", ""]
         parts += ["| column | unit | meaning |", "| --- | --- | --- |"]
         for name, column in table.columns.items():
             refers = f" Row of `{column.refers}`." if column.refers else ""
@@ -125,20 +126,25 @@ def tools_table() -> str:
     return "\n".join(["| tool | takes | answers |", "| --- | --- | --- |", *rows])
 
 
-def terminal_sample(recording: Path) -> str:
-    """The first sentence, the bar and the first finding, as a terminal of 80 columns shows them."""
-    done = subprocess.run(
-        [sys.executable, "-m", "perfdoctor.cli.main", "analyze", str(recording), "--no-html"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-    head, step, finding, *_ = done.stdout.split("\n\n")
+def printed(*words: str, folder: Path = _ROOT) -> str:
+    """What a command prints on a terminal of 80 columns."""
+    command = [sys.executable, "-m", "perfdoctor.cli.main", *words]
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(_ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
+    return done.stdout
+
+
+#: What the first page shows a diagnosis of, as everybody has it: a recording whose change was measured, too.
+_SHOWN = "fixtures/pairs/h100-fp32-matmuls"
+
+
+def terminal_sample() -> str:
+    """The first sentence, the bar and the first finding."""
+    head, step, finding, *_ = printed("analyze", _SHOWN, "--no-html").split("\n\n")
     heading, *lines = step.splitlines()
     bar = takewhile(lambda line: not line[0].isalpha(), lines)
     verdict = head.rpartition("\n")[0]  # without the last line, the version of the recording
-    return "\n".join(["```", verdict, "", heading, *bar, "", finding, "```"])
+    return "\n".join(["```", f"$ perfdoctor analyze {_SHOWN}", verdict, "", heading, *bar, "", finding, "```"])
 
 
 #: What the page shows of an answer: the question, of a recording that everybody has.
@@ -147,16 +153,8 @@ _ASKED, _OF = "fp32-matmuls, launch-bound=50%, host-work", "fixtures/h100-gpt"
 
 def what_if_sample() -> str:
     """The stages of a prediction, as the program prints them."""
-    command = ["analyze", _OF, "--what-if", _ASKED]
-    done = subprocess.run(
-        [sys.executable, "-m", "perfdoctor.cli.main", *command, "--no-html"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=_ROOT,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-    (part,) = (each for each in done.stdout.split("\n\n") if each.startswith("What if:"))
+    answer = printed("analyze", _OF, "--what-if", _ASKED, "--no-html")
+    (part,) = (each for each in answer.split("\n\n") if each.startswith("What if:"))
     stages = [line for line in part.splitlines() if line.rstrip().endswith(("█", "░")) or line.startswith("What if:")]
     return "\n".join(["```", f'perfdoctor analyze {_OF} --what-if "{_ASKED}"', "", *stages, "```"])
 
@@ -173,9 +171,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     """Each file, and what it should say."""
     readme = _ROOT / "README.md"
     text = with_part(readme.read_text("utf-8"), "rules", categories_table())
-    if (folder := recordings()) is not None:
-        text = with_part(text, "sample", terminal_sample(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"))
-    yield readme, text
+    yield readme, with_part(text, "sample", terminal_sample())
     what_if = _ROOT / "docs" / "what-if.md"
     yield what_if, with_part(what_if.read_text("utf-8"), "stages", what_if_sample())
     json_page = _ROOT / "docs" / "json.md"

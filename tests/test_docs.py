@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.report import json_report
+from perfdoctor.system import toml_tables
 from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -40,6 +41,19 @@ def test_what_follows_from_the_program_is_up_to_date() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_says_what_was_measured_of_the_training_that_it_shows() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (pair,) = (
+        each
+        for each in toml_tables.parsed((ROOT / "benchmarks" / "pairs.toml").read_text("utf-8"))["pair"]
+        if f"fixtures/pairs/{each.get('recording')}\n" in readme
+    )
+    measured = toml_tables.parsed((FIXTURES / "pairs" / "measured.toml").read_text("utf-8"))["pair"]
+    (after_ms,) = next(each["after_ms"] for each in measured if each["name"] == pair["name"])
+    assert f"took {after_ms} ms" in readme
+    assert all(Path(pair[side]).name in readme for side in ("before", "after"))
 
 
 def test_the_picture_of_the_architecture_has_every_room_above_those_that_it_imports() -> None:

@@ -286,7 +286,8 @@ def test_what_newcomers_try_is_answered_by_what_works() -> None:
     for attempt, what, do in (
         (lambda: timeline["kernel"], "there is no signal 'kernel'", "kernels"),
         (lambda: timeline["kernels"]["name"], "the column 'name' is text", "frame.text('name')"),
-        (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "start_ns, end_ns"),
+        (lambda: timeline["kernels"]["duration"], "there is no column 'duration'", "Here it is called duration_ns."),
+        (lambda: timeline["memcpy"], "there is no signal 'memcpy'", "Here it is called copies."),
         (lambda: timeline["kernels"].of(stage=1), "there is no column 'stage'", "start_ns, end_ns"),
         (lambda: perfdoctor.compare([], ONE), "no run is given", "several"),
         (lambda: timeline["kernels"][:5], "there is no column slice", "frame.take("),
@@ -462,3 +463,48 @@ def test_a_check_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.Monk
         perfdoctor.check(slow)
     with pytest.raises(perfdoctor.PerfdoctorError, match="is a run of the baseline"):
         perfdoctor.check(slow, baseline=slow)
+
+
+def test_a_rule_that_there_is_not_is_no_rule_that_found_nothing() -> None:
+    diagnosis = perfdoctor.analyze(ONE, rules=["host-syncs"])
+    assert diagnosis.find("input-wait") is None, "it was not applied"
+    with pytest.raises(perfdoctor.PerfdoctorError, match="there is no rule 'input-wiat'") as error:
+        diagnosis.find("input-wiat")
+    assert error.value.do == "Did you mean input-wait?"
+
+
+def test_an_answer_and_the_columns_of_a_frame_show_what_they_are() -> None:
+    diagnosis = perfdoctor.analyze(ONE)
+    answer = diagnosis.query("SELECT id, name, duration_ns FROM kernels ORDER BY id LIMIT 3").to_pandas()
+    kernels = diagnosis.table("kernels")
+    assert list(answer.columns) == ["id", "name", "duration_ns"]
+    assert answer.duration_ns.tolist() == kernels.duration_ns[:3].tolist()
+    assert "start_ns, end_ns" in repr(kernels.columns)
+    with pytest.raises(AttributeError, match=r"frame\['stream'\]"):
+        _ = kernels.stream  # type: ignore[attr-defined]
+
+
+def test_a_run_that_is_stored_from_python_is_one_that_the_command_stores(tmp_path: Path) -> None:
+    of_python, of_command_line = tmp_path / "python.db", tmp_path / "command.db"
+    run_id = perfdoctor.analyze(ONE).save(db=of_python)
+    environment = {**os.environ, "PERFDOCTOR_HISTORY": str(of_command_line)}
+    subprocess.run(
+        [sys.executable, "-m", "perfdoctor", "analyze", str(ONE), "--save", "--no-html", "--quiet"],
+        check=True, capture_output=True, env=environment,
+    )  # fmt: skip
+    ours, theirs = (perfdoctor.runs(db=file)[0] for file in (of_python, of_command_line))
+    assert ours["id"] == run_id
+    differ = {name for name in ours if ours[name] != theirs[name]}
+    assert differ <= {"id", "analysed_at", "stored_at"}, {name: (ours[name], theirs[name]) for name in differ}
+
+
+@of_each("given", [0.05, "5%", "5.0 %"])
+def test_the_limit_of_a_check_is_a_share_or_percent(given: float | str) -> None:
+    assert perfdoctor.check(ONE, baseline=str(FIXTURES / "healthy" / "torch"), fail_above=given).failed is True
+
+
+@of_each("given", ["5", "nan%", "much", -0.1, True, float("inf")])
+def test_what_is_no_share_is_refused_with_an_example(given: object) -> None:
+    with pytest.raises(perfdoctor.PerfdoctorError, match="is no share") as error:
+        perfdoctor.check(ONE, baseline="x", fail_above=given)  # type: ignore[arg-type]
+    assert error.value.do == 'Give one: fail_above=0.05, or "5%".'

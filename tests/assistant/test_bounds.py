@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from typing import Any
 
 import pytest
 from folders import FIXTURES, ROOT
 from tables import of_each
 
+import perfdoctor
 from assistant.client import Asked, Assistant, assistant
 from perfdoctor.assistant.arguments import DEFAULT_TOKENS, LEAST_TOKENS
 from perfdoctor.assistant.documents import PAGES
 from perfdoctor.assistant.fitted import fitted, rest, tokens
+from perfdoctor.history import runs, store
 from perfdoctor.vocabulary.rulebook import rule_files
 
 RANKS = "straggler/nsys/profile.sqlite"
@@ -126,6 +129,33 @@ def test_a_check_refuses_a_run_that_is_its_own_baseline_and_one_of_another_machi
     assert (same.is_error, "given twice" in same.text) == (True, True)
     other = client.call("check", {"baseline": TORCH, "after": RANKS})
     assert (other.is_error, "ran on" in other.text) == (True, True)
+
+
+def test_a_baseline_may_be_what_the_history_has_pinned(tmp_path):
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    shutil.copytree(FIXTURES / "cpu-slow-input", root / "slow")
+    shutil.copytree(FIXTURES / "cpu-slow-input-fixed", elsewhere)
+    db = root / ".perfdoctor" / "history.db"
+    fast = perfdoctor.analyze(elsewhere).save(db=db)
+    with store.written(db) as history:
+        runs.pin(history, "main", [fast])
+    with assistant(root) as connected:
+        failed = connected.call("check", {"baseline": "main", "after": "slow"})
+        unknown = connected.call("check", {"baseline": "mian", "after": "slow"})
+    assert failed.text.startswith("The check fails.")
+    assert fast in json.dumps(failed.data["baseline"])
+    shutil.rmtree(elsewhere)  # else the command reads the recording itself
+    assert failed.text.splitlines()[1] == perfdoctor.check(root / "slow", baseline="main", db=db).summary
+    assert "nothing is pinned as 'mian'" in unknown.text
+    assert "Pinned are: main." in unknown.text
+    assert str(tmp_path) not in failed.text + unknown.text
+
+
+def test_a_folder_without_recordings_says_what_to_do(tmp_path):
+    with assistant(tmp_path) as connected:
+        answer = connected.call("recordings", {})
+    assert answer.data["recordings"] == []
+    assert "perfdoctor run -- python train.py" in answer.text
 
 
 def test_what_to_record_names_each_rule_once_that_could_not_be_checked(client):

@@ -51,8 +51,8 @@ def test_rules_and_how_far_their_fixes_go(text, meant):
     [
         ("", "--what-if names no rule", "Examples: "),
         ("input-wiat", "--what-if 'input-wiat': there is no such rule", "Did you mean input-wait"),
-        ("qqqq", "--what-if 'qqqq': there is no such rule", "Possible: "),
-        ("memory-growth", "--what-if memory-growth: its fix cannot be simulated: it saves no time", "Possible: "),
+        ("qqqq", "--what-if 'qqqq': there is no such rule", "There are: "),
+        ("memory-growth", "--what-if memory-growth: its fix cannot be simulated: it saves no time", "There are: "),
         ("input-wait=", "--what-if input-wait=: there is no such choice", "Choices of input-wait: low, likely, high"),
         ("input-wait=fast", "--what-if input-wait=fast: there is no such choice", "or a share from 1% to 100%."),
         ("input-wait=0%", "--what-if input-wait=0%: there is no such choice", "Choices of input-wait"),

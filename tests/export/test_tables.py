@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import re
 import sqlite3
@@ -26,6 +27,7 @@ from perfdoctor.metrics.work.modules import module_costs
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.open import read
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.signals import EVENTS, SIGNALS
 from perfdoctor.vocabulary.tables import tables, views
@@ -187,6 +189,9 @@ def test_what_was_not_recorded_is_null_and_times_before_zero_are_times():
         ("SELECT zzzz FROM notes", "notes has: id, note"),
         ("SELECT * FROM kernel", "Did you mean kernels"),
         ("SELECT medain(id) FROM ops", "Did you mean median"),
+        ("SELECT dur FROM kernels", "Here it is called duration_ns"),
+        ("SELECT * FROM memcpy", "Here it is called copies"),
+        ("SELECT name FROM ops JOIN kernels ON ops.step_id = kernels.step_id", "Write TABLE.COLUMN"),
         ("SELECT percentile(id, 101) FROM ops", "percentile(X, P)"),
     ],
 )
@@ -248,6 +253,41 @@ def test_phases_and_modules_agree_with_the_report():
     assert {name: ns / steps for name, ns in ours if ns} == pytest.approx(
         {path: ns for path, ns in costs.items() if path and ns}, rel=0.02
     )  # a kernel at the edge of the window counts in part there
+
+
+def test_kernels_of_a_module_in_a_step_are_those_that_calls_inside_of_its_forward_launched():
+    run = prepare(read([FIXTURES / "h100-gpt" / "eager-stacks.json.gz"]))
+    sql = """
+        SELECT module_name, count(*), sum(launched_kernels.duration_ns) FROM launched_kernels
+        JOIN steps ON steps.id = step_id WHERE number = 3 AND module_name IS NOT NULL GROUP BY 1"""
+    assert len(found := query(run, sql).rows) > 10
+    modules, calls, kernels = (run.timeline[name] for name in ("modules", "calls", "kernels"))
+    begins, ends = run.places[0].steps.bounds[2:4]
+    call_of = {number: row for row, number in enumerate(calls["correlation"].tolist())}
+    expected = {}
+    for row in np.flatnonzero((kernels.start_ns >= begins) & (kernels.start_ns < ends)).tolist():
+        call = call_of.get(kernels["correlation"][row])
+        if call is not None:
+            around = (modules.start_ns <= calls.start_ns[call]) & (calls.start_ns[call] < modules.end_ns)
+            inside = np.flatnonzero(around & (modules["thread"] == calls["thread"][call]))
+            if inside.size:
+                name = modules.name[int(inside[np.argmax(modules.start_ns[inside])])]
+                count, ns = expected.get(name, (0, 0))
+                expected[name] = count + 1, ns + int(kernels.duration_ns[row])
+    assert {name: (count, ns) for name, count, ns in found} == expected
+
+
+def test_fixes_are_those_of_the_findings(run):
+    diagnosis = query_diagnosis(run)
+    found = query(
+        run,
+        "SELECT rule, fixes.title, how, effort, changes_numerics FROM fixes JOIN findings ON findings.id = finding_id",
+    )
+    assert found.rows == [
+        (each.rule, fix.title, fix.how, fix.effort, int(fix.changes_numerics))
+        for each in with_symptoms(diagnosis.findings)
+        for fix in each.fixes
+    ]
 
 
 def test_an_index_is_made_where_rows_are_looked_up(run, monkeypatch):
@@ -320,6 +360,65 @@ def test_tables_of_an_nsys_export_are_what_plain_sql_counts(name):
     assert ours == by_name
     mine = "SELECT count(*), sum(bytes), sum(duration_ns) FROM copies WHERE direction <> 'memset'"
     assert query(run, mine).rows == [copies]
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("name", ["resnet50-workers0", "resnet50-workers4"])
+def test_steps_begin_with_the_first_work_that_was_launched_in_each_span_of_the_profiler(name):
+    path = public(f"kineto/{name}.pt.trace.json.gz")
+    found = query(prepare(read([path])), "SELECT start_ns, end_ns FROM steps").rows
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    numbered = [each for each in events if each.get("ph") == "X" and "correlation" in each.get("args", {})]
+    work = {
+        each["args"]["correlation"]: each["ts"] for each in numbered if each["cat"] in ("Kernel", "Memcpy", "Memset")
+    }
+    calls = [(each["ts"], each["args"]["correlation"]) for each in numbered if each["cat"] == "Runtime"]
+    spans = [
+        (each["ts"], each["ts"] + each["dur"]) for each in events if each.get("name", "").startswith("ProfilerStep")
+    ]
+    firsts = [
+        1000 * min(work[number] for at, number in calls if begin <= at < end and number in work)
+        for begin, end in sorted(spans)
+    ]
+    assert found == list(itertools.pairwise(firsts))
+
+
+@pytest.mark.recordings
+def test_bus_bandwidth_is_that_of_nccl_tests():
+    path = public("kineto/resnet-ddp-a100-rank0.json.gz")
+    found = query(prepare(read([path])), "SELECT kind, duration_ns, bus_bytes_per_second FROM collectives").rows
+    element = {"Float": 4, "Long": 8, "Int": 4}
+    expected = []
+    for each in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]:
+        args = each.get("args", {})
+        if "Collective name" in args and each.get("cat") == "kernel":
+            ranks, size = args["Group size"], args["In msg nelems"] * element[args["dtype"]]
+            factor = 2 * (ranks - 1) / ranks if args["Collective name"] == "allreduce" else 1
+            expected.append((round(each["ts"] * 1000), round(each["dur"] * 1000), size * factor / each["dur"] * 1e6))
+    assert len(found) == len(expected) > 10
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in sorted(expected)], rel=0.01)
+
+
+@pytest.mark.recordings
+def test_hidden_communication_is_what_overlaps_with_kernels_in_the_trace():
+    path = public("kineto/ddp-a100-rank3-of-8.json.gz")
+    found = query(
+        prepare(read([path])), "SELECT start_ns, end_ns, communication_ns, hidden_communication_ns FROM steps"
+    ).rows
+    kernels = [
+        (round(each["ts"] * 1000), round((each["ts"] + each["dur"]) * 1000), "nccl" in each["name"].lower())
+        for each in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        if each.get("ph") == "X" and str(each.get("cat")).lower() == "kernel"
+    ]
+    assert len(found) > 3
+    for start, end, communication, hidden in found:
+        edges = sorted({start, end, *(at for row in kernels for at in row[:2] if start < at < end)})
+        both = total = 0
+        for begin, stop in itertools.pairwise(edges):
+            running = {is_nccl for first, last, is_nccl in kernels if first <= begin and stop <= last}
+            total += (stop - begin) * (True in running)
+            both += (stop - begin) * (running == {True, False})
+        assert (communication, hidden) == pytest.approx((total, both), abs=2000), start
 
 
 @pytest.mark.recordings

@@ -71,7 +71,7 @@ def test_values_that_stand_twice_in_a_table_are_one_in_the_dictionary() -> None:
 
 def test_a_column_that_is_not_there_or_of_another_kind_is_an_error_that_says_so() -> None:
     kernels = TIMELINES[0]["kernels"]
-    with pytest.raises(PerfdoctorError, match=r"there is no column 'duration'.*start_ns"):
+    with pytest.raises(PerfdoctorError, match=r"there is no column 'duration'.*duration_ns"):
         kernels["duration"]
     with pytest.raises(PerfdoctorError, match=r"'name' is text.*frame\.text\('name'\)"):
         kernels["name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -322,8 +323,15 @@ def test_a_letter_that_means_nothing_is_named(lanes, said):
 
 
 def test_drawing_mistakes_name_what_was_meant():
-    with pytest.raises(TypeError, match="has no argument 'kernel': did you mean kernels"):
-        draw_steps(kernel="####")
+    for drawing in (draw, draw_steps):
+        line = inspect.currentframe().f_lineno + 2
+        with pytest.raises(TypeError) as error:
+            drawing(kernel="####")
+        assert f"{error.value}" == (
+            f"test_contract.py:{line}: {drawing.__name__} has no argument 'kernel'. Did you mean kernels?"
+        )
+    with pytest.raises(ValueError, match=r"^test_contract\.py:\d+: no kernel letter 'Z': name it in kernel_names"):
+        draw_steps(kernels="ZZ")
     with pytest.raises(ValueError, match="3 launching calls are drawn .* and 1 kernels"):
         draw(kernels="####", host=["lll"])
     with pytest.raises(ValueError, match="group_size=-1"):
@@ -346,7 +354,7 @@ def test_drawn_collectives_have_a_size_a_group_a_type_and_a_bus_bandwidth():
 def test_an_unknown_field_is_named_with_its_line_and_the_nearest_one(tmp_path):
     found = problems(folder_with(tmp_path, DOCUMENT.replace("references =", "referenes = []\nreferences =", 1)))
     number = DOCUMENT[: DOCUMENT.index("references =")].count("\n") + 1
-    assert f"slow-add.toml: line {number}: referenes: there is no such field; did you mean references?" in found
+    assert f"slow-add.toml: line {number}: referenes: there is no such field. Did you mean references?" in found
 
 
 def test_a_saving_ends_at_what_its_author_states(tmp_path):

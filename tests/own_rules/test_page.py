@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from folders import ROOT
 from public_api import MEMBERS
+from typer.testing import CliRunner
 
 from perfdoctor import rule_api, rule_testing
-from perfdoctor.cli.main import COMMANDS
+from perfdoctor.cli.main import COMMANDS, app
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -45,7 +46,15 @@ def test_the_example_keeps_the_contract(rules: Path, monkeypatch: pytest.MonkeyP
     found = contract.check(known["acme/slow-tokenizer"], known)
     assert found.problems == ()
     assert (found.tried, found.fired, found.silent) == (15, 1, 2)
-    assert "15 recordings; its test: found in 1, silent in 2" in PAGE
+
+
+def test_the_check_prints_what_the_page_shows(rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the times, which are of another machine."""
+    (shown,) = re.findall(r"^\$ perfdoctor rules check perf/rules\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(rules.parent.parent)
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["rules", "check", "perf/rules"])
+    times = re.compile(r"[\d.,]+ ms")
+    assert times.sub("ms", done.stdout) == times.sub("ms", shown)
 
 
 def test_its_finding_is_above_what_it_explains(rules: Path) -> None:

@@ -35,6 +35,7 @@ from perfdoctor.api.arguments import (
     questions,
     selection,
     several,
+    share,
     user_values,
 )
 from perfdoctor.api.arguments import rules as chosen_rules
@@ -147,7 +148,7 @@ def analyze(
         with at_hand(given, progress, spread=cluster is not None) as files:
             if (kept := _stored(files, of_recording)) is not None:
                 return Diagnosis(kept, name_of(given), local(files))
-            return Diagnosis(asked.examined(files, progress), name_of(given), local(files))
+            return Diagnosis(asked.examined(files, progress), name_of(given), local(files), process)
 
 
 def compare(
@@ -325,7 +326,7 @@ def check(
     runs: AnyPath | Sequence[AnyPath],
     *,
     baseline: str | Sequence[str] = "main",
-    fail_above: float | None = None,
+    fail_above: float | str | None = None,
     program: str | None = None,
     db: AnyPath | None = None,
     gpu: str | None = None,
@@ -341,7 +342,7 @@ def check(
     Args:
         runs: Run folders, recordings or `diagnosis.json` files: each is one run.
         baseline: What is pinned by this name in the history, or recordings; may be several.
-        fail_above: The change of the step that fails, as a share; 0.03, if not given.
+        fail_above: The change of the step that fails: a share, or `"5%"`; 0.03, if not given.
         program: All commands with this text in them are taken for one program.
         db: The file of the history; that of the project around the working directory, if not given.
         gpu: The GPU's name, where a recording does not say it.
@@ -366,6 +367,7 @@ def check(
     with in_words_of_python(), ExitStack() as stack:
         known = known_rules(own_rules, config, thresholds)
         asked = AnalysisChoices(list(known.values()), known, user_values=user_values(gpu, peaks), process=process)
+        limit = share("fail_above", fail_above)
         names, after = list(dict.fromkeys(listed(baseline))), listed(runs)
         stored = stored_runs(names, Path(db) if db is not None else history_file(Path.cwd()))
         given = {
@@ -374,7 +376,7 @@ def check(
         }
         read = Reader(partial(asked.examined, progress=progress), known, process)
         side = read.recordings([given[text] for text in after])
-        return CheckResult(checked(names, read.baseline(names, stored, given), side, fail_above, program))
+        return CheckResult(checked(names, read.baseline(names, stored, given), side, limit, program))
 
 
 def run(

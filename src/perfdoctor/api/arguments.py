@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -282,6 +282,16 @@ def _count(name: str, count: float | None) -> float:
     if not (_is_number(count) and count > 0):
         raise UsageError(f"{name}={count!r}: that is no number above zero", do=f"Give one, as {name}=16e3.")
     return float(count)
+
+
+def share(name: str, given: float | str | None) -> float | None:
+    """A share that is given as a number or in percent, `"5%"`. Raises UsageError for anything else."""
+    if given is None or (_is_number(given) and float(given) >= 0):
+        return None if given is None else float(given)
+    if isinstance(given, str) and given.endswith("%"):
+        with suppress(ValueError):
+            return share(name, float(given[:-1]) / 100)
+    raise UsageError(f"{name}={given!r} is no share", do=f'Give one: {name}=0.05, or "5%".')
 
 
 def _is_number(given: object) -> bool:

@@ -23,6 +23,8 @@ from perfdoctor.system import checkout
 from perfdoctor.system.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from sqlite_utils.db import Database
+
     from perfdoctor.comparison.check import Check
     from perfdoctor.comparison.records import Snapshot
     from perfdoctor.diagnosis.records import Examination
@@ -57,15 +59,20 @@ def stored_runs(names: Sequence[str], file: Path | None) -> dict[str, tuple[Stor
     if file is not None and file.exists():
         with store.read(file) as history:
             for name in names:
-                pinned = runs.pinned(history, name)
-                last = [row["id"] for row in series.latest([run.facts for run in pinned])]
-                if pinned:
-                    found[name] = tuple(run for run in pinned if run.facts["id"] in last)
+                if pinned := latest_pinned(history, name):
+                    found[name] = pinned
             known = runs.pin_names(history)
     for name in names:
         if name not in found and "://" not in name and not Path(name).exists():
             raise _no_baseline(name, file, known)
     return found
+
+
+def latest_pinned(history: Database, name: str) -> tuple[StoredRun, ...]:
+    """The runs pinned by this name: of each recording its last analysis."""
+    pinned = runs.pinned(history, name)
+    last = [row["id"] for row in series.latest([run.facts for run in pinned])]
+    return tuple(run for run in pinned if run.facts["id"] in last)
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
@@ -111,7 +118,7 @@ class Reader:
             else:
                 side.snapshots.append(of_document(each.name, document, self._rules))
                 side.rows.append(comparable.of_document(document))
-                side.runs.append(_run(each.name, {}, by_recording=True))
+                side.runs.append(baseline_run(each.name, {}, by_recording=True))
         return side
 
     def baseline(
@@ -133,11 +140,9 @@ class Reader:
             self._add(side, *read, run)
             return
         facts = run.facts
-        side.snapshots.append(
-            of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules, run.timed_steps_ns)
-        )
+        side.snapshots.append(snapshot_of(run, self._rules))
         side.rows.append(facts)
-        side.runs.append(_run(facts["id"], facts, by_recording=False))
+        side.runs.append(baseline_run(facts["id"], facts, by_recording=False))
 
     def _read_again(self, run: StoredRun, given: Given) -> tuple[Given, Examination, Row] | None:
         """The run diagnosed anew; None if another recording is there by now, or it cannot be read."""
@@ -151,7 +156,9 @@ class Reader:
     def _add(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> None:
         side.snapshots.append(of_examination(given.name, examination, self._rules, given.local))
         side.rows.append(row)
-        side.runs.append(_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True))
+        side.runs.append(
+            baseline_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True)
+        )
         if side.timeline is None and self._drawn is not None:
             side.timeline = self._drawn(examination)
 
@@ -160,7 +167,13 @@ class Reader:
         return examination, facts_of(examination, given.paths, source="check", process=self._process).run
 
 
-def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
+def snapshot_of(run: StoredRun, rules: Mapping[str, Rule]) -> Snapshot:
+    """What is compared of a run of which only the history knows."""
+    return of_facts(run.facts["id"], run.facts, run.parts, run.findings, run.step_times_ns, rules, run.timed_steps_ns)
+
+
+def baseline_run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
+    """What reports say of a run of the baseline."""
     known = {each: str(facts.get(each) or "") for each in ("recorded_at", "git_commit")}
     return BaselineRun(name, by_recording, known["recorded_at"], known["git_commit"], bool(facts.get("git_dirty")))
 

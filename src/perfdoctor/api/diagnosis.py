@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from perfdoctor.records.findings import Advice, Outcome, with_symptoms
 from perfdoctor.records.predictions import CriticalPath
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency, ModuleCost
+from perfdoctor.vocabulary.nearest import near
 
 #: Of places that an error names.
 _LISTED = 8
@@ -37,10 +37,12 @@ class Diagnosis:
     In a notebook it is shown with its findings and the parts of the step.
     """
 
-    def __init__(self, found: Examination | Record, name: str = "", paths: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, found: Examination | Record, name: str = "", paths: Sequence[Path] = (), process: int | None = None
+    ) -> None:
         self._diagnosis = found if isinstance(found, Record) else found.diagnosis
         self._examined = None if isinstance(found, Record) else found
-        self._name, self._paths = name, tuple(paths)
+        self._name, self._paths, self._process = name, tuple(paths), process
 
     @property
     def _examination(self) -> Examination:
@@ -93,8 +95,15 @@ class Diagnosis:
             rule: The id of the rule, as `"input-wait"`.
 
         Returns:
-            The finding; None where the rule found nothing.
+            The finding; None where the rule found nothing: `outcomes` say whether it could be checked.
+
+        Raises:
+            PerfdoctorError: There is no such rule.
         """
+        applied = {each.rule for each in self.outcomes}
+        if rule not in applied and rule not in self._known:
+            do = near(str(rule), sorted(applied | self._known.keys()))
+            raise PerfdoctorError(f"there is no rule {rule!r}", do=do)
         return next((advice for advice in with_symptoms(self.findings) if advice.rule == rule), None)
 
     @property
@@ -243,13 +252,12 @@ class Diagnosis:
             PerfdoctorError: There is no such table, or the recording is not at hand.
         """
         from perfdoctor.export.tables.contents import RecordingTables  # noqa: PLC0415
+        from perfdoctor.vocabulary.spellings import table_hint  # noqa: PLC0415
         from perfdoctor.vocabulary.tables import tables  # noqa: PLC0415
 
         with in_words_of_python():
             if name not in tables():
-                near = difflib.get_close_matches(str(name), list(tables()), n=3)
-                do = f"Did you mean {', '.join(near)}?" if near else f"There are: {', '.join(tables())}."
-                raise PerfdoctorError(f"there is no table {name!r}", do=do)
+                raise PerfdoctorError(f"there is no table {name!r}", do=table_hint(str(name), tables()))
             made = RecordingTables(self._examination.run, lambda: self._diagnosis).columns(name)
             # A copy: what was made is kept, and others read it.
             return Frame({column: made[column]() for column in tables()[name].columns}).take(slice(None))
@@ -305,6 +313,26 @@ class Diagnosis:
         with in_words_of_python():
             only = (tables,) if isinstance(tables, str) else tuple(tables)
             export(self._examination, sqlite, parquet, arrow, perfetto, only)
+
+    def save(self, *, db: AnyPath | None = None) -> str:
+        """Store the run in the history, as `perfdoctor analyze --save` does.
+
+        >>> len(perfdoctor.analyze("run/").save(db="history.db"))
+        12
+
+        Args:
+            db: The file of the history; that of the project around the working directory, if not given.
+
+        Returns:
+            The id of the run, as `runs` has it.
+
+        Raises:
+            PerfdoctorError: The history cannot be written, or the recording is not at hand.
+        """
+        from perfdoctor.api.earlier_runs import stored  # noqa: PLC0415
+
+        with in_words_of_python():
+            return stored(self._examination, self._paths, self._process, self.verdict, db)
 
     def to_json(self) -> str:
         """What `--json` writes (docs/json.md).

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfdoctor.api.arguments import AnyPath, in_words_of_python
 from perfdoctor.api.listing import Listing
 from perfdoctor.errors import PerfdoctorError, UsageError
+
+if TYPE_CHECKING:
+    from perfdoctor.diagnosis.records import Examination
 
 
 def runs(*, limit: int | None = None, tag: str | None = None, db: AnyPath | None = None) -> tuple[dict[str, Any], ...]:
@@ -73,13 +76,31 @@ def trend(
         return document
 
 
+def stored(
+    examination: Examination, paths: Sequence[Path], process: int | None, verdict: str, db: AnyPath | None
+) -> str:
+    """Add a run to the history: its id. Raises PerfdoctorError where that cannot be written."""
+    from perfdoctor.history import facts, store  # noqa: PLC0415
+    from perfdoctor.history import runs as history_runs  # noqa: PLC0415
+
+    found = facts.facts(examination, paths, source="analyze", process=process, verdict=verdict)
+    with store.written(_file(db)) as history:
+        return history_runs.save(history, found)
+
+
 def _history(db: AnyPath | None) -> Path:
+    from perfdoctor.history import store  # noqa: PLC0415
+
+    return store.existing(_file(db))
+
+
+def _file(db: AnyPath | None) -> Path:
     from perfdoctor.history import store  # noqa: PLC0415
 
     found = Path(db) if db is not None else store.history_file(Path.cwd())
     if found is None:
         raise UsageError(f"{store.VARIABLE} is {store.OFF}: nothing is stored", do="Unset it, or name a file with db.")
-    return store.existing(found)
+    return found
 
 
 def recorded(command: Sequence[str], output: Path, options: Sequence[str]) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from perfdoctor.errors import UsageError
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.nearest import near
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from perfdoctor.vocabulary.rulebook import Rule
 
@@ -69,9 +69,9 @@ def _question(text: str, known: Mapping[str, Rule]) -> Question:
         return Question(name, choice, amount=amount, network_bytes_per_second=network)
     possible = [*(rule.id for rule in known.values() if rule.action or rule.saves_time), *_SIZES_SHOWN]
     if name not in known:
-        raise UsageError(f"--what-if {name!r}: there is no such rule", do=_suggestion(name, possible))
+        raise UsageError(f"--what-if {name!r}: there is no such rule", do=near(name, possible))
     if name not in possible:
-        why, do = "it saves no time by itself", _suggestion("", possible)
+        why, do = "it saves no time by itself", near("", possible)
         if known[name].origin:
             why, do = "its document has no `action`", 'Write which work gets shorter: action = "kernels".'
         raise UsageError(f"--what-if {name}: its fix cannot be simulated: {why}", do=do)
@@ -108,8 +108,3 @@ def _amount(name: str, given: str, choice: str) -> tuple[float, float]:
             f"{option}: that is no factor", do=f"Use {_SMALLEST}x to {_LARGEST}x of the recorded batch: batch=2x."
         )
     return float(factor[1]), 0.0
-
-
-def _suggestion(name: str, possible: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, possible, n=3, cutoff=0.4)
-    return f"Did you mean {', '.join(near)}?" if near else f"Possible: {', '.join(sorted(possible))}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -10,6 +9,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import UsageError
 from perfdoctor.history.facts import Row
+from perfdoctor.vocabulary.nearest import near
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 
 STEP = "step_ns"
@@ -89,6 +89,4 @@ def metric(name: str) -> Metric:
     for candidate in (wanted, wanted.removesuffix("_ns"), wanted.removesuffix("_bytes"), wanted.removesuffix("_share")):
         if candidate in METRICS:
             return METRICS[candidate]
-    near = difflib.get_close_matches(wanted, METRICS, n=3, cutoff=0.5)
-    shown = f"Did you mean {', '.join(near)}?" if near else f"There are: {', '.join(METRICS)}."
-    raise UsageError(f"{name[:60]!r} is no metric of a run", do=shown)
+    raise UsageError(f"{name[:60]!r} is no metric of a run", do=near(wanted, METRICS))

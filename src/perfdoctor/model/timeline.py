@@ -7,7 +7,6 @@ signal is an answer, a signal that is not in it was not recorded.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -25,11 +24,12 @@ from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.patterns import regex
-from perfdoctor.system.html_table import SHOWN, html_table
+from perfdoctor.system.html_table import SHOWN, html_table, pandas
 from perfdoctor.system.masking import masked_text
 from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
+from perfdoctor.vocabulary.spellings import column_hint, table_hint
 from perfdoctor.vocabulary.tables import RENAMED, tables
 
 if TYPE_CHECKING:
@@ -122,11 +122,23 @@ class Frame(Struct, frozen=True):
         except (KeyError, TypeError):  # a slice or a mask
             if isinstance(name, str) and (found := self._as_exported(name)) is not None:
                 return found
-            do = f"Columns of this signal: {', '.join(self.columns)}."
-            if isinstance(name, str) and any(name in table.columns for table in tables().values()):
-                do = f"It follows from several signals: take analyze(…).table(NAME), which has it. {do}"
-            do = do if isinstance(name, str) else "Rows are chosen by frame.take(mask or indices), or frame.of(rank=0)."
-            raise PerfdoctorError(f"there is no column {name!r}", do=do) from None
+            raise PerfdoctorError(f"there is no column {name!r}", do=self._hint(name)) from None
+
+    def _hint(self, name: object) -> str:
+        if not isinstance(name, str):
+            return "Rows are chosen by frame.take(mask or indices), or frame.of(rank=0)."
+        if any(name in table.columns for table in tables().values()):
+            return "It follows from several signals: take analyze(…).table(NAME), which has it."
+        timed = ("duration_ns",) if "end_ns" in self.columns else ()
+        return column_hint(name, {"This frame": (*self.columns, *timed)}, {})
+
+    if not TYPE_CHECKING:  # else any name would do for type checkers
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            how = f"columns are taken as frame[{name!r}]" if name in self.columns else self._hint(name)
+            raise AttributeError(f"a frame has no attribute {name!r}: {how}")
 
     def _as_exported(self, name: str) -> Column | None:
         """The column that an export calls so; None where there is none."""
@@ -277,10 +289,7 @@ class Frame(Struct, frozen=True):
         Raises:
             PerfdoctorError: pandas is not installed: it is an extra, `perfdoctor[pandas]`.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
-        except ModuleNotFoundError as error:
-            raise PerfdoctorError("pandas is not installed", do="Run: pip install 'perfdoctor[pandas]'.") from error
+        pd = pandas()
 
         def series(column: Column) -> object:
             if not isinstance(column, Text):
@@ -312,6 +321,9 @@ class _Taken(Mapping[str, Column]):
                 # The columns that these are of need not be kept.
                 self._of = self._found = {each: self._found[each] for each in self._of}
         return self._found[name]
+
+    def __repr__(self) -> str:
+        return f"<Columns {', '.join(self._of)}>"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
@@ -484,8 +496,8 @@ class Timeline(Keeps, frozen=True):
         try:
             return self.frames[signal]
         except KeyError:
-            near = difflib.get_close_matches(signal, self.frames, n=3, cutoff=0.5) or self.frames
-            raise PerfdoctorError(f"there is no signal {signal!r}", do=f"There is {', '.join(near)}.") from None
+            do = table_hint(str(signal), self.frames)
+            raise PerfdoctorError(f"there is no signal {signal!r}", do=do) from None
 
     def __contains__(self, signal: object) -> bool:
         """Is there such a signal? Whether it was recorded: `recorded`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import itertools
 import re
 import string
@@ -14,6 +13,7 @@ from perfdoctor.own_rules.tried import OF_EACH, names_in
 from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.derivations import plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import FACTS
+from perfdoctor.vocabulary.nearest import near
 from perfdoctor.vocabulary.own_rules import REQUIRED
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import Rule, RuleFix, is_share
@@ -73,9 +73,7 @@ def placeholders(template: str) -> list[str]:
 def _no_such_field(name: str, fields: Iterable[str], text: str) -> str:
     """The line of the field, and which one may have been meant."""
     at = next((number for number, line in enumerate(text.splitlines(), 1) if _begins(line, name)), 0)
-    near = difflib.get_close_matches(name, fields, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return f"{f'line {at}: ' if at else ''}{name}: there is no such field{meant}"
+    return f"{f'line {at}: ' if at else ''}{name}: there is no such field. {near(name, fields)}"
 
 
 def _begins(line: str, name: str) -> bool:
@@ -171,8 +169,7 @@ def _numbers(text: str) -> Iterator[tuple[str, str]]:
 def _fix(fix: Mapping[str, Any], rule: Rule) -> Iterator[str]:
     title = str(fix["title"])
     for name in sorted(set(fix) - set(OF_A_FIX)):
-        near = difflib.get_close_matches(name, OF_A_FIX, n=1)
-        yield f"{name}: a fix has no such field" + (f"; did you mean {near[0]}?" if near else "")
+        yield f"{name}: a fix has no such field. {near(name, OF_A_FIX)}"
     if not isinstance(fix["changes_numerics"], bool):
         yield f"the fix {title!r}: changes_numerics is true or false"
     if title == rule.title:

@@ -15,8 +15,6 @@ rows (a text, or a list of texts that nest), or a mapping of thread to rows. Wha
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +25,7 @@ import numpy as np
 from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
+from perfdoctor.own_rules.mistakes import placed
 from perfdoctor.system.toml_tables import shipped_table
 from perfdoctor.vocabulary.names.nccl import collective_kind
 
@@ -87,6 +86,7 @@ def timeline(
     return Timeline.build(frames, signals if recorded is None else recorded, devices=devices, world_size=world_size)
 
 
+@placed()
 def draw(
     *,
     kernels: Lanes = "",
@@ -232,6 +232,7 @@ def draw(
     )
 
 
+@placed(draw)
 def draw_steps(**picture: Any) -> Timeline:
     """A recording of six steps, a character a millisecond, each work launched 50 µs before it starts.
 
@@ -245,12 +246,8 @@ def draw_steps(**picture: Any) -> Timeline:
 
     Raises:
         TypeError: An argument is none of `draw`.
+        ValueError: As of `draw`.
     """
-    known = inspect.signature(draw).parameters
-    for name in picture:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3) or list(known)
-            raise TypeError(f"draw_steps has no argument {name!r}: did you mean {', '.join(near)}?")
     return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
 
 

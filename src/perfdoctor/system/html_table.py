@@ -1,9 +1,12 @@
-"""How do rows look in a notebook? One table that loads nothing and runs no script."""
+"""What do rows become in a notebook? A table that loads nothing and runs no script, or a DataFrame."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
 
 #: Of one cell: both ends of a kernel's name are longer.
 _MOST = 96
@@ -18,6 +21,15 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], count: 
     more = f"<p>{count:,} rows, the first {SHOWN} are shown.</p>" if count > SHOWN else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div>{more}'
+
+
+def pandas() -> Any:
+    """Pandas. Raises PerfdoctorError where it is not installed."""
+    try:
+        import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
+    except ModuleNotFoundError as error:
+        raise PerfdoctorError("pandas is not installed", do="Run: pip install 'perfdoctor[pandas]'.") from error
+    return pd
 
 
 def _shown(cell: object) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary import nearest
 
 _PATTERN = regex(r"[*?\[]")
 
@@ -18,5 +18,5 @@ def fitting(pattern: str, known: Collection[str]) -> list[str]:
 
 def near(name: str, known: Collection[str], listed_by: str = "perfdoctor rules") -> str:
     """What to do where `name` fits none that is `known`: the nearest ones, or the command that lists them."""
-    found = [] if _PATTERN.search(name) else difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
-    return f"Did you mean {', '.join(found)}?" if found else f"`{listed_by}` lists them."
+    listed = f"`{listed_by}` lists them."
+    return listed if _PATTERN.search(name) else nearest.near(name, known, listed)

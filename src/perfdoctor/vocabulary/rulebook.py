@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_folder,
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
+from perfdoctor.vocabulary.nearest import near
 from perfdoctor.vocabulary.needs import NEEDS, is_need, wanted
 from perfdoctor.vocabulary.parts import SHRINKS
 
@@ -327,5 +327,4 @@ def known(name: str, names: Mapping[str, object], what: str) -> str:
     """The name, if it is one of `names`; else a PerfdoctorError that lists the nearest."""
     if name in names:
         return name
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
-    raise PerfdoctorError(f"there is no {what} named {name!r}", do=f"Did you mean {', '.join(near)}?")
+    raise PerfdoctorError(f"there is no {what} named {name!r}", do=near(name, sorted(names)))

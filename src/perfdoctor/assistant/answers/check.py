@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import msgspec
 
+from perfdoctor.api.check_runs import baseline_run, latest_pinned, snapshot_of
 from perfdoctor.assistant.answers.compare import differences, snapshots
 from perfdoctor.assistant.arguments import Analyze, Check
 from perfdoctor.assistant.bounded import Answer, name
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.comparison import check as checking
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.history import comparable
+from perfdoctor.history import comparable, runs, schema, store
+from perfdoctor.history.runs import StoredRun
 from perfdoctor.report import json_report
 from perfdoctor.report.check import words
 from perfdoctor.report.comparison import json_report as comparison_json
 
+_HISTORY = f"{schema.FOLDER}/{store.FILE}"
+
 
 def answer(asked: Check, desk: Desk) -> Answer:
     before, after = ([side] if isinstance(side, str) else side for side in (asked.baseline, asked.after))
-    _refuse_same([*before, *after], desk)
+    pinned = _pinned(before, desk)
+    recorded = [text for text in before if text not in pinned]
+    _refuse_same([*recorded, *after], desk)
     baseline = " and ".join(map(name, before))
-    rows = {text: comparable.of_document(_document(text, desk)) for text in (*before, *after)}
-    comparable.refuse_others(baseline, [rows[text] for text in before], [(name(text), rows[text]) for text in after])
-    runs = [checking.BaselineRun(name(text), by_recording=True) for text in before]
-    found = checking.check(baseline, runs, snapshots(before, desk), snapshots(after, desk), asked.fail_above)
+    stored = [run for each in pinned.values() for run in each]
+    rows = {text: comparable.of_document(_document(text, desk)) for text in (*recorded, *after)}
+    comparable.refuse_others(
+        baseline,
+        [*(run.facts for run in stored), *(rows[text] for text in recorded)],
+        [(name(text), rows[text]) for text in after],
+    )
+    of_baseline = [baseline_run(run.facts["id"], run.facts, by_recording=False) for run in stored]
+    of_baseline += [checking.BaselineRun(name(text), by_recording=True) for text in recorded]
+    known = [*(snapshot_of(run, desk.known) for run in stored), *snapshots(recorded, desk)]
+    found = checking.check(baseline, of_baseline, known, snapshots(after, desk), asked.fail_above)
     whole = msgspec.json.decode(comparison_json.render_check(found))
     comparison = whole.pop("comparison")
     lines = [
@@ -35,6 +48,35 @@ def answer(asked: Check, desk: Desk) -> Answer:
         "\n".join(filter(None, lines)),
         {**{key: whole[key] for key in ("decision", "failed", "limit", "runs_needed", "baseline")}, **kept},
     )
+
+
+def _pinned(names: list[str], desk: Desk) -> dict[str, tuple[StoredRun, ...]]:
+    """What the history below the root has pinned by those names that are no recording there."""
+    refused = {text: error for text in names if (error := _refusal(text, desk)) is not None}
+    return {text: _pinned_runs(text, error, desk) for text, error in refused.items()}
+
+
+def _refusal(text: str, desk: Desk) -> PerfdoctorError | None:
+    """Why there is no recording of this name; None where there is one."""
+    try:
+        desk.root.address(text) or desk.root.inside(text)
+    except PerfdoctorError as error:
+        return error
+    return None
+
+
+def _pinned_runs(text: str, refusal: PerfdoctorError, desk: Desk) -> tuple[StoredRun, ...]:
+    """The runs as the history holds them: their recordings may lie elsewhere. Raises PerfdoctorError where the name is
+    no pin either.
+    """
+    if _refusal(_HISTORY, desk):
+        raise refusal
+    with store.read(desk.root.recording(_HISTORY), in_place=False) as history:
+        if found := latest_pinned(history, text):
+            return found
+        pins = ", ".join(map(name, runs.pin_names(history)))
+    do = f"Pinned are: {pins}. {refusal.do}" if pins else refusal.do
+    raise PerfdoctorError(f"{refusal.what}, and nothing is pinned as {name(text)!r}", do=do)
 
 
 def _refuse_same(named: list[str], desk: Desk) -> None:

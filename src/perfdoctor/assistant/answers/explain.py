@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-
 from perfdoctor.assistant.arguments import Explain
 from perfdoctor.assistant.bounded import Answer, name
 from perfdoctor.assistant.desk import Desk
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words import wording
+from perfdoctor.vocabulary.nearest import near
 
 
 def answer(asked: Explain, desk: Desk) -> Answer:
     known = desk.known
     if asked.rule not in known:
-        near = difflib.get_close_matches(asked.rule, known, n=3, cutoff=0.4)
-        raise PerfdoctorError(
-            f"there is no rule {name(asked.rule)!r}", do=f"Did you mean {', '.join(near)}?" if near else "See findings."
-        )
+        raise PerfdoctorError(f"there is no rule {name(asked.rule)!r}", do=near(asked.rule, known, "See findings."))
     rule = known[asked.rule]
     if rule.broken:
         do = "`perfdoctor rules check` says what is wrong with it."

@@ -19,6 +19,11 @@ from perfdoctor.system.run_folder import MANIFEST, RunFolder
 
 #: So many folders and files are looked at; what is behind them is named by its folder.
 _MOST_FOLDERS, _MOST_FILES = 5_000, 5_000
+#: What to do where there is none.
+_NOTHING = (
+    "Name another folder as path, or let somebody record there: `perfdoctor run -- python train.py`, or traces of "
+    "torch.profiler and reports of Nsight Systems, Nsight Compute or torch's memory snapshots, copied below the root."
+)
 #: What nodes left of their ranks is one recording: the folder of all of them.
 _OF_A_JOB = ("rank", "machine")
 
@@ -30,6 +35,7 @@ def answer(asked: Recordings, desk: Desk) -> Answer:
     where = "the root" if start == desk.root.folder else name(desk.root.name(start))
     said = f"{counted(len(found), 'recording')} below {where}"
     more = f"{said}, and more in further folders: name one of them as path." if is_cut else f"{said}."
+    more += "" if found or is_cut else f" {_NOTHING}"
     lines = [more, *(f"{json.dumps(row['path'], ensure_ascii=False)} ({row['kind']})" for row in rows)]
     return Answer("\n".join(lines), {"recordings": rows, **pages, "is_cut": is_cut})
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from perfdoctor import __version__
-from perfdoctor.export.tables import links
+from perfdoctor.export.tables import links, of_diagnosis
 from perfdoctor.metrics.accounting.prepare import step_stats
+from perfdoctor.metrics.communication.collectives import bus_bandwidth
 from perfdoctor.metrics.kernels.costs import math_path
 from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.model.device_work import SIGNALS as WORK
@@ -22,7 +23,6 @@ from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import with_symptoms
 from perfdoctor.vocabulary.names.kernels import family
 from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
 from perfdoctor.vocabulary.signals import SIGNALS
@@ -31,12 +31,12 @@ from perfdoctor.vocabulary.tables import NESTED, RENAMED, ExportedTable, tables,
 #: Of the tables' names, columns and units. Raised where one is renamed.
 FORMAT = 1
 
-#: Ids count from 0, but those of findings as in reports.
-_FIRST_IDS = {"findings": 1}
+#: Ids count from 0, but those of findings.
+_FIRST_IDS = {"findings": of_diagnosis.FIRST_ID}
 
 #: Tables of all ranks of a job, also where only some were read in full; the rows of all others are of these.
 _OF_THE_JOB = frozenset({
-    "parts", "steps", "devices", "sources", "findings", "outcomes", "notes", "signals", "meta", "columns",
+    "parts", "steps", "devices", "sources", "findings", "fixes", "outcomes", "notes", "signals", "meta", "columns",
 })  # fmt: skip
 
 #: The columns of one table by name.
@@ -100,6 +100,8 @@ class RecordingTables:
         if signal == "kernels":
             found["family"] = partial(frame.name.mapped, family)
             found["math_path"] = partial(frame.name.mapped, math_path)
+        if signal == "collectives":
+            found["bus_bytes_per_second"] = partial(bus_bandwidth, frame)
         if signal in NESTED:
             found["parent_id"] = partial(links.parents, timeline, signal)
             found["self_ns"] = partial(links.own_ns, timeline, signal)
@@ -185,18 +187,13 @@ class RecordingTables:
                 yield (*about, ns, place.per_step(ns), place.share(ns))
 
     def _findings(self) -> Rows:
-        flat = list(with_symptoms(self.diagnosis.findings))
-        numbered = enumerate(flat, _FIRST_IDS["findings"])
-        cause_of = {id(symptom): number for number, advice in numbered for symptom in advice.symptoms}
-        for advice in flat:
-            saving = advice.saving_ns_per_step
-            yield (
-                advice.rule, advice.title, advice.summary, advice.category, advice.confidence, saving.low,
-                saving.likely, saving.high, *advice.speedup, cause_of.get(id(advice), UNKNOWN),
-            )  # fmt: skip
+        return of_diagnosis.findings(self.diagnosis)
+
+    def _fixes(self) -> Rows:
+        return of_diagnosis.fixes(self.diagnosis)
 
     def _outcomes(self) -> Rows:
-        return ((each.rule, each.status, ", ".join(each.missing)) for each in self.diagnosis.outcomes)
+        return of_diagnosis.outcomes(self.diagnosis)
 
     def _processes(self) -> Rows:
         found: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -270,8 +267,9 @@ def _device(place: JobPlace) -> int:
 def _steps_of(place: JobPlace) -> Iterator[Sequence[object]]:
     """A row for each step, with the parts of those that were analysed."""
     steps, starts, ends = place.steps, place.steps.bounds[:-1], place.steps.ends_ns
-    work = {"compute": place.compute, "communication": place.exposed_communication, "copy": place.exposed_copies}
-    parts = [pieces.overlap_ns(starts, ends) for pieces in (*work.values(), place.idle)]
+    hidden = place.communication & place.compute
+    pieces = (place.compute, place.exposed_communication, place.exposed_copies, place.idle, place.communication, hidden)
+    parts = [each.overlap_ns(starts, ends) for each in pieces]
     for number in range(starts.size):
         is_used = steps.first <= number < steps.last
         yield (

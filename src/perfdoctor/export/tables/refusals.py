@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,9 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.tables import functions
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.nearest import near
+from perfdoctor.vocabulary.spellings import column_hint, table_hint
 
-#: How many tables an error lists that have a column.
-_LISTED = 6
-_NEAR = 3
 _NO_NAME = regex(r"no such (column|table|function): (\S+)")
 _WORD = regex(r"\w+")
 
@@ -75,7 +73,8 @@ def _not_a_question(error: Exception) -> PerfdoctorError:
         return PerfdoctorError(
             f"the database is only read: {error}", do="Ask one question that begins with SELECT or WITH."
         )
-    return PerfdoctorError(f"the question cannot be answered: {error}", do="See docs/tables.md for an example.")
+    do = "Write TABLE.COLUMN." if "ambiguous column" in text else "See docs/tables.md for an example."
+    return PerfdoctorError(f"the question cannot be answered: {error}", do=do)
 
 
 # --- names that there are not ----------------------------------------------------------------------------------------
@@ -88,32 +87,19 @@ def _unknown_name(connection: sqlite3.Connection, sql: str, text: str) -> Perfdo
     kind, name = found[1], found[2].rpartition(".")[2].strip("\"'`[]")
     known = _columns_by_table(connection)
     if kind == "table":
-        do = _nearest(name, list(known)) or f"There are: {', '.join(known)}."
+        do = table_hint(name, known)
     elif kind == "function":
-        do = _nearest(name, list(functions.FUNCTIONS))
-        do = f"{do} Beside SQLite's own functions there are {' and '.join(functions.FUNCTIONS.values())}.".lstrip()
+        ours = f"Beside SQLite's own functions there are {' and '.join(functions.FUNCTIONS.values())}."
+        do = near(name, functions.FUNCTIONS, ours)
     else:
         do = _columns(name, sql, known)
     return PerfdoctorError(text, do=do)
 
 
 def _columns(name: str, sql: str, known: Mapping[str, Sequence[str]]) -> str:
-    """Where a column of this name, or of one like it, is: first in the tables of the question."""
+    """What a column of this name may be in the tables of the question, and where else it is."""
     words = {word.lower() for word in _WORD.findall(sql)}
-    asked = {table: columns for table, columns in known.items() if table in words}
-    if near := _nearest(name, sorted({column for columns in asked.values() for column in columns})):
-        return near
-    if elsewhere := [table for table, columns in known.items() if name.lower() in columns]:
-        more = ", …" if len(elsewhere) > _LISTED else ""
-        return f"A column {name} is in {', '.join(elsewhere[:_LISTED])}{more}."
-    if not asked:
-        return f"Tables: {', '.join(known)}."
-    return " ".join(f"{table} has: {', '.join(columns)}." for table, columns in asked.items())
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=_NEAR, cutoff=0.6)
-    return f"Did you mean {', '.join(near)}?" if near else ""
+    return column_hint(name, {table: columns for table, columns in known.items() if table in words}, known)
 
 
 def _columns_by_table(connection: sqlite3.Connection) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.export.tables import database, files
 from perfdoctor.export.tables.contents import RecordingTables
 from perfdoctor.system.paths import draft
+from perfdoctor.vocabulary.spellings import table_hint
 from perfdoctor.vocabulary.tables import tables
 
 
@@ -35,7 +36,7 @@ class Outputs(Struct, frozen=True):
         known = (*tables(), files.ALL_EVENTS) if self.arrow else tuple(tables())
         for name in self.only:
             if name not in known:
-                raise UsageError(f"--table {name}: there is no such table", do=f"Tables: {', '.join(known)}.")
+                raise UsageError(f"--table {name}: there is no such table", do=table_hint(name, known))
         if self.arrow is not None and len(self.only) > 1:
             raise UsageError("--arrow holds one table", do="Name one --table, or use --parquet or --sqlite.")
         if self.arrow is not None or self.parquet is not None:

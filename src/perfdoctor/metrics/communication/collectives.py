@@ -18,6 +18,7 @@ from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.cache import kept_in_summaries, once_per_job
+from perfdoctor.model.columns import occurring
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import JobPlace, Place
@@ -167,6 +168,21 @@ def bus_factor(kind: str, ranks: int) -> float:
     if kind == "all_reduce":
         return PASSES_OF_ALL_REDUCE * (ranks - 1) / ranks
     return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+def bus_bandwidth(frame: Frame) -> Floats:
+    """Bus bandwidth of each collective in bytes/s over its whole duration, waiting for late ranks included; NaN where
+    its size, or how many ranks took part, is not known.
+    """
+    kind, ranks, size, took_ns = frame.text("kind"), frame["group_size"], frame["bytes"], frame.duration_ns
+    found = np.full(len(frame), np.nan)
+    for name in kind.trimmed().values:
+        is_kind = kind.equals(name)
+        for members in occurring(ranks[is_kind]):
+            own = is_kind & (ranks == members) & (size > 0) & (took_ns > 0)
+            if factor := bus_factor(name, members):
+                found[own] = size[own] * factor / took_ns[own] * 1e9
+    return found
 
 
 class Bandwidth(Struct, frozen=True):
