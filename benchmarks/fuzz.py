@@ -148,9 +148,9 @@ def _note(report: dict[str, object], result: Result, pool: list[bytes], original
     if report["is_wrong"]:
         return
     what = str(report["what"])
-    result.refused += what.removeprefix(fuzz_child.ONLY_READ).startswith("error")
+    result.refused += bool(report["refused"])
     result.outcomes.update(what.split("\n"))
-    if report["content"]:
+    if fuzz_child.is_worth_changing(report):
         pool.append(bytes.fromhex(str(report["content"])))
         if len(pool) > _MOST_SEEDS:
             del pool[originals]

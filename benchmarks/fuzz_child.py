@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -136,8 +136,13 @@ def try_many(
             return
         content = target.mutation(random.choice(own), random)
         report = tried(target, content, Random(random.random()), folder, tell, known)
-        if report["content"] and not report["is_wrong"]:
+        if is_worth_changing(report):
             own.append(content)
+
+
+def is_worth_changing(report: Mapping[str, object]) -> bool:
+    """Did something new come of it? What is refused stays refused, mostly for the same reason."""
+    return bool(report["content"]) and not report["is_wrong"] and not report["refused"]
 
 
 def tried(
@@ -148,10 +153,11 @@ def tried(
     tell({"begins": True})
     what, trace, is_wrong, seconds = _outcome(target, content, random, folder / "case", known)
     is_new = known is None or _is_new(what, known)
+    is_refused = what.removeprefix(ONLY_READ).startswith("error")
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     report = {
         "what": what, "is_wrong": is_wrong, "trace": trace, "seconds": seconds, "bytes": most,
-        "content": content.hex() if is_new else "",
+        "refused": is_refused, "content": content.hex() if is_new else "",
     }  # fmt: skip
     tell(report)
     return report

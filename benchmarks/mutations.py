@@ -191,6 +191,9 @@ def grown(tree: Any, random: Random) -> Any:
     if not (isinstance(tree, (dict, list)) and tree) or random.random() < 0.01:
         return _other(tree, random)
     node, key = _place(tree, random)
+    if isinstance(node[key], bytes) and random.random() < _ENTERED:  # what is packed in them is the larger part
+        node[key] = _repacked(node[key], random)
+        return tree
     match random.randrange(8):
         case 0:
             del node[key]
