@@ -9,35 +9,31 @@ outcome that none had before is changed further, so that the search goes where t
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import json
 import os
-import resource
-import select
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-import confined
+import forked_readers
+import fuzz_child
 import fuzz_targets
 import mutations
 from fuzz_targets import TARGETS, Target
 
 #: A child is replaced behind so many files: caches of ours may grow.
-_FILES_OF_A_CHILD = 400
+_FILES_OF_A_CHILD = 1_000
 #: Interesting files that are kept to be changed further.
 _MOST_SEEDS = 300
 _TRIES_TO_SHORTEN = 150
+#: Where a file is written and removed in a tenth of the time that a disk takes.
+_IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 
 
 @dataclass
@@ -107,20 +103,27 @@ def campaign(name: str, inputs: int, seed: int, keep: Path, seconds: float) -> R
     originals = len(pool)
     result = Result()
     began = time.monotonic()
+    forked_readers.loaded()
     _check_seeds(name, target, pool)
-    with tempfile.TemporaryDirectory(prefix="perfdoctor-fuzz-") as where:
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-fuzz-", dir=_IN_MEMORY) as where:
         folder = Path(where).resolve()
         (folder / "outside").write_bytes(b"not to be changed")
         while result.inputs < inputs and time.monotonic() - began < seconds:
             many = min(_FILES_OF_A_CHILD, inputs - result.inputs)
             random = Random(f"{name} {seed} {result.inputs}")
-            for report in _child(
+            wrong: dict[str, dict[str, object]] = {}
+            for report in fuzz_child.child(
                 folder,
-                lambda tell, many=many, random=random: _try_many(
+                lambda tell, many=many, random=random: fuzz_child.try_many(
                     target, pool, many, random, folder, tell, began + seconds
                 ),
             ):
-                _note(report, result, pool, originals, keep / name, folder, target)
+                _note(report, result, pool, originals)
+                if report["is_wrong"]:
+                    wrong.setdefault(str(report["what"])[:300], report)
+            for what in wrong.keys() - result.wrong.keys():  # when the child is gone, whose folder this is
+                content = shortened(bytes.fromhex(str(wrong[what]["content"])), what, target, folder)
+                result.wrong[what] = _kept(keep / name, content, target, str(wrong[what]["trace"]))
         if (folder / "outside").read_bytes() != b"not to be changed":
             raise AssertionError("a file outside was changed")
     return result
@@ -132,34 +135,23 @@ def _check_seeds(name: str, target: Target, pool: list[bytes]) -> None:
         for number, content in enumerate(pool):
             folder = Path(where).resolve() / str(number)
             folder.mkdir()
-            found = fuzz_targets.outcome(target, fuzz_targets.written(target, content, folder), Random(4))
+            path = fuzz_targets.written(target, content, folder)
+            found = fuzz_targets.outcome(target.use, path, Random(4))
             if found.startswith("error"):
                 raise SystemExit(f"{name}: seed {number} is refused: {found}")
 
 
-def _note(
-    report: dict[str, object],
-    result: Result,
-    pool: list[bytes],
-    originals: int,
-    keep: Path,
-    folder: Path,
-    target: Target,
-) -> None:
+def _note(report: dict[str, object], result: Result, pool: list[bytes], originals: int) -> None:
     result.inputs += 1
     result.most_seconds = max(result.most_seconds, float(str(report["seconds"])))
     result.most_bytes = max(result.most_bytes, int(str(report["bytes"])))
-    what = str(report["what"])
-    content = bytes.fromhex(str(report["content"])) if report["content"] else b""
     if report["is_wrong"]:
-        known = what[:300]
-        if known not in result.wrong:
-            result.wrong[known] = _kept(keep, shortened(content, known, target, folder), target, str(report["trace"]))
         return
-    result.refused += what.startswith("error")
-    result.outcomes[what] += 1
-    if content:
-        pool.append(content)
+    what = str(report["what"])
+    result.refused += bool(report["refused"])
+    result.outcomes.update(what.split("\n"))
+    if fuzz_child.is_worth_changing(report):
+        pool.append(bytes.fromhex(str(report["content"])))
         if len(pool) > _MOST_SEEDS:
             del pool[originals]
 
@@ -171,138 +163,6 @@ def _kept(keep: Path, content: bytes, target: Target, trace: str) -> Path:
     (folder / "content").write_bytes(content)
     (folder / "trace.txt").write_text(trace, errors="replace")
     return folder
-
-
-# --- children --------------------------------------------------------------------------------------------------------
-
-Tell = Callable[[dict[str, object]], None]
-
-
-def _child(folder: Path, work: Callable[[Tell], None]) -> Iterator[dict[str, object]]:
-    """Yield what the work reports, done in a child that is confined; where it dies, what it was doing is the last."""
-    reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as fatal:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.close(reading)
-                os.setpgid(0, 0)
-                _begin(folder, fatal.fileno())
-                with os.fdopen(writing, "w") as stream:
-                    work(lambda report: print(json.dumps(report), file=stream, flush=True))
-                code = 0
-            except BaseException:  # noqa: BLE001 shown, and the child ends
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        os.close(writing)
-        current: dict[str, object] | None = None
-        for line in _lines(reading, child):
-            report = json.loads(line)
-            current = report if report.get("begins") else None
-            if current is None:
-                yield report
-        os.close(reading)
-        _, status = os.waitpid(child, 0)
-        if current is not None:
-            fatal.seek(0)
-            trace = fatal.read().decode("utf-8", "replace")
-            code = os.waitstatus_to_exitcode(status)
-            is_late = "Timeout" in trace or code == -signal.SIGPROF
-            what = (
-                f"more than {confined.MOST_SECONDS} s{_innermost(trace)}"
-                if is_late
-                else f"the process ended with {code}"
-            )
-            yield {**current, "is_wrong": True, "what": what, "trace": trace, "seconds": 0, "bytes": 0}
-        elif status:
-            raise RuntimeError(f"the fuzzer's own process ended with {status}")
-
-
-def _lines(reading: int, child: int) -> Iterator[bytes]:
-    """Yield the lines of a pipe until its end. The child's own clock is to end it, with a traceback, before ours does."""
-    pending = b""
-    while True:
-        if not select.select([reading], [], [], 2 * confined.CLOCK_FACTOR * confined.MOST_SECONDS)[0]:
-            os.killpg(child, signal.SIGKILL)
-        if not (piece := os.read(reading, 1 << 20)):
-            return
-        *whole, pending = (pending + piece).split(b"\n")
-        yield from whole
-
-
-def _innermost(trace: str) -> str:
-    lines = [line.strip() for line in trace.splitlines() if "/perfdoctor/" in line]
-    return f" in {lines[0].rpartition('/')[2]}" if lines else ""
-
-
-def _begin(folder: Path, fatal: int) -> None:
-    for name, inside in (("HOME", "home"), ("TMPDIR", "tmp"), ("XDG_CACHE_HOME", "home/cache")):
-        (folder / inside).mkdir(parents=True, exist_ok=True)
-        os.environ[name] = str(folder / inside)
-    os.environ |= {"PERFDOCTOR_HISTORY": "off", "PERFDOCTOR_NSYS": "", "PERFDOCTOR_NCU": "", "PATH": os.defpath}
-    tempfile.tempdir = str(folder / "tmp")
-    os.chdir(folder)
-    warnings.simplefilter("error", RuntimeWarning)  # of numpy: what it computed there is no number
-    faulthandler.enable(fatal)
-    faulthandler.register(signal.SIGPROF, fatal, chain=True)  # and then ends, as it does by default
-    global _tried, _fatal  # noqa: PLW0603 of this process
-    _fatal = fatal
-    _tried = confined.confine(folder)
-
-
-_tried: list[str] = []
-_fatal = 2
-
-
-def _try_many(
-    target: Target, pool: list[bytes], many: int, random: Random, folder: Path, tell: Tell, until: float
-) -> None:
-    known: set[str] = set()
-    own = list(pool)
-    for _ in range(many):
-        if time.monotonic() > until:
-            return
-        content = target.mutation(random.choice(own), random)
-        tell({"begins": True, "content": content.hex()})
-        report = _tried_once(target, content, Random(random.random()), folder / "case")
-        is_new = report["what"] not in known
-        known.add(str(report["what"]))
-        if is_new and not report["is_wrong"]:
-            own.append(content)
-        tell({**report, "content": content.hex() if is_new else ""})
-
-
-def _tried_once(target: Target, content: bytes, random: Random, folder: Path) -> dict[str, object]:
-    fuzz_targets.emptied(folder)
-    path = fuzz_targets.written(target, content, folder)
-    before = len(_tried)
-    trace, is_wrong = "", True
-    signal.setitimer(signal.ITIMER_PROF, confined.MOST_SECONDS)
-    faulthandler.dump_traceback_later(confined.MOST_SECONDS * confined.CLOCK_FACTOR, exit=True, file=_fatal)
-    begun = time.process_time()
-    try:
-        what, is_wrong = fuzz_targets.outcome(target, path, random), False
-    except MemoryError as error:
-        trace = traceback.format_exc()
-        what = f"no memory: {_place(error)}"
-    except Exception as error:  # noqa: BLE001 all are wrong
-        trace = traceback.format_exc()
-        what = f"{type(error).__name__} {_place(error)}: {fuzz_targets._kind(str(error))}"  # noqa: SLF001
-    seconds = time.process_time() - begun
-    faulthandler.cancel_dump_traceback_later()
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    if outside := _tried[before:]:
-        what, is_wrong = f"outside: {outside[0].replace(str(folder), '')}", True
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    return {"what": what, "is_wrong": is_wrong, "trace": trace, "seconds": seconds, "bytes": most}
-
-
-def _place(error: BaseException) -> str:
-    """Where in the program it was raised: the innermost line of ours."""
-    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "/perfdoctor/" in frame.filename]
-    return f"in {ours[-1].filename.rpartition('/perfdoctor/')[2]}:{ours[-1].name}" if ours else ""
 
 
 # --- small files -----------------------------------------------------------------------------------------------------
@@ -353,11 +213,10 @@ def _is_wrong_so(content: bytes, what: str, target: Target, folder: Path) -> boo
 def tried_apart(target: Target, content: bytes, random: Random, folder: Path) -> dict[str, object]:
     """What comes of one content, read by a child that is confined to the folder: `is_wrong`, `what`, `trace`."""
 
-    def work(tell: Tell) -> None:
-        tell({"begins": True, "content": ""})
-        tell({**_tried_once(target, content, random, folder / "case"), "content": ""})
+    def work(tell: fuzz_child.Tell) -> None:
+        fuzz_child.tried(target, content, random, folder.resolve(), tell)
 
-    (report,) = list(_child(folder.resolve(), work))
+    (report,) = list(fuzz_child.child(folder.resolve(), work))
     return report
 
 

@@ -37,7 +37,7 @@ class Search:
         path = fuzz_targets.written(self.target, content, self.case)
         what = trace = ""
         try:
-            fuzz_targets.outcome(self.target, path, Random(zlib.crc32(content)))
+            fuzz_targets.outcome(self.target.use, path, Random(zlib.crc32(content)))
         except Exception as error:  # noqa: BLE001 all are wrong
             trace = traceback.format_exc()
             what = f"{type(error).__name__} at {traceback.extract_tb(error.__traceback__)[-1][:2]}"
@@ -60,7 +60,7 @@ def main(name: str, seconds: str, keep: Path, seed: str) -> None:
         for number, content in enumerate(target.seeds()):
             (folder / "corpus" / str(number)).write_bytes(content)
             fuzz_targets.emptied(folder / "case")  # and loads what is imported late
-            fuzz_targets.outcome(target, fuzz_targets.written(target, content, folder / "case"), Random(4))
+            fuzz_targets.outcome(target.use, fuzz_targets.written(target, content, folder / "case"), Random(4))
         (keep / name).mkdir(parents=True, exist_ok=True)
         confined.only_below(folder, keep / name)
         search = Search(target, folder, keep / name, confined.watched(folder, keep / name))

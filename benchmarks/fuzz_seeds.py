@@ -7,6 +7,8 @@ import json
 import pickle
 import sqlite3
 import sys
+from bisect import bisect_right
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +24,7 @@ import nsys_tables
 import own_rule_files
 import snapshots
 from history.histories import facts, history
-from mutations import packed
+from mutations import packed, unpacked
 from side_texts import SIDE_TEXTS
 
 import perfdoctor
@@ -31,13 +33,16 @@ from perfdoctor.system.progress import silent
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "fixtures"
-#: A reader needs no more events to go wrong, and half as many are read twice as fast.
-_MOST_EVENTS = 300
+#: A reader needs no more events of a name in a step to go wrong, and half as many are read twice as fast.
+_MOST_OF_A_NAME = 2
+#: A diagnosis needs some steps that are alike.
+_STEPS = 4
 TRACES = (
     "copy-bound", "healthy", "healthy-old-kineto", "communication-exposed", "sync-drains-queue", "cpu-slow-input",
     "deep-queue-small-kernels",
 )  # fmt: skip
 EXPORTS = ("copy-bound", "cuda-graphs", "cpu-slow-input-nsys", "pageable", "sync-with-full-queue")
+_SMALL_BYTES = 30_000
 RUNS = (
     "pairs/new-shapes",
     "h100-80gb-hbm3-fp32-matmuls/torch",
@@ -47,7 +52,7 @@ RUNS = (
 
 
 def traces() -> list[bytes]:
-    """Kineto traces as JSON, with so many events each."""
+    """Kineto traces as JSON, each with a few events of every kind in each of its first steps."""
     return [_shortened(gzip.decompress(_trace(name).read_bytes())) for name in TRACES]
 
 
@@ -57,7 +62,21 @@ def _trace(name: str) -> Path:
 
 def _shortened(text: bytes) -> bytes:
     document = json.loads(text)
-    document["traceEvents"] = document["traceEvents"][:_MOST_EVENTS]
+    events = document["traceEvents"]
+    marks = (each for each in events if each.get("cat") == "user_annotation")
+    starts = sorted(each["ts"] for each in marks if each["name"].startswith("ProfilerStep"))
+    if len(starts) <= _STEPS:  # none are marked: parts of its time
+        times = sorted(each["ts"] for each in events if each["ph"] == "X")
+        starts = times[:: max(len(times) // _STEPS, 1)]
+    of_a_name: Counter[object] = Counter()
+    kept = []
+    for event in events:
+        step = bisect_right(starts, event.get("ts", 0))
+        kind = (step, event["ph"], event.get("cat"), event["name"])
+        of_a_name[kind] += 1
+        if step <= _STEPS and of_a_name[kind] <= _MOST_OF_A_NAME:
+            kept.append(event)
+    document["traceEvents"] = kept
     return json.dumps(document).encode()
 
 
@@ -215,6 +234,19 @@ def run_folders() -> list[bytes]:
                     content = gzip.compress(_shortened(gzip.decompress(content)), 1)
                 members[str(file.relative_to(FIXTURES / name))] = content
         found.append(packed(members))
+    return found
+
+
+def small_runs() -> list[bytes]:
+    """The same with the smallest traces and few samples: what is changed is the run.json that says what is there."""
+    small = {".json.gz": gzip.compress(small_trace(), 1), ".sqlite": exports()[0]}
+    found = []
+    for content in run_folders():
+        members = {
+            name: next((of_kind for ending, of_kind in small.items() if name.endswith(ending)), member)
+            for name, member in unpacked(content).items()
+        }
+        found.append(packed({name: member for name, member in members.items() if len(member) < _SMALL_BYTES}))
     return found
 
 

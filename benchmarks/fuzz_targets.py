@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import fuzz_seeds as seeds
 import msgspec
 import mutations as change
+from fuzz_properties import check, check_error, check_timeline, hold
 from mutations import Mutation
 from rich.console import Console
 
@@ -29,22 +31,20 @@ from perfdoctor.hardware import measured
 from perfdoctor.history import metrics, runs, series, store
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers import formats
 from perfdoctor.readers.open import read
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Outcome, with_symptoms
+from perfdoctor.records.findings import with_symptoms
 from perfdoctor.report import html, json_document, json_report, markdown, stored_diagnosis, terminal
 from perfdoctor.scale.read import read_run
-from perfdoctor.system.progress import silent
+from perfdoctor.system.progress import silent, unheard
 from perfdoctor.viewer.contents import Folder
 from perfdoctor.viewer.root import ViewedFolder
 from perfdoctor.views.build import views
 from perfdoctor.vocabulary import own_rules, rulebook
-from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 #: Every so manyth file is also rendered as every report: that takes ten times as long as a diagnosis.
 _RENDERED_EVERY = 20
-#: No device event lies further from the others, in ns: the sums of all parts stay below 2^63.
-_MOST_NS = 1 << 62
 #: What the members of a folder are changed by, by the ends of their names.
 _MEMBERS: Sequence[tuple[str, Mutation]] = (
     (".json.gz", change.inside_gzip(change.tree)), (".json", change.several(change.tree, change.tree, change.raw)),
@@ -63,66 +63,17 @@ Use = Callable[[Path, Random], str]
 
 @dataclass(frozen=True)
 class Target:
-    """`name` of the file that a content is written into; "" where it is a folder. `kinds`: of `readers/formats.py`."""
+    """`name` of the file that a content is written into; "" where it is a folder. `kinds`: of `readers/formats.py`.
+
+    `use`: all that the program does with it; `reads`: the reader alone, where that is much less.
+    """
 
     seeds: Callable[[], list[bytes]]
     mutation: Mutation
     use: Use
     name: str = ""
     kinds: tuple[str, ...] = ()
-
-
-class WrongError(Exception):
-    """Something that no file may lead to."""
-
-
-# --- what holds of a diagnosis ---------------------------------------------------------------------------------------
-
-
-def check(diagnosis: Diagnosis) -> None:
-    """Raise WrongError where parts do not sum, a number is negative or above the whole, or a rule failed."""
-    for split in (*diagnosis.time, *diagnosis.recording):
-        parts = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
-        _hold(sum(parts) == split.window_ns, f"parts {parts} of a window of {split.window_ns}")
-        _hold(set(split.idle_causes_ns) <= set(IDLE_CAUSES), "unknown causes")
-        _hold(sum(split.idle_causes_ns.values()) == split.idle_ns, "causes do not sum to the idle time")
-        _hold(split.hidden_communication_ns + split.exposed_communication_ns == split.communication_ns, "communication")
-        for each in (
-            *parts,
-            *split.idle_causes_ns.values(),
-            split.communication_ns,
-            split.hidden_communication_ns,
-            split.copy_ns,
-        ):
-            _hold(0 <= each <= split.window_ns < _MOST_NS, f"{each} of a window of {split.window_ns}")
-        for families in (split.compute_by_family_ns, split.compute_by_phase_ns):
-            _hold(all(each >= 0 for each in families.values()), f"families {families}")
-        _hold(split.step_ns is None or split.step_ns > 0, f"a step of {split.step_ns}")
-        _hold(split.kernel_count >= 0, "kernels")
-    for kernel in diagnosis.kernels:
-        _hold(kernel.count > 0 and kernel.total_ns >= 0 and kernel.mean_ns >= 0, f"{kernel}")
-    steps = diagnosis.steps
-    _hold(0 <= steps.p10_ns <= steps.median_ns <= steps.p90_ns and 0 <= steps.used <= steps.count, f"{steps}")
-    for advice in with_symptoms(diagnosis.findings):
-        saving = advice.saving_ns_per_step
-        most = diagnosis.base_ns if advice.basis == "step" else advice.run_ns
-        _hold(
-            0 <= saving.low <= saving.likely <= saving.high <= max(most, diagnosis.base_ns),
-            f"{advice.rule}: {saving} of {diagnosis.base_ns}",
-        )
-        _hold(0 <= advice.saved.low <= advice.saved.high <= most, f"{advice.rule}: {advice.saved} of {most}")
-    failed = [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
-    _hold(not failed, f"{_failed(failed)}")
-    _hold(0 <= diagnosis.contended_share <= 1, "share of contention")
-
-
-def _failed(outcomes: Iterable[Outcome]) -> str:
-    return "; ".join(f"{outcome.rule} failed: {outcome.error}" for outcome in outcomes)
-
-
-def _hold(is_so: bool, what: str) -> None:
-    if not is_so:
-        raise WrongError(what)
+    reads: Use | None = None
 
 
 @cache
@@ -146,7 +97,7 @@ def _examined(run: object, random: Random) -> str:
         html.render(diagnosis, views(examination.run, diagnosis))
         snapshot.of_examination("x", examination, rulebook.load_rules(), ())
     found = sorted({advice.rule for advice in with_symptoms(diagnosis.findings)})
-    return f"{found} {sorted(map(_kind, diagnosis.notes))}"
+    return _lines(found, diagnosis.notes)
 
 
 def _rendered(diagnosis: Diagnosis) -> None:
@@ -154,12 +105,36 @@ def _rendered(diagnosis: Diagnosis) -> None:
     terminal.render(diagnosis, Console(file=io.StringIO(), width=100), show_all=True)
 
 
-def _kind(text: str) -> str:
+def _lines(words: Iterable[str], notes: Iterable[str]) -> str:
+    """An outcome as lines: one that none had before makes it new, whatever the others are."""
+    return "\n".join(sorted({*words, *map(kind, notes)}))
+
+
+def kind(text: str) -> str:
     """A note without its numbers and names."""
     return re.sub(r"[\d.,]+|'[^']*'|\"[^\"]*\"", "", text)[:60]
 
 
 # --- what is done with a file ----------------------------------------------------------------------------------------
+
+
+def alone(path: Path, _random: Random) -> str:
+    """What its reader makes of a file, beside a recording that was read before where it joins one."""
+    row = formats.of_named(path) if path.is_file() else None
+    if row is None or row.read is None or row.join is None:
+        timeline = read([path])
+    else:
+        timeline = row.join(_small_timeline(), [row.read(path, silent, unheard)])
+    check_timeline(timeline)
+    return _lines(timeline.recorded, timeline.notes)
+
+
+@cache
+def _small_timeline() -> Timeline:
+    with TemporaryDirectory() as folder:
+        trace = Path(folder) / "rank0.pt.trace.json"
+        trace.write_bytes(_small_trace())
+        return read([trace])
 
 
 def recording(path: Path, random: Random) -> str:
@@ -173,7 +148,7 @@ def beside(path: Path, random: Random) -> str:
         return joined(path, random)
     timeline = read([path])
     prepare(timeline)
-    return f"{sorted(timeline.recorded)} {sorted(map(_kind, timeline.notes))}"
+    return _lines(timeline.recorded, timeline.notes)
 
 
 def joined(path: Path, random: Random) -> str:
@@ -231,7 +206,7 @@ def history_file(path: Path, _random: Random) -> str:
 def own_rule(path: Path, _random: Random) -> str:
     (path.parent / "slow_add.py").write_text("def detect(run, at):\n    return iter(())\n")
     own_rules.all_rules([str(path.parent)])
-    return str(sorted(map(_kind, own_rules.unusable(path))))
+    return str(sorted(map(kind, own_rules.unusable(path))))
 
 
 def config(path: Path, _random: Random) -> str:
@@ -242,37 +217,38 @@ def config(path: Path, _random: Random) -> str:
 
 def rates(path: Path, _random: Random) -> str:
     found = measured.load(path)
-    _hold(all(each.median >= 0 for each in found.measurements), "a negative rate")
+    hold(all(each.median >= 0 for each in found.measurements), "a negative rate")
     return f"{len(found.measurements)}"
 
 
 TARGETS: dict[str, Target] = {
-    "kineto": Target(seeds.traces, _JSON, recording, "rank0.pt.trace.json", ("kineto",)),
+    "kineto": Target(seeds.traces, _JSON, recording, "rank0.pt.trace.json", ("kineto",), alone),
     "kineto-gz": Target(
         lambda: [change.gzip.compress(each, 1) for each in seeds.traces()],
-        change.several(change.inside_gzip(_JSON), change.inside_gzip(_JSON), change.raw), recording, "rank0.pt.trace.json.gz", ("kineto",),
+        change.several(change.inside_gzip(_JSON), change.inside_gzip(_JSON), change.raw), recording, "rank0.pt.trace.json.gz", ("kineto",), alone,
     ),
-    "nsys": Target(seeds.exports, _TABLES, recording, "profile.sqlite", ("nsys",)),
-    "nsys-arrow": Target(lambda: seeds.tables(".arrow"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-arrow",)),
-    "nsys-parquet": Target(lambda: seeds.tables(".parquet"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-parquet",)),
-    "zip": Target(seeds.archives, change.several(change.inside_zip(_MEMBERS), change.inside_zip(_MEMBERS), change.in_place, change.raw), recording, "f.zip", ("zip",)),
-    "ncu-report": Target(seeds.ncu_reports, _BYTES, beside, "f.ncu-rep", ("ncu-report",)),
-    "ncu-table": Target(seeds.ncu_csv, _TEXT, beside, "f.csv", ("ncu-table",)),
-    "ncu-text": Target(seeds.ncu_text, _TEXT, beside, "f.txt", ("ncu-text",)),
-    "snapshot": Target(seeds.memory_snapshots, change.several(change.pickled, change.pickled, change.raw), recording, "f.pickle", ("snapshot",)),
-    "memory-timeline": Target(seeds.memory_timelines, _JSON, beside, "f.json", ("memory-timeline",)),
+    "nsys": Target(seeds.exports, _TABLES, recording, "profile.sqlite", ("nsys",), alone),
+    "nsys-arrow": Target(lambda: seeds.tables(".arrow"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-arrow",), reads=alone),
+    "nsys-parquet": Target(lambda: seeds.tables(".parquet"), change.folder((("", _BYTES),), OUTSIDE), recording, kinds=("nsys-parquet",), reads=alone),
+    "zip": Target(seeds.archives, change.several(change.inside_zip(_MEMBERS), change.inside_zip(_MEMBERS), change.in_place, change.raw), recording, "f.zip", ("zip",), alone),
+    "ncu-report": Target(seeds.ncu_reports, _BYTES, beside, "f.ncu-rep", ("ncu-report",), alone),
+    "ncu-table": Target(seeds.ncu_csv, _TEXT, beside, "f.csv", ("ncu-table",), alone),
+    "ncu-text": Target(seeds.ncu_text, _TEXT, beside, "f.txt", ("ncu-text",), alone),
+    "snapshot": Target(seeds.memory_snapshots, change.several(change.pickled, change.pickled, change.raw), recording, "f.pickle", ("snapshot",), alone),
+    "memory-timeline": Target(seeds.memory_timelines, _JSON, beside, "f.json", ("memory-timeline",), alone),
     "flight-recorder": Target(
-        lambda: seeds.flight_recordings()[0], change.several(change.pickled, change.pickled, change.raw), beside, "dump", ("flight-recorder",)
+        lambda: seeds.flight_recordings()[0], change.several(change.pickled, change.pickled, change.raw), beside, "dump", ("flight-recorder",), alone
     ),
-    "flight-recorder-json": Target(lambda: seeds.flight_recordings()[1], _JSON, beside, "dump.json", ("flight-recorder",)),
-    "stacks": Target(lambda: seeds.stacks()[0], _JSON, joined, "stacks.json", ("stacks",)),
-    "stacks-text": Target(lambda: seeds.stacks()[1], _TEXT, joined, "stacks.txt", ("stacks",)),
-    **{kind: Target(lambda kind=kind: seeds.side_texts(kind), _TEXT, beside, "side.txt", (kind,)) for kind in seeds.SIDE_TEXTS},  # type: ignore[misc]
-    "cpu": Target(seeds.cpu_samples, _TEXT, beside, "cpu.csv", ("cpu",)),
+    "flight-recorder-json": Target(lambda: seeds.flight_recordings()[1], _JSON, beside, "dump.json", ("flight-recorder",), alone),
+    "stacks": Target(lambda: seeds.stacks()[0], _JSON, joined, "stacks.json", ("stacks",), alone),
+    "stacks-text": Target(lambda: seeds.stacks()[1], _TEXT, joined, "stacks.txt", ("stacks",), alone),
+    **{kind: Target(lambda kind=kind: seeds.side_texts(kind), _TEXT, beside, "side.txt", (kind,), alone) for kind in seeds.SIDE_TEXTS},  # type: ignore[misc]
+    "cpu": Target(seeds.cpu_samples, _TEXT, beside, "cpu.csv", ("cpu",), alone),
     "rank": Target(lambda: seeds.left()[0], change.several(change.packed_tree, change.packed_tree, change.raw), left_rank, "a.rank", ("rank",)),
-    "machine": Target(lambda: seeds.left()[1], change.several(change.packed_tree, change.packed_tree, change.raw), beside, "a.machine", ("machine",)),
-    "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder),
-    "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder),
+    "machine": Target(lambda: seeds.left()[1], change.several(change.packed_tree, change.packed_tree, change.raw), beside, "a.machine", ("machine",), alone),
+    "run.json": Target(seeds.small_runs, change.member("run.json", _JSON), whole_folder, reads=alone),
+    "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
+    "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
     "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json"),
     "history": Target(seeds.histories, _TABLES, history_file, "history.sqlite"),
     "own-rules": Target(seeds.own_rules, _TEXT, own_rule, "slow-add.toml"),
@@ -330,11 +306,10 @@ def emptied(folder: Path) -> None:
     folder.mkdir()
 
 
-def outcome(target: Target, path: Path, random: Random) -> str:
-    """What came out, as one word. Raises whatever is wrong."""
+def outcome(use: Use, path: Path, random: Random) -> str:
+    """What came out, a line for each thing. Raises whatever is wrong."""
     try:
-        return target.use(path, random)
+        return use(path, random)
     except PerfdoctorError as error:
-        for line in (error.what, error.do):
-            _hold(0 < len(line) < 20_000, f"an error of {len(line)} characters")
-        return f"error {_kind(error.what)}"
+        check_error(error)
+        return f"error {kind(error.what)}"

@@ -32,6 +32,10 @@ BYTES = (b"\x00", b"\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00\x00\x00\x00\x
          b"\n", b"\r\n", b"NaN", b"-", b"e9", b"\\u0000", b"\\", b"\xf0\x9f", b"\x1b[", b"{" * 3000, b"[" * 3000)  # fmt: skip
 #: What grows further is slow to read, and no more wrong.
 MOST_BYTES = 1 << 20
+#: How often a place is looked for inside of what stands at a place, and not there: in so many of a hundred.
+_ENTERED = 0.93
+#: Of a long text the words of a part are listed.
+_TEXT_BYTES = 2_000
 _WORDS = re.compile(rb"[\w.]+|[^\w.]")
 
 
@@ -89,14 +93,15 @@ def in_place(data: bytes, random: Random) -> bytes:
 
 def words(data: bytes, random: Random) -> bytes:
     """A word or a sign of a text that is another one; numbers more often than others."""
-    found = _WORDS.findall(data)
+    begin = random.randrange(max(len(data) - _TEXT_BYTES, 0) + 1)
+    found = _WORDS.findall(data, begin, begin + _TEXT_BYTES)
     if not found:
-        return random.choice(BYTES)
+        return data + random.choice(BYTES)
     numbers = [at for at, word in enumerate(found) if word.isdigit()]
     at = random.choice(numbers) if numbers and random.random() < 0.5 else random.randrange(len(found))
     new = random.choice((*TEXTS, *map(str, INTEGERS), None))
     found[at] = random.choice(found) if new is None else new.encode("utf-8", "surrogatepass")
-    return b"".join(found)
+    return data[:begin] + b"".join(found) + data[begin + _TEXT_BYTES :]
 
 
 def lines(data: bytes, random: Random) -> bytes:
@@ -163,12 +168,32 @@ def _other(value: Any, random: Random) -> Any:
     return None
 
 
+def _place(tree: Any, random: Random) -> tuple[Any, Any]:
+    """A (container, key) of a tree that is not empty: by a walk, as a list of all places takes longer than to read it.
+
+    Where a container has others in it, the larger are entered more often: most of a trace is in its list of events.
+    """
+    node = tree
+    while True:
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        inner = [key for key in keys if isinstance(node[key], (dict, list)) and node[key]] if len(keys) < 40 else []
+        if inner and random.random() < _ENTERED:
+            key = random.choices(inner, [len(node[each]) for each in inner])[0]
+        else:
+            key = random.choice(keys)
+        if not (isinstance(node[key], (dict, list)) and node[key] and random.random() < _ENTERED):
+            return node, key
+        node = node[key]
+
+
 def grown(tree: Any, random: Random) -> Any:
     """The tree, which is changed in one place."""
-    found = list(places(tree)) if isinstance(tree, (dict, list)) else []
-    if not found or random.random() < 0.01:
+    if not (isinstance(tree, (dict, list)) and tree) or random.random() < 0.01:
         return _other(tree, random)
-    node, key = random.choice(found)
+    node, key = _place(tree, random)
+    if isinstance(node[key], bytes) and random.random() < _ENTERED:  # what is packed in them is the larger part
+        node[key] = _repacked(node[key], random)
+        return tree
     match random.randrange(8):
         case 0:
             del node[key]
@@ -178,7 +203,7 @@ def grown(tree: Any, random: Random) -> Any:
             name = random.choice((*TEXTS[:20], random.choice(list(node))))
             node[name] = node.pop(key)
         case 3:
-            other, where = random.choice(found)
+            other, where = _place(tree, random)
             node[key] = deepcopy(other[where])
         case _:
             node[key] = _other(node[key], random)
@@ -292,7 +317,7 @@ def cells(data: bytes, random: Random) -> bytes:
                 database.execute("PRAGMA synchronous = OFF")
                 for _ in range(random.choice((1, 1, 2, 8))):
                     _change(database, random)
-        except (sqlite3.Error, OverflowError, UnicodeError):
+        except (sqlite3.Error, OverflowError, UnicodeError, IndexError):  # or all tables are gone
             return raw(data, random)
         with open(file, "rb") as stream:  # noqa: PTH123
             return stream.read()
@@ -380,6 +405,16 @@ def folder(by_ending: Sequence[tuple[str, Mutation]], leads_to: str) -> Mutation
                     mutation = next((each for ending, each in by_ending if name.endswith(ending)), raw)
                     members[name] = mutation(members[name], random)
         return packed(members)
+
+    return changed
+
+
+def member(name: str, mutation: Mutation) -> Mutation:
+    """Change one file of a folder."""
+
+    def changed(data: bytes, random: Random) -> bytes:
+        members = unpacked(data)
+        return packed({**members, name: mutation(members[name], random)})
 
     return changed
 

@@ -20,6 +20,14 @@ from perfdoctor.readers import plain_pickle
 PLAIN = {"a": [1, 2.5, None, True, (3, "text")], "b": {"c": "text" * 5}, "large": 2**70}
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["limited", "in-python"])
+def is_limited(request, monkeypatch):
+    """Each test runs as where memory can be limited, and as on macOS and Windows."""
+    if not request.param:
+        monkeypatch.setitem(sys.modules, "resource", None)  # what is imported of it here stays
+    return request.param
+
+
 def written(folder: Path, data: bytes) -> Path:
     path = folder / "made.pickle"
     path.write_bytes(data)
@@ -118,13 +126,29 @@ def test_bytes_of_any_kind_raise_nothing_else(tmp_path):
         pytest.param(b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"x.", id="a bytearray of 1 TB"),
     ],
 )
-def test_a_few_bytes_do_not_get_gigabytes(tmp_path, program):
+def test_a_few_bytes_do_not_get_gigabytes(tmp_path, program, is_limited):
     before = resource.getrlimit(resource.RLIMIT_AS)
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(PerfdoctorError):
-        plain_pickle.load(written(tmp_path, program))
+    if is_limited:
+        with pytest.raises(PerfdoctorError):
+            plain_pickle.load(written(tmp_path, program))
+    else:
+        _load_in_little(written(tmp_path, program))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib < 1 << 20
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def _load_in_little(file: Path) -> None:
+    """Load it, or be refused, with 4 GB at hand: whoever asks for more gets a MemoryError."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + (4 << 30), before[1]))
+    try:
+        plain_pickle.load(file)
+    except PerfdoctorError as error:
+        assert "far more memory" not in error.what
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_the_collector_is_on_again_after_an_error(tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from perfdoctor.scrubbing.copies import scrubbed
 from perfdoctor.scrubbing.texts import Texts
 from perfdoctor.system import tool_process
 from perfdoctor.system.progress import silent
+from perfdoctor.system.project import project_from
 
 
 def copied(source, target, **options):
@@ -227,3 +228,31 @@ def test_a_damaged_file_of_any_form_is_cleaned_soon(tmp_path, piece):
     begun = time.process_time()
     copied(tmp_path / "a.json", tmp_path / "b.json")
     assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_copy_of_a_trace_that_breaks_off_says_so_and_one_of_a_whole_trace_does_not(tmp_path, is_packed):
+    whole = json.dumps({"traceEvents": [{"ph": "X", "name": 'a "b" [{', "ts": 1, "dur": 2}] * 9, "x": [{}]}).encode()
+    (tmp_path / "run").mkdir()
+    for name, text in (("whole", whole), ("cut", whole[:-30]), ("in-a-string", whole[:40])):
+        (tmp_path / "run" / f"{name}.json").write_bytes(gzip.compress(text) if is_packed else text)
+    damaged = {"in-a-string.json", "cut.json"}
+    if is_packed:
+        (tmp_path / "run" / "member.json").write_bytes(gzip.compress(whole)[:-9])
+        damaged |= {"member.json"}
+    result = CliRunner().invoke(
+        app, ["scrub", str(tmp_path / "run"), "-o", str(tmp_path / "copy")], catch_exceptions=False
+    )
+    assert set(re.findall(r"(\S+) breaks off or is damaged, and so is its copy", result.stderr)) == damaged
+    assert len(list((tmp_path / "copy").iterdir())) == len(damaged) + 1
+
+
+def test_two_projects_of_one_copy_are_two_and_no_copy_says_which_project_it_is_of(tmp_path):
+    for name in ("acme", "other"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        project = {"name": name, "id": f"1{name}", "program": "train.py"}
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps({"project": project}))
+    copied(tmp_path / "runs", tmp_path / "copy")
+    found = [json.loads(file.read_text())["project"] for file in sorted((tmp_path / "copy").rglob("run.json"))]
+    assert found == [{"name": f"project-{n}", "id": "", "program": "train.py"} for n in (1, 2)]
+    assert [project_from(each) for each in found] == [None, None]

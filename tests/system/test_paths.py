@@ -32,6 +32,17 @@ def test_a_folder_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "tables" / "kernels").exists()
 
 
+@pytest.mark.parametrize("target", [".", "..", "/"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_folder_that_one_is_in_is_no_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, folder: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsADirectoryError), draft(Path(target), folder=folder):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nobody_can_know_the_name_of_a_draft_or_lay_a_link_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,5 +48,7 @@ def _print(copied: Copied, *, quiet: bool) -> None:
         for what, count in copied.removed.items():
             say.line(f"  {what:<{width}}  {count:>7,}")
         say.line("Names of kernels, functions, modules and ranges stay: look through them before you hand it on.")
+    for name in copied.damaged:
+        say.note(f"{clean_name(name)} breaks off or is damaged, and so is its copy")
     for name, why in copied.left_out.items():
         say.note(f"left out {clean_name(name)}: {clean(why)}")

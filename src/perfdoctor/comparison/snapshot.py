@@ -202,7 +202,8 @@ def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule
     Raises PerfdoctorError where it lacks what every diagnosis has.
     """
     try:
-        return _of_document(name, document, rules)
+        with np.errstate(divide="raise", invalid="raise", over="raise"):  # numpy only warns where Python raises
+            return _of_document(name, document, rules)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise PerfdoctorError(
             f"{name} is damaged: it lacks what a diagnosis has",

@@ -564,7 +564,7 @@ class Timeline(Keeps, frozen=True):
                 _protect(column)
 
     def with_notes(self, *notes: str) -> Timeline:
-        return replace(self, notes=self.notes + notes)
+        return replace(self, notes=(*self.notes, *filter(None, notes)))
 
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
         """This recording with `frame` as the rows of a signal that was recorded beside it."""
@@ -594,8 +594,8 @@ class Timeline(Keeps, frozen=True):
         """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
-        for signal, declared in SIGNALS.items():
-            _check_frame(signal, self.frames[signal], declared.columns)
+        for signal in SIGNALS:
+            check_frame(signal, self.frames[signal])
 
 
 def _masked(ranges: Frame) -> Frame:
@@ -639,7 +639,9 @@ def places_of(frames: Mapping[str, Frame]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found))
 
 
-def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
+def check_frame(signal: str, frame: Frame) -> None:
+    """Raise AssertionError where the frame breaks what is declared of its signal: columns, types, order, lengths."""
+    declared = SIGNALS[signal].columns
     lacking, unknown = sorted(set(declared) - set(frame.columns)), sorted(set(frame.columns) - set(declared))
     assert not lacking, f"{signal}: its reader must give {', '.join(lacking)}: UNKNOWN, NaN or '' where it is not known"
     assert not unknown, f"{signal}: vocabulary/signals.toml has no column {', '.join(unknown)}"

@@ -19,7 +19,7 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.packed_columns import PackedFrame
-from perfdoctor.model.timeline import Device, RecordedProcess, Source, Timeline
+from perfdoctor.model.timeline import Device, RecordedProcess, Source, Timeline, check_frame
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.readers.leaving_out import unopened
 from perfdoctor.system.paths import unzipped
@@ -147,11 +147,21 @@ def _unpacked(path: Path, content: bytes) -> Timeline:
     try:
         packed = msgspec.msgpack.decode(unzipped(content), type=_PackedTimeline, dec_hook=_as_array)
         frames = {signal: each.frame() for signal, each in packed.frames.items() if signal in SIGNALS}
+        for signal, frame in frames.items():  # before the rows of a frame without columns are counted
+            check_frame(signal, frame)
         whole = Timeline.build(frames, packed.recorded, sources=packed.sources, devices=packed.devices)
         others = {name: getattr(packed, name) for name in packed.__struct_fields__ if name != "frames"}
         others["thread_names"] = {(process, thread): name for process, thread, name in packed.thread_names}
         return msgspec.structs.replace(whole, **others)
-    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, TypeError, OverflowError, AssertionError) as error:
+    except (
+        zlib.error,
+        msgspec.DecodeError,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        AssertionError,
+    ) as error:
         raise _damaged(path) from error
 
 

@@ -1,17 +1,19 @@
 """How is a pickle read safely? As plain data: containers, text, numbers and None; one that needs more is refused.
 
 A pickle is a program, and its author is unknown. Here it can use no classes and no functions, so it cannot call
-anything. It could still exhaust memory, as a few bytes may request a table of gigabytes (the memo): where the system
-allows it, the process is limited to the memory that plain data of this size needs.
+anything. It could still exhaust memory, as a few bytes may request a table of gigabytes (the memo): the process is
+limited to the memory that plain data of this size needs. Where the system cannot (macOS, Windows), the interpreter's
+unpickler in Python reads it: its memo has what is in it, and no place for all numbers below.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system.own_process import no_collection
@@ -26,14 +28,31 @@ class _ForbiddenError(Exception):
     """The pickle asks for something that is not plain data."""
 
 
-class _Plain(pickle.Unpickler):
-    """The interpreter's own unpickler, written in C, without classes and functions."""
+class _PlainData:
+    """An unpickler without classes and functions."""
 
     def find_class(self, module_name: str, global_name: str) -> NoReturn:
         raise _ForbiddenError(f"{module_name}.{global_name}")
 
     def persistent_load(self, _: object) -> NoReturn:
         raise _ForbiddenError("an object outside of the file")
+
+
+def _no_zeros(_: object) -> NoReturn:
+    raise _ForbiddenError("bytearray")  # as many zeros as it asks for, before one byte is read
+
+
+class _Plain(_PlainData, pickle.Unpickler):
+    """The interpreter's own, written in C."""
+
+
+class _PlainInPython(_PlainData, pickle._Unpickler):  # noqa: SLF001 the one that Python's documentation describes
+    """The interpreter's own, written in Python. What its opcodes ask for is not there before it was read."""
+
+    dispatch: ClassVar[dict[int, Callable[[pickle.Unpickler], None]]] = {
+        **pickle._Unpickler.dispatch,  # noqa: SLF001
+        pickle.BYTEARRAY8[0]: _no_zeros,
+    }
 
 
 def is_pickle(head: bytes) -> bool:
@@ -44,8 +63,10 @@ def is_pickle(head: bytes) -> bool:
 def load(path: Path) -> object:
     """The data in a file. PerfdoctorError if it is damaged, needs more than plain data or too much memory."""
     try:
-        with path.open("rb") as stream, _bounded_memory(_GROWTH * path.stat().st_size + _SLACK_BYTES), no_collection():
-            return _Plain(stream).load()
+        most_bytes = _GROWTH * path.stat().st_size + _SLACK_BYTES
+        with path.open("rb") as stream, _bounded_memory(most_bytes) as is_bounded, no_collection():
+            # of a file, memory for all bytes that are asked for would be made first
+            return (_Plain(stream) if is_bounded else _PlainInPython(BytesIO(stream.read()))).load()
     except _ForbiddenError as error:
         raise PerfdoctorError(
             f"`{path.name}` is a pickle that would build `{str(error)[:80]}`: it was not opened",
@@ -63,8 +84,8 @@ def load(path: Path) -> object:
 
 
 @contextmanager
-def _bounded_memory(more_bytes: int) -> Iterator[None]:
-    """Limit this process to `more_bytes` more memory, where the system can (not on Windows)."""
+def _bounded_memory(more_bytes: int) -> Iterator[bool]:
+    """Limit this process to `more_bytes` more memory. False where the system cannot: macOS and Windows."""
     try:
         import resource  # noqa: PLC0415 not on Windows
 
@@ -74,9 +95,9 @@ def _bounded_memory(more_bytes: int) -> Iterator[None]:
         limit = min([limit, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)])
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     except (ImportError, OSError, ValueError):
-        yield
+        yield False
         return
     try:
-        yield
+        yield True
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -161,7 +161,7 @@ def _report(
 def _facts(report: ProcessReport | None) -> _Facts:
     try:
         return msgspec.convert(report.treated if report else {}, _Facts)
-    except msgspec.ValidationError:  # damaged
+    except (msgspec.ValidationError, UnicodeEncodeError):  # damaged
         return _Facts()
 
 

@@ -28,7 +28,8 @@ def ranks_in_full(job: Job[JobPlace], memory: Sequence[MemoryUse], alone: Collec
     `alone`: ranks of which there is a summary alone. They are none of them; nobody is, where all are such.
     """
     chosen: dict[int, str] = {}
-    asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle)
+    # where all were recorded for their memory alone there are no places
+    asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle) if job.places else ()
     for rank, what in (*(each for of_job in asked for each in of_job(job)), *_of_memory(memory)):
         chosen.setdefault(rank, what)
     chosen = {rank: what for rank, what in chosen.items() if rank not in alone}

@@ -27,10 +27,10 @@ from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.model.columns import Column, Text, constant
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.packed_columns import Numbers, UnpackedColumns, Words
-from perfdoctor.model.place import Place
+from perfdoctor.model.place import Place, touches
 from perfdoctor.model.run import Selection
 from perfdoctor.model.steps import Confidence, FoundBy, Steps
-from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.model.timeline import Device, Frame, Source, Timeline, check_frame
 from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
@@ -198,9 +198,11 @@ def without_recording(packed: bytes) -> bytes:
 def checked(packed: bytes, name: str) -> bytes:
     """The packed summary of the file of this name again. Raises PerfdoctorError where it is damaged."""
     try:
-        for place in unpack(packed).places:
+        summary = unpack(packed)
+        _check_head(summary)
+        for place in summary.places:
             _check(place)
-    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, AssertionError) as error:
+    except (zlib.error, msgspec.DecodeError, ValueError, LookupError, OverflowError, AssertionError) as error:
         raise PerfdoctorError(
             f"the summary {name} is damaged, or was made by another version of perfdoctor",
             do="Summarize the recording again, with the version that analyses it.",
@@ -208,8 +210,19 @@ def checked(packed: bytes, name: str) -> bytes:
     return packed
 
 
+def _check_head(summary: FileSummary) -> None:
+    """Raises ValueError, LookupError, OverflowError or AssertionError for what no file's summary holds."""
+    places = [(place.rank, place.device) for place in summary.places]
+    named = {*(rank for rank, _ in places), *(use.rank for use in summary.memory)}
+    if not named <= set(summary.ranks) or len(set(summary.ranks)) < max(len(summary.ranks), 1):
+        raise ValueError("ranks of another file")
+    if len(set(places)) < len(places) or not set(summary.recorded) <= set(SIGNALS):
+        raise ValueError("places of the same device, or signals that there are not")
+    check_frame("cpu_processes", summary.processors.frame("cpu_processes", {}))
+
+
 def _check(place: PlaceSummary) -> None:
-    """Raises ValueError, KeyError or AssertionError for what no place has: the file may have been changed."""
+    """Raises ValueError, LookupError or AssertionError for what no place has: the file may have been changed."""
     window = intervals(place.window)
     for pieces in (window, intervals(place.communication), *map(intervals, place.pieces.values())):
         edges = np.stack((pieces.starts, pieces.ends), axis=1).ravel()
@@ -226,8 +239,10 @@ def _check(place: PlaceSummary) -> None:
     if not 0 <= steps.first <= steps.last <= max(len(steps.bounds) - 1, 0) or (np.diff(steps.bounds) < 0).any():
         raise ValueError("steps that are not in order")
     rows = collectives(place, place.rank, UnpackedColumns())
-    if len({len(column) for column in rows.columns.values()}) > 1 or (rows.duration_ns < 0).any():
-        raise ValueError("collectives of different lengths")
+    check_frame("collectives", rows)
+    messages = place.messages.values()
+    if messages.size and not 0 <= messages.min() <= messages.max() < np.count_nonzero(touches(rows, window)):
+        raise ValueError("messages that are no collectives")
 
 
 def _summary(place: Place, every: int) -> PlaceSummary:

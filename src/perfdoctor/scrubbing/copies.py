@@ -31,12 +31,16 @@ _LEVEL = 6
 
 
 class Copied(Struct, frozen=True):
-    """`written`: the copy. `removed`: how many different things of each kind. `left_out`: files, and why each."""
+    """`written`: the copy. `removed`: how many different things of each kind. `left_out`: files, and why each.
+
+    `damaged`: files that break off, or are no JSON somewhere, as their copies do.
+    """
 
     written: Path
     files: int
     removed: dict[str, int]
     left_out: dict[str, str]
+    damaged: tuple[str, ...] = ()
 
 
 class _Source(Struct, frozen=True):
@@ -55,12 +59,12 @@ def scrubbed(source: Path, target: Path, progress: Progress, *, keep_paths: bool
     """
     _check_free(source, target)
     cited = frozenset(each.rstrip(".") for rule in load_rules().values() for each in rule.references)
-    texts, left_out = Texts(cited, keep_paths=keep_paths), dict[str, str]()
+    texts, left_out, damaged = Texts(cited, keep_paths=keep_paths), dict[str, str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="perfdoctor-") as scratch:
         sources = list(_sources(source, Path(scratch), progress, left_out))
         if not sources:
             raise _nothing(source, left_out)
-        sources = list(_learned(sources, texts, progress, left_out, is_alone=not source.is_dir()))
+        sources = list(_learned(sources, texts, progress, left_out, damaged, is_alone=not source.is_dir()))
         if not sources:
             raise _nothing(source, left_out)
         texts.settle()
@@ -71,7 +75,8 @@ def scrubbed(source: Path, target: Path, progress: Progress, *, keep_paths: bool
                 f"{target} cannot be written: {error.strerror or error}",
                 do="Choose a place that you may write to with -o.",
             ) from error
-    return Copied(written, count, texts.stand_ins.counts(), left_out)
+    cut = tuple(name for each in damaged if (name := each.as_posix()) not in left_out)
+    return Copied(written, count, texts.stand_ins.counts(), left_out, cut)
 
 
 def _check_free(source: Path, target: Path) -> None:
@@ -201,30 +206,34 @@ def _exported(
 
 
 def _learned(
-    sources: Sequence[_Source], texts: Texts, progress: Progress, left_out: dict[str, str], *, is_alone: bool
-) -> Iterator[_Source]:
+    sources: Sequence[_Source], texts: Texts, progress: Progress, left_out: dict[str, str], damaged: list[Path], *,
+    is_alone: bool,
+) -> Iterator[_Source]:  # fmt: skip
     """Look at all files; yield those that can be read. Raises the error of one that `is_alone`."""
     for source in sources:
         progress(f"Reading {source.name.name}")
         for part in source.name.parts:
             texts.learn_file(part)
         try:
-            _look(source, texts)
+            is_whole = _look(source, texts)
         except (PerfdoctorError, OSError, RecursionError) as error:
             if is_alone and isinstance(error, PerfdoctorError):
                 raise
             left_out[source.name.as_posix()] = error.what if isinstance(error, PerfdoctorError) else "it cannot be read"
         else:
+            damaged += [] if is_whole else [source.name]
             yield source
 
 
-def _look(source: _Source, texts: Texts) -> None:
+def _look(source: _Source, texts: Texts) -> bool:
+    """Learn what a file names. False of one that breaks off and is copied all the same."""
     if source.kind == "sqlite":
         databases.learn(source.read, texts)
     elif source.kind == "pickle":
         plain_data.learn(plain_pickle.load(source.read), texts)
     else:
-        streams.learn(source.read, texts, is_json=source.kind == "json")
+        return streams.learn(source.read, texts, is_json=source.kind == "json")
+    return True
 
 
 def _written(

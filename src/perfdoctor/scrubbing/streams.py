@@ -51,6 +51,11 @@ class Opened:
         stream.seek(0)
         self._stream = Inflated(stream) if self.is_packed else stream
 
+    @property
+    def is_whole(self) -> bool:
+        """False once the compression is known to be damaged or cut off."""
+        return not isinstance(self._stream, Inflated) or self._stream.is_whole
+
     def pieces(self) -> Iterator[bytes]:
         buffer = memoryview(bytearray(_PIECE_BYTES))
         while size := self._stream.readinto(buffer):  # type: ignore[union-attr]
@@ -59,13 +64,19 @@ class Opened:
 
 def cleaned(path: Path, texts: Texts, *, is_json: bool) -> Iterator[bytes]:
     """Yield the file's bytes without compression, with stand-ins."""
-    yield from _each(path, _Json(texts).cleaned if is_json else _Lines(texts).cleaned, is_json=is_json)
+    lines = (_Json if is_json else _Lines)(texts)
+    with path.open("rb") as stream:
+        yield from _each(Opened(stream), path.name, lines.cleaned, is_json=is_json)
 
 
-def learn(path: Path, texts: Texts, *, is_json: bool) -> None:
-    """Look at all texts of a file."""
-    for _ in _each(path, _Json(texts).learn if is_json else _Lines(texts).learn, is_json=is_json):
-        pass
+def learn(path: Path, texts: Texts, *, is_json: bool) -> bool:
+    """Look at all texts of a file. Is it whole: does its compression end, and in JSON each bracket?"""
+    lines = (_Json if is_json else _Lines)(texts)
+    with path.open("rb") as stream:
+        opened = Opened(stream)
+        for _ in _each(opened, path.name, lines.learn, is_json=is_json):
+            pass
+    return opened.is_whole and lines.is_whole()
 
 
 def is_packed(path: Path) -> bool:
@@ -73,20 +84,19 @@ def is_packed(path: Path) -> bool:
         return stream.read(len(MAGIC)) == MAGIC
 
 
-def _each(path: Path, of_piece: Callable[[bytes], bytes], *, is_json: bool) -> Iterator[bytes]:
+def _each(opened: Opened, name: str, of_piece: Callable[[bytes], bytes], *, is_json: bool) -> Iterator[bytes]:
     """What `of_piece` makes of each piece; a piece ends behind a line, or in JSON behind a member."""
     rest = b""
-    with path.open("rb") as stream:
-        for piece in Opened(stream).pieces():
-            whole = rest + piece
-            cut = _end_of_member(whole) if is_json else whole.rfind(b"\n") + 1
-            rest = whole[cut:]
-            if len(rest) > _LONGEST_WORD:
-                raise PerfdoctorError(
-                    f"{path.name} holds a text of more than {_LONGEST_WORD >> 20} MB", do="No profiler writes that."
-                )
-            if cut:
-                yield of_piece(whole[:cut])
+    for piece in opened.pieces():
+        whole = rest + piece
+        cut = _end_of_member(whole) if is_json else whole.rfind(b"\n") + 1
+        rest = whole[cut:]
+        if len(rest) > _LONGEST_WORD:
+            raise PerfdoctorError(
+                f"{name} holds a text of more than {_LONGEST_WORD >> 20} MB", do="No profiler writes that."
+            )
+        if cut:
+            yield of_piece(whole[:cut])
     if rest:
         yield of_piece(rest)
 
@@ -112,6 +122,10 @@ class _Lines:
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
 
+    def is_whole(self) -> bool:
+        """Is nothing missing behind what was learnt? Text without a form does not say."""
+        return True
+
     def learn(self, piece: bytes) -> bytes:
         self._texts.learn(piece.decode("utf-8", "surrogateescape"))
         return b""
@@ -127,6 +141,11 @@ class _Json(_Lines):
     def __init__(self, texts: Texts) -> None:
         super().__init__(texts)
         self._seen: set[bytes] = set()
+        self._open = 0
+        self._is_json = True
+
+    def is_whole(self) -> bool:
+        return self._is_json and self._open == 0
 
     def learn(self, piece: bytes) -> bytes:
         for block in _ENVIRONMENT.findall(piece):
@@ -136,7 +155,9 @@ class _Json(_Lines):
             self._texts.learn_command([str(word) for word in _plain(b"[%s]" % block, list)])
         parts = _parts(piece)
         if parts is None:
+            self._is_json = False
             return super().learn(piece)
+        self._open += _opened(b"".join(parts[::2]))
         strings = set(parts[1::2])
         for raw in sorted(strings - self._seen):
             self._texts.learn(_decoded(raw))
@@ -171,12 +192,16 @@ class _Json(_Lines):
         return _with(found, {name: value for name, value in variables.items() if explains_recording(name)})
 
     def _project(self, found: re.Match[bytes]) -> bytes:
-        """The object with a stand-in for the name and the id of the repository."""
+        """The object with a stand-in for the name of the repository, and without its id.
+
+        Two copies have the same stand-ins, and may be of two projects: without an id they are compared by their work.
+        """
         project = _plain(b"{%s}" % found[1], dict)
-        for name in ("name", "id"):
-            if project.get(name):
-                self._texts.stand_ins.removed("paths", str(project[name]))
-                project[name] = "project-1"
+        if project.get("name"):
+            project["name"] = self._texts.stand_ins.of("project", str(project["name"]))
+        if project.get("id"):
+            self._texts.stand_ins.removed("paths", str(project["id"]))
+            project["id"] = ""
         return _with(found, project)
 
 
@@ -189,6 +214,11 @@ def _parts(piece: bytes) -> list[bytes] | None:
     parts = piece.split(b'"')
     is_json = len(parts) % 2 and _WORDS.issuperset(b"".join(parts[::2]).translate(None, _STRUCTURE))
     return parts if is_json and not any(b"\n" in each for each in set(parts[1::2])) else None
+
+
+def _opened(structure: bytes) -> int:
+    """How many more brackets are opened than closed."""
+    return sum(structure.count(each) for each in (b"{", b"[")) - sum(structure.count(each) for each in (b"}", b"]"))
 
 
 def _restored(piece: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -69,8 +70,11 @@ def write_whole(target: Path, content: bytes) -> None:
 def draft(target: Path, *, folder: bool = False) -> Iterator[Path]:
     """An empty file, or `folder`, beside `target`: it becomes the target at the end, and is removed if that fails.
 
-    Its name is random, and it is made by nobody else: a folder of a stranger may hold links to files of yours.
+    Its name is random, and it is made by nobody else: a folder of a stranger may hold links to files of yours. Raises
+    OSError, also where the target is the folder that one is in, or the root.
     """
+    if target.name in ("", ".."):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     made = target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}.tmp")
     if folder:
         made.mkdir()

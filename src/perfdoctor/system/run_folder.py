@@ -308,7 +308,7 @@ class RunFolder:
             )
         try:
             return cls(path, msgspec.convert(document, Manifest))
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the half of a pair is no text
             raise PerfdoctorError(
                 f"{path / MANIFEST} is damaged: {error}", do="Give the recordings in the folder by themselves."
             ) from error

@@ -46,6 +46,8 @@ _RECORD = other_tools.TORCH
 _MARKED_BYTES = 1 << 20
 #: Reading fewer leaves less than 100 MB behind, and to look for it takes some ms.
 _MANY_EVENTS = 1_000_000
+#: Of a member's name, in a message.
+_SHOWN_KEY = 40
 #: gzip makes traces about twelve to twenty times smaller.
 _USUAL_PACKING = 12
 #: What only a recording of a device holds.
@@ -101,7 +103,7 @@ def _refusal(file: str, text: bytes) -> PerfdoctorError:
         return PerfdoctorError(f"`{file}` {what}", do=_RECORD)
     if "traceEvents" in keys:
         return PerfdoctorError(f"`{file}` holds no events", do=_RECORD)
-    what = f"holds {', '.join(keys[:5]) or 'nothing'}, and no traceEvents"
+    what = f"holds {', '.join(key[:_SHOWN_KEY] for key in keys[:5]) or 'nothing'}, and no traceEvents"
     return PerfdoctorError(f"`{file}` is JSON but no trace: it {what}", do=_RECORD)
 
 

@@ -15,7 +15,15 @@ from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.timeline import Frame
 from perfdoctor.readers.counter_frames import SampledCounters, counter_frames
 from perfdoctor.readers.nsys.generic_events import generic_samples
-from perfdoctor.readers.nsys.tables import GPU_METRICS, GPU_METRICS_COLUMNS, NONE, UNREADABLE, Columns, ExportTables
+from perfdoctor.readers.nsys.tables import (
+    GPU_METRICS,
+    GPU_METRICS_COLUMNS,
+    NONE,
+    UNREADABLE,
+    Columns,
+    ExportTables,
+    why,
+)
 
 _NAMES = "TARGET_INFO_GPU_METRICS"
 #: Which bits of `typeId` are the GPU's number.
@@ -28,7 +36,7 @@ def gpu_counters(tables: ExportTables, places: Sequence[tuple[int, int]]) -> dic
         sampled = list(_sampled(tables))
     except UNREADABLE as error:
         tables.unreadable[GPU_METRICS] = str(error)
-        tables.notes.append(f"`{tables.database.name}` is damaged: {GPU_METRICS} is left out ({error}).")
+        tables.notes.append(f"`{tables.database.name}` is damaged: {GPU_METRICS} is left out ({why(error)}).")
         sampled = []
     rank_of = {device: rank for rank, device in reversed(places)}
     ours = [gpu for gpu in sampled if gpu.device in rank_of]

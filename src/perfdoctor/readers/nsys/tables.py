@@ -41,8 +41,9 @@ _ROWS_A_PART, _MOST_PARTS = 50_000, 64
 _ROWS_A_FETCH = 20_000
 _IDS_A_QUERY = 20_000
 
-#: Errors of a damaged file. sqlite3's messages quote the damaged schema and are decoded strictly.
-UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+#: Errors of a damaged file. sqlite3's messages quote the damaged schema and are decoded strictly. Of some damaged rows
+#: it says that there is no memory for them, and where that is true the table cannot be read either.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 
 _MAGIC = b"SQLite format 3\x00"
 _VERSIONED = regex(r"^(?P<table>.+)_V(?P<version>\d+)$")
@@ -57,9 +58,14 @@ NVTX, NVTX_COLUMNS = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eve
 _PUSH_POP, _START_END = 59, 60
 
 
+def why(error: Exception | str) -> str:
+    """What one of UNREADABLE says, or would."""
+    return str(error) or "no memory for a row of it"
+
+
 def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
     return PerfdoctorError(
-        f"`{path.name}` is damaged ({error})",
+        f"`{path.name}` is damaged ({why(error)})",
         do="Copy the file again, or export the report again: nsys export --type sqlite.",
     )
 
@@ -336,7 +342,7 @@ class ExportTables(Struct):
 
     def _cannot_read(self, table: str, error: Exception | str) -> None:
         self.unreadable[table] = str(error)
-        self.notes.append(f"`{self.database.name}` is damaged: {table} cannot be read and is left out ({error}).")
+        self.notes.append(f"`{self.database.name}` is damaged: {table} cannot be read and is left out ({why(error)}).")
 
 
 def _query(table: str, columns: Sequence[str], text: str | None = None) -> str:
