@@ -17,6 +17,7 @@ has rare long runs, or wanders. Results are added to `--results`.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -24,7 +25,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ else:
     import tomli as tomllib
 
 from perfdoctor.cli.treat import Asked, Treating
+from perfdoctor.recording.race import Entry
 from perfdoctor.recording.treated_run import TrialOrder, TrialProgram, TrialReport, run_trial
 from perfdoctor.treatments import catalogue
 from perfdoctor.treatments.catalogue import Treatment
@@ -44,8 +46,7 @@ from perfdoctor.treatments.records import TreatResult
 from perfdoctor.treatments.session import Session
 
 _HERE = Path(__file__).parent
-_TWIN = "twin"
-_TWIN_ARM = Arm(Treatment(_TWIN, "", "The program as a person mended it", ""), {})
+_TWIN_ARM = Arm(catalogue.read(_HERE / "twin")["twin"], {})
 _PYTHON = os.environ.get("PERFDOCTOR_PROGRAMS_PYTHON") or os.environ.get("PERFDOCTOR_TORCH_PYTHON", sys.executable)
 _TRUTH = {
     "slower": ("slower",), "wrong": ("changes the numbers",), "crash": ("failed",), "hang": ("failed",),
@@ -64,34 +65,19 @@ def _case(name: str, case: dict[str, Any], budget_s: float, into: Path) -> dict[
     chosen, _ = arms(treating.known, diagnosed.findings, machine)
     twin = TrialProgram((_PYTHON, *case["mended"].split()), dict(os.environ), _HERE)
 
-    def runs(
-        given: Sequence[Arm],
-        *,
-        end_after: int,
-        limit_s: float | None,
-        nudge: bool = False,
-        dry: Sequence[Arm] = (),
-    ) -> TrialReport:
-        if [arm.name for arm in given] != [_TWIN]:
-            return treating.trial(given, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
-        treating.trials += 1
-        order = TrialOrder(treating.trials, end_after=end_after, limit_s=limit_s)
-        report = run_trial(twin, order, treating.folder / "trials" / str(treating.trials))
-        return msgspec.structs.replace(report, touched={_TWIN: 1})
-
-    session = Session(
-        runs,
-        [_TWIN_ARM, *chosen],
-        budget_s=budget_s,
-        cores=machine.cores,
-        seed=1,
-        say=lambda text: print(text, flush=True),
-    )
+    treating.entry = functools.partial(_entry, twin, treating.entry)  # type: ignore[method-assign]
+    session = treating.session([_TWIN_ARM, *chosen], machine)
     session.go()
     result = session.result()
     (treating.folder / "treat.json").write_bytes(msgspec.json.encode(result))
     return {"found": [each.rule for each in diagnosed.findings], "wanted": case["fix"], "rows": _rows(result),
             "together": msgspec.to_builtins(result.together), "untreated_ms": result.untreated_ns / 1e6}  # fmt: skip
+
+
+def _entry(twin: TrialProgram, original: Callable[..., Entry], given: Sequence[Arm], *rest: Any, **facts: Any) -> Entry:
+    """A trial as ever; that of the twin is of another program."""
+    entry = original(given, *rest, **facts)
+    return msgspec.structs.replace(entry, program=twin) if _TWIN_ARM in given else entry
 
 
 def _rows(result: TreatResult) -> list[dict[str, Any]]:

@@ -43,9 +43,27 @@ class FakeRuns:
         )
 
 
+class FakeRaces:
+    """Runs of these at once: `clashes` fail where they are not alone."""
+
+    def __init__(self, runs, clashes=()):
+        self.runs, self.clashes, self.groups = runs, clashes, []
+
+    def __call__(self, many, *, steps, end_after, limits_s):
+        self.groups.append(["+".join(each.name for each in arms) or "untreated" for arms in many])
+        made = [self.runs(arms, end_after=end_after, limit_s=limit) for arms, limit in zip(many, limits_s, strict=True)]
+        return [
+            TrialReport(why="exit code 1: address in use", code=1, wall_s=10) if name in self.clashes else report
+            for name, report in zip(self.groups[-1], made, strict=True)
+        ]
+
+
 def session(factors, arms=None, *, budget_s=3600.0, **facts):
     told = {name: facts.pop(name) for name in ("noise", "losses", "others", "seed") if name in facts}
     runs = FakeRuns(factors, **told)
+    if "at_once" in facts:
+        most = facts.pop("at_once")
+        facts |= {"races": FakeRaces(runs, facts.pop("clashes", ())), "most_at_once": lambda _: (most, "")}
     made = Session(
         runs, arms or [arm(name) for name in factors], budget_s=budget_s, cores=2, clock=lambda: runs.clock_s, **facts
     )

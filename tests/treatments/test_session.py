@@ -122,3 +122,31 @@ def test_after_ctrl_c_the_table_says_what_is_known():
     result = made.result()
     assert result.is_interrupted
     assert result.rows[0].pairs >= 1
+
+
+# --- several at once ---
+
+
+def test_at_once_with_the_untreated_program_no_more_run_than_have_room():
+    made, _ = session({"good": 0.6, "bad": 1.5, "idle": 1.0}, at_once=3)
+    assert verdicts(made) == {"good": "keep", "bad": "slower", "idle": "no effect"}
+    assert {group[0] for group in made.races.groups} == {"untreated"}
+    assert {len(group) for group in made.races.groups[:2]} == {2, 3}
+    assert made.result().steps_of_turn >= 4
+    assert made.result().why_alone == ""
+
+
+@pytest.mark.parametrize("clashes", [("untreated",), ("good",)])
+def test_programs_that_clash_run_alone_from_then_on(clashes):
+    made, _ = session({"good": 0.6, "bad": 1.5}, at_once=3, clashes=clashes)
+    assert verdicts(made) == {"good": "keep", "bad": "slower"}
+    assert len(made.races.groups) == 1
+    assert "address in use" in made.result().why_alone
+    assert made.result().steps_of_turn == 0
+
+
+def test_what_fails_beside_others_and_alone_has_failed():
+    made, runs = session({"broken": "exit code 1: an error", "good": 0.6}, at_once=3)
+    assert verdicts(made) == {"broken": "failed", "good": "keep"}
+    assert runs.made.count("broken") == 2
+    assert made.result().steps_of_turn

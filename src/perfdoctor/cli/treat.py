@@ -17,6 +17,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.rule_patterns import near
 
 if TYPE_CHECKING:
+    from perfdoctor.recording.race import Entry
     from perfdoctor.recording.treated_run import TrialProgram, TrialReport
     from perfdoctor.treatments.catalogue import Treatment
     from perfdoctor.treatments.choice import Arm, DiagnosedRun, Machine
@@ -75,6 +76,9 @@ def treat(
     stop: Annotated[
         bool, typer.Option("--stop/--no-stop", help="End each run after enough steps, or let it finish.")
     ] = True,
+    in_turn: Annotated[
+        bool, typer.Option("--in-turn", help="Start no two programs at once: each run alone, one behind the other.")
+    ] = False,
     bitwise: Annotated[
         bool, typer.Option("--bitwise", help="Also hold the parameters after the last step against each other.")
     ] = False,
@@ -101,7 +105,7 @@ def treat(
         known |= catalogue.read(treatments)
     asked = Asked(
         tuple(command), seconds(budget), _rules(_words(only)), _fixes(_words(fix), known), run, cwd_copy,
-        _variables(env or []), stop, bitwise, accept_numerics, seed, quiet, verbose,
+        _variables(env or []), stop, bitwise, accept_numerics, seed, quiet, verbose, in_turn,
     )  # fmt: skip
     _check_command(command)
     raise typer.Exit(Treating(asked, known, output).to_the_end(json, no_html=no_html))
@@ -123,6 +127,7 @@ class Asked(msgspec.Struct, frozen=True):
     seed: int
     quiet: bool
     verbose: bool = False
+    in_turn: bool = False
 
 
 def seconds(text: str) -> float:
@@ -292,8 +297,17 @@ class Treating:
 
         return Session(
             self.trial, chosen, budget_s=self.asked.budget_s, cores=machine.cores, seed=self.asked.seed,
-            stops=self.asked.stop, accepts_numerics=self.asked.accept_numerics, say=self._say,
+            stops=self.asked.stop, accepts_numerics=self.asked.accept_numerics, say=self._say, races=self.race,
+            most_at_once=self._most_at_once,
         )  # fmt: skip
+
+    def _most_at_once(self, report: TrialReport) -> tuple[int, str]:
+        from perfdoctor.system.memory import available_bytes
+        from perfdoctor.treatments.at_once import most_at_once
+
+        if self.asked.in_turn:
+            return 1, "--in-turn asked for it"
+        return most_at_once(report, available_bytes())
 
     def trial(
         self,
@@ -305,7 +319,27 @@ class Treating:
         dry: Sequence[Arm] = (),
     ) -> TrialReport:
         """Make one trial, as `session.Runs` has it."""
-        from perfdoctor.recording.treated_run import TrialOrder, run_trial
+        from perfdoctor.recording.treated_run import run_trial
+
+        made = self.entry(arms, end_after, limit_s, nudge=nudge, dry=dry)
+        return self._said(run_trial(made.program, made.order, made.into))
+
+    def race(
+        self, many: Sequence[Sequence[Arm]], *, steps: int, end_after: int, limits_s: Sequence[float | None]
+    ) -> list[TrialReport]:
+        """Make trials at once, as `session.Races` has it."""
+        from perfdoctor.recording.race import run_race
+
+        entries = [self.entry(arms, end_after, limit_s) for arms, limit_s in zip(many, limits_s, strict=True)]
+        return [self._said(each) for each in run_race(entries, steps=steps, seed=self.asked.seed + self.trials)]
+
+    def entry(
+        self, arms: Sequence[Arm], end_after: int, limit_s: float | None, *, nudge: bool = False,
+        dry: Sequence[Arm] = (),
+    ) -> Entry:  # fmt: skip
+        """The next trial."""
+        from perfdoctor.recording.race import Entry
+        from perfdoctor.recording.treated_run import TrialOrder
 
         self.trials += 1
         treatments = tuple(
@@ -315,7 +349,9 @@ class Treating:
         )
         environment = {name: value for arm in arms for name, value in arm.environment.items()}
         order = TrialOrder(self.trials, treatments, environment, end_after, limit_s, nudge, self.asked.bitwise)
-        report = run_trial(self.program, order, self.folder / "trials" / str(self.trials))
+        return Entry(self.program, order, self.folder / "trials" / str(self.trials))
+
+    def _said(self, report: TrialReport) -> TrialReport:
         if self.asked.verbose:
             self._say(f"{report.wall_s:.1f} s; other programs used {report.others:.1f} cores meanwhile")
         return report

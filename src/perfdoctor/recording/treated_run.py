@@ -12,8 +12,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,7 @@ class TrialOrder(Struct, frozen=True):
     """One trial: `treatments` as the agent has them (name, file, values), and their variables.
 
     `end_after`: so many steps, 0: all. `nudge`: move the parameters by roundings. `bitwise`: sum them up at the end.
+    `turns`: it takes turns with others, as the agent's turns.py has it.
     """
 
     number: int
@@ -62,6 +65,15 @@ class TrialOrder(Struct, frozen=True):
     limit_s: float | None = None
     nudge: bool = False
     bitwise: bool = False
+    turns: Mapping[str, Any] | None = None
+
+
+class _Queued(Struct, frozen=True):
+    """What the agent's turns.py knows of the training thread."""
+
+    first: int = 0
+    sums_ns: tuple[int, ...] = ()
+    used_ns: int = 0
 
 
 class _Facts(Struct, frozen=True):
@@ -73,6 +85,8 @@ class _Facts(Struct, frozen=True):
     gpu_bytes: int = 0
     parameter_bytes: int = 0
     threads: int = 0
+    handed: tuple[int, ...] = ()
+    queued: _Queued = _Queued()
 
 
 class TrialReport(Struct, frozen=True):
@@ -86,6 +100,8 @@ class TrialReport(Struct, frozen=True):
     wall_s: float = 0.0
     others: float = 0.0
     ranks: int = 1
+    #: Of the ranks, those on this machine.
+    here: int = 1
     torch: str = ""
     touched: Mapping[str, int] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
@@ -95,39 +111,52 @@ class TrialReport(Struct, frozen=True):
     parameter_bytes: int = 0
     #: That torch uses for an op.
     threads: int = 0
+    #: For how much of each of these steps the training thread had no core, though it could run; () if nobody knows.
+    queued_ns: tuple[int, ...] = ()
+    #: Cores that the program used beside its training thread.
+    beside: float = 0.0
+    #: Of each of its turns but the first, by how many steps had ended before it: its first step, and that behind it.
+    turns: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def run_trial(program: TrialProgram, order: TrialOrder, into: Path) -> TrialReport:
+def run_trial(
+    program: TrialProgram, order: TrialOrder, into: Path, is_to_end: Callable[[], bool] = lambda: False
+) -> TrialReport:
     """Run the program once, with its output in `into`, a folder that is made. For the main thread.
 
-    KeyboardInterrupt after Ctrl-C.
+    `is_to_end`: has whoever asked for it enough? It is as a time limit then. KeyboardInterrupt after Ctrl-C.
     """
     (into / "agents").mkdir(parents=True)
     log = into / "output.log"
     treated = {
         "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge,
-        "bitwise": order.bitwise,
+        "bitwise": order.bitwise, "turns": order.turns,
     }  # fmt: skip
     placed = {name: value.replace("{trial}", str(order.number)) for name, value in program.placeholders.items()}
     environment = torch_profiler.environment(
         {**program.environment, **order.environment, **placed}, PassSettings(_PASS, into, ""), StepWindow(steps=0),
         reports=into / "agents", nccl=None, treated=treated,
     )  # fmt: skip
-    busy_s, used_s = _busy_s(), _used_s()
-    made = RunFolder(into, Manifest())
+    load = Load()
+    made, requested = RunFolder(into, Manifest()), False
+    is_late = overstayed(made, _PASS)
+
+    def is_finished() -> bool:
+        nonlocal requested
+        requested = requested or is_to_end()
+        return requested or is_late()
+
     with working_folder(program) as folder, in_folder(folder), output_into(log):
-        ended = launch.run(
-            program.command, environment, time_limit_s=order.limit_s, is_finished=overstayed(made, _PASS)
-        )
+        ended = launch.run(program.command, environment, time_limit_s=order.limit_s, is_finished=is_finished)
+    ended.timed_out |= requested
     if ended.interrupted_by:
         raise KeyboardInterrupt
-    others = (_busy_s() - busy_s - (_used_s() - used_s)) / max(ended.seconds, _TICK_S)
     reports = made.reports(_PASS)
-    return _report(longest_of(reports), reports, ended, log, max(others, 0.0))
+    return _report(longest_of(reports), reports, ended, log, load)
 
 
 def _report(
-    first: ProcessReport | None, reports: Sequence[ProcessReport], ended: launch.Ended, log: Path, others: float
+    first: ProcessReport | None, reports: Sequence[ProcessReport], ended: launch.Ended, log: Path, load: Load
 ) -> TrialReport:
     timed = first.timed if first is not None else None
     facts = _facts(first)
@@ -135,18 +164,22 @@ def _report(
     why = _why(first, ended, log, is_stopped=is_stopped) or next(
         (f"{name} could not be applied: {error}" for name, error in facts.errors.items()), ""
     )
+    used_s = load.used_s()
     start_s = 0.0
     if timed is not None and first is not None and first.started_unix_ns:
         start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
     return TrialReport(
-        lengths_ns=timed.lengths_ns if timed else (),
+        lengths_ns=_without_waits(timed.lengths_ns, facts.handed) if timed else (),
+        queued_ns=_without_waits(_queued(len(timed.lengths_ns), facts.queued), facts.handed) if timed else (),
+        beside=max(used_s - facts.queued.used_ns / 1e9, 0.0) / max(ended.seconds, _TICK_S),
         why=masked(why)[:_LONGEST_LINE],
         code=0 if is_stopped else ended.code,
         is_cut=ended.timed_out,
         start_s=start_s,
         wall_s=ended.seconds,
-        others=others,
+        others=load.of_others(used_s),
         ranks=max((report.world_size or 1 for report in reports), default=1),
+        here=max(sum(report.timed is not None for report in reports), 1),
         torch=first.torch if first else "",
         touched=facts.touched,
         losses=tuple(float("nan") if each is None else each for each in facts.losses),
@@ -155,7 +188,29 @@ def _report(
         gpu_bytes=sum(_facts(report).gpu_bytes for report in reports),
         parameter_bytes=facts.parameter_bytes,
         threads=facts.threads,
+        turns=_turns(len(timed.lengths_ns), facts.handed) if timed else {},
     )
+
+
+def _without_waits(values: Sequence[int], handed: Sequence[int]) -> tuple[int, ...]:
+    """The values of all steps but those at whose beginning the program waited for its turn."""
+    waited = {count - 1 for count in handed}
+    return tuple(each for number, each in enumerate(values) if number not in waited)
+
+
+def _queued(steps: int, known: _Queued) -> list[int]:
+    """For how long the thread was queued in each of so many steps; 0 in those before it was known."""
+    sums = known.sums_ns[: max(steps - known.first + 2, 0)]
+    each = [b - a for a, b in pairwise(sums)]
+    before = min(max(known.first - 1, 0), steps)
+    return [*[0] * before, *each, *[0] * (steps - before - len(each))] if each else []
+
+
+def _turns(steps: int, handed: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Where the steps of each turn lie among those that are left without waits."""
+    ends = [*(count - 1 for count in handed[1:]), steps]
+    found = {count: (count - 1 - n, end - 1 - n) for n, (count, end) in enumerate(zip(handed, ends, strict=False))}
+    return {count: (first, behind) for count, (first, behind) in found.items() if first < behind}
 
 
 def _facts(report: ProcessReport | None) -> _Facts:
@@ -223,6 +278,22 @@ def working_folder(program: TrialProgram) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(parent, ignore_errors=True)
+
+
+class Load:
+    """How busy the machine is from now on."""
+
+    def __init__(self) -> None:
+        self.begun, self._busy_before_s, self._used_before_s = time.monotonic(), _busy_s(), _used_s()
+
+    def used_s(self) -> float:
+        """Seconds of processor time that this process and its children that have ended used since."""
+        return _used_s() - self._used_before_s
+
+    def of_others(self, used_s: float) -> float:
+        """Cores that were busy since with other programs than those that used so many seconds."""
+        elapsed_s = max(time.monotonic() - self.begun, _TICK_S)
+        return max((_busy_s() - self._busy_before_s - used_s) / elapsed_s, 0.0)
 
 
 def _busy_s() -> float:

@@ -96,7 +96,8 @@ class Together(Struct, frozen=True):
 class TreatResult(Struct):
     """All of one `perfdoctor treat`. `untreated_ns`: the mean step of the untreated runs, of which there were `runs`.
 
-    `level`: each interval misses with at most this chance, however often one looked.
+    `steps_of_turn`: programs were at work at once and took turns of so many steps; 0: each was run alone, and
+    `why_alone`. `level`: each interval misses with at most this chance, however often one looked.
     """
 
     format: int = FORMAT
@@ -109,6 +110,8 @@ class TreatResult(Struct):
     parameter_bytes: int = 0
     untreated_ns: float = 0.0
     steps_per_run: int = 0
+    steps_of_turn: int = 0
+    why_alone: str = ""
     level: float = 0.0
     seconds: float = 0.0
     budget_s: float = 0.0

@@ -5,9 +5,10 @@
     control      untreated with moved parameters, where a treatment's losses differ
     together     rounds of the untreated program and the best treatments at once
 
-Of a round each treated run and the untreated ones are a pair. What changes a machine from minute to minute is the same
-for both as far as it can be; what is left is in the interval. A pair during which other programs used far more cores
-beside one run than beside the other is made once more.
+Of a round each treated run and the untreated ones are a pair. Where several programs can be at work at once, those of a
+round take turns of some steps each (recording/race.py): what changes a machine is the same for all of them. Elsewhere
+they follow each other, and what changes from minute to minute is in the interval. There a pair during which other
+programs used far more cores beside one run than beside the other is made once more.
 
 The module is one state machine, from the scout to the result.
 """
@@ -23,9 +24,9 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct, field
 
-from perfdoctor.metrics.accounting.timed_steps import steady
 from perfdoctor.recording.treated_run import TrialReport
 from perfdoctor.treatments import evidence, losses
+from perfdoctor.treatments.at_once import steps_of_turn
 from perfdoctor.treatments.choice import Arm
 from perfdoctor.treatments.evidence import Change
 from perfdoctor.treatments.records import (
@@ -37,6 +38,7 @@ from perfdoctor.treatments.records import (
     TrialVerdict,
     TriedFix,
 )
+from perfdoctor.treatments.step_times import log_ratio, mean_ns
 
 #: What saves less is not worth a line in a program that others read, nor the trials to prove it.
 MATTERS = 0.05
@@ -74,6 +76,14 @@ class Runs(Protocol):
     ) -> TrialReport: ...
 
 
+class Races(Protocol):
+    """Makes trials of several lists of arms at once, in turns of so many steps. KeyboardInterrupt after Ctrl-C."""
+
+    def __call__(
+        self, many: Sequence[Sequence[Arm]], *, steps: int, end_after: int, limits_s: Sequence[float | None]
+    ) -> list[TrialReport]: ...
+
+
 class Failed(Exception):  # noqa: N818 of the program, not of ours
     """The untreated program failed, twice."""
 
@@ -104,19 +114,25 @@ class _Case(Struct):
 
 
 class Session:
-    """One `perfdoctor treat`. `stops`: runs end after enough steps; `step_ns`: as a diagnosis knows it, else 0."""
+    """One `perfdoctor treat`. `stops`: runs end after enough steps.
+
+    `races`: makes trials at once, if `most_at_once` says that more than one may be; None: never.
+    """
 
     def __init__(
-        self, runs: Runs, arms: Sequence[Arm], *, budget_s: float, cores: int, seed: int = 0, step_ns: float = 0.0,
-        stops: bool = True, accepts_numerics: bool = False, say: Callable[[str], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, runs: Runs, arms: Sequence[Arm], *, budget_s: float, cores: int, seed: int = 0, stops: bool = True,
+        accepts_numerics: bool = False, say: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic, races: Races | None = None,
+        most_at_once: Callable[[TrialReport], tuple[int, str]] = lambda _: (1, ""),
     ) -> None:  # fmt: skip
         self.runs, self.say, self.clock, self.cores = runs, say, clock, cores
         self.cases = [_Case((arm,)) for arm in arms]
         self.alpha = evidence.level(len(self.cases))
         self.begun, self.budget_s = clock(), budget_s
         self.random = random.Random(seed)  # noqa: S311 an order of trials
-        self.step_ns, self.stops, self.accepts_numerics = step_ns, stops, accepts_numerics
+        self.stops, self.accepts_numerics = stops, accepts_numerics
+        self.races, self.most_at_once = races, most_at_once
+        self.at_once, self.why_alone, self.steps_of_turn = 1, "", 0
         self.end_after = 0
         self.untreated: list[TrialReport] = []
         self.together: _Case | None = None
@@ -156,11 +172,14 @@ class Session:
         for case in self.cases:
             if report.touched.get(case.names[0]) == 0:
                 case.verdict, case.why = "nothing to change", _NOTHING
-        step_s = self._mean_ns(report) / 1e9
+        step_s = mean_ns(report) / 1e9
+        self.at_once, self.why_alone = self.most_at_once(report)
+        self.steps_of_turn = steps_of_turn(step_s)
         wanted_s = min(max(report.start_s, _STEPPING_S), _LONGEST_S)
         if self.stops and step_s:
             self.end_after = int(min(max(wanted_s / step_s, _FEWEST_STEPS), _MOST_STEPS))
-        self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * step_s
+        passed_s = float(np.mean(report.lengths_ns or [0])) / 1e9
+        self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * passed_s
         self.say(f"a start takes {report.start_s:.1f} s and a step {step_s * 1e3:.3g} ms")
 
     def _fit(self) -> None:
@@ -173,15 +192,14 @@ class Session:
 
     def _rounds(self, cases: Sequence[_Case], deadline: float) -> None:
         while live := [each for each in cases if each.verdict is None]:
-            copies = 1 + len(live) // _TREATED_EACH
+            copies = self._copies(live)
             expected_s = self._expected_s() * (copies + len(live))
             if self.clock() + expected_s > deadline and any(each.ratios for each in live):
                 if self.clock() + self._expected_s() * 2 > deadline or len(live) == 1:
                     break
                 room = int((deadline - self.clock()) / self._expected_s()) - 1
                 live = sorted(live, key=self._promise)[: max(room, 1)]
-                copies = 1
-            self._round(live, copies)
+            self._round(live)
             # Whether a treatment touches the program at all, or fails, says nothing of times: it is no hypothesis.
             tried = [each for each in self.cases if each.verdict not in ("nothing to change", "failed")]
             self.alpha = min(self.alpha, evidence.level(len(tried))) if self.is_begun else evidence.level(len(tried))
@@ -193,8 +211,50 @@ class Session:
         """What is likeliest to be kept goes first where not all can go on."""
         return case.change.likely if case.change else 0.0
 
-    def _round(self, live: Sequence[_Case], copies: int) -> None:
-        order: list[_Case | None] = [*live, *([None] * copies)]
+    def _copies(self, live: Sequence[_Case]) -> int:
+        """How many untreated runs a round of these has."""
+        return 1 + len(live) // _TREATED_EACH if self.at_once == 1 else math.ceil(len(live) / (self.at_once - 1))
+
+    def _round(self, live: Sequence[_Case]) -> None:
+        left = self.random.sample(live, len(live))
+        while left and self.at_once > 1:
+            group, left = left[: self.at_once - 1], left[self.at_once - 1 :]
+            self._race(group)
+        if left:
+            self._in_turn(left)
+
+    def _race(self, group: Sequence[_Case]) -> None:
+        """Run these and the untreated program at once. What fails then is run alone, to see who is to blame."""
+        assert self.races is not None
+        many = [(), *(case.arms for case in group)]
+        limits_s = [self._limit_s(arms) for arms in many]
+        reports = self.races(many, steps=self.steps_of_turn, end_after=self.end_after, limits_s=limits_s)
+        for arms, report in zip(many, reports, strict=True):
+            self._note(arms, report)
+        plain, *treated = reports
+        if plain.why:
+            self._run_alone(f"untreated, beside others: {plain.why}")
+            return
+        self.untreated.append(plain)
+        self._pair([plain], [(case, r) for case, r in zip(group, treated, strict=True) if self._is_good(case, r)])
+
+    def _is_good(self, case: _Case, report: TrialReport) -> bool:
+        """Is this run at once with others worth a pair? One that failed has failed where it fails alone, too."""
+        if not report.why:
+            return self._touches(case, report)
+        made = len(case.failures)
+        self._fails(case, report)
+        if case.verdict is None and self._run_treated(case) is not None:
+            del case.failures[made:]
+            self._run_alone(f"{' + '.join(case.names)}, beside others: {report.why}")
+        return False
+
+    def _run_alone(self, why: str) -> None:
+        """Start no more programs at once."""
+        self.at_once, self.why_alone = 1, why
+
+    def _in_turn(self, live: Sequence[_Case]) -> None:
+        order: list[_Case | None] = [*live, *([None] * self._copies(live))]
         self.random.shuffle(order)
         plain: list[TrialReport] = []
         treated: list[tuple[_Case, TrialReport]] = []
@@ -212,14 +272,14 @@ class Session:
                 self._pair(plain, treated)
 
     def _pair(self, plain: Sequence[TrialReport], treated: Iterable[tuple[_Case, TrialReport]]) -> None:
-        level = float(np.mean([math.log(self._mean_ns(each)) for each in plain]))
         others = float(np.mean([each.others for each in plain]))
         for case, report in treated:
             case.reports.append(report)
             if abs(report.others - others) > _DISTURBED * self.cores and case.disturbed < _MOST_REPEATS:
                 case.disturbed += 1
                 continue
-            case.ratios.append(math.log(self._mean_ns(report) / case.items) - level)
+            ratios = [log_ratio(report, each) for each in plain]
+            case.ratios.append(float(np.mean(ratios)) - math.log(case.items))
 
     def _run_untreated(self) -> TrialReport | None:
         for _ in range(2):
@@ -230,19 +290,27 @@ class Session:
         raise Failed(report)
 
     def _run_treated(self, case: _Case) -> TrialReport | None:
-        """One run; None where it failed. What fails twice, or hangs once, has failed; so has what does nothing."""
+        """One run; None where it failed, or does nothing."""
         report = self._made(case.arms, self.end_after, self._limit_s(case.arms))
         if report.why:
-            case.failures.append(report.why)
-            if len(case.failures) > 1 or report.is_cut or "could not be applied" in report.why:
-                case.verdict, case.why = "failed", report.why
+            self._fails(case, report)
             return None
+        return report if self._touches(case, report) else None
+
+    def _fails(self, case: _Case, report: TrialReport) -> None:
+        """What fails twice, or hangs once behind its start, or could not be applied, has failed."""
+        case.failures.append(report.why)
+        hangs = report.is_cut and (self.at_once == 1 or bool(report.lengths_ns))
+        if len(case.failures) > 1 or hangs or "could not be applied" in report.why:
+            case.verdict, case.why = "failed", report.why
+
+    def _touches(self, case: _Case, report: TrialReport) -> bool:
         assert self.scouted is not None
         is_touched = any(report.touched.values()) or report.threads != self.scouted.threads
         if not is_touched and len(case.arms) == 1:
             case.verdict, case.why = "nothing to change", _NOTHING
-            return None
-        return report
+            return False
+        return True
 
     def _made(
         self,
@@ -254,21 +322,20 @@ class Session:
         dry: Sequence[Arm] = (),
     ) -> TrialReport:
         report = self.runs(arms, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
-        mean_ns = self._mean_ns(report) if not report.why else 0.0
+        self._note(arms, report, nudge=nudge)
+        return report
+
+    def _note(self, arms: Sequence[Arm], report: TrialReport, *, nudge: bool = False) -> None:
+        step_ns = mean_ns(report) if not report.why else 0.0
         names = tuple(each.name for each in arms)
         self.made.append(
             TrialRun(
-                len(self.made) + 1, names, mean_ns, len(report.lengths_ns), report.start_s, report.wall_s,
+                len(self.made) + 1, names, step_ns, len(report.lengths_ns), report.start_s, report.wall_s,
                 report.others, report.host_bytes, report.gpu_bytes, why=report.why,
             )
         )  # fmt: skip
         what = " + ".join(names) or ("untreated, moved by roundings" if nudge else "untreated")
-        self.say(f"trial {len(self.made)}: {what}: {report.why or f'{mean_ns / 1e6:.3g} ms'}")
-        return report
-
-    def _mean_ns(self, report: TrialReport) -> float:
-        steps = steady(report.lengths_ns) if report.lengths_ns else np.zeros(0)
-        return float(steps.mean()) if steps.size else float(np.mean(report.lengths_ns or [0]))
+        self.say(f"trial {len(self.made)}: {what}: {report.why or f'{step_ns / 1e6:.3g} ms'}")
 
     def _expected_s(self) -> float:
         """How long a trial takes: as the last ones did."""
@@ -382,7 +449,7 @@ class Session:
 
     def result(self) -> TreatResult:
         """All that is known now."""
-        means = [self._mean_ns(each) for each in self.untreated]
+        means = [mean_ns(each) for each in self.untreated]
         first = self.scouted or TrialReport()
         return TreatResult(
             torch=first.torch, cores=self.cores, ranks=first.ranks,
@@ -390,7 +457,8 @@ class Session:
             untreated_ns=float(np.exp(np.mean(np.log(means)))) if means else 0.0,
             steps_per_run=self.end_after, level=self.alpha, seconds=self.clock() - self.begun, budget_s=self.budget_s,
             is_interrupted=self.is_interrupted, rows=[self._row(each) for each in self.cases], together=self.best(),
-            left_out=self.left_out, runs=self.made,
+            left_out=self.left_out, runs=self.made, steps_of_turn=self.steps_of_turn if self.at_once > 1 else 0,
+            why_alone=self.why_alone,
         )  # fmt: skip
 
     def _row(self, case: _Case) -> TriedFix:
@@ -407,9 +475,9 @@ class Session:
         """How much longer the start and the first steps took, beyond the steady ones."""
 
         def once(report: TrialReport) -> float:
-            mean_ns = self._mean_ns(report)
+            step_ns = mean_ns(report)
             half = report.lengths_ns[: max(len(report.lengths_ns) // 2, 1)]
-            return report.start_s + sum(max(each - mean_ns, 0.0) for each in half) / 1e9
+            return report.start_s + sum(max(each - step_ns, 0.0) for each in half) / 1e9
 
         if not case.reports or not self.untreated:
             return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from perfdoctor.report.words.foreign_text import clean
 from perfdoctor.report.words.wording import counted, duration, size
@@ -16,6 +17,8 @@ _SAME = {
 }  # fmt: skip
 #: Memory that differs by less is the same: runs of one program do.
 _SAME_MEMORY = 0.05
+#: Cores: what other programs use is said from here on.
+_BUSY = 0.2
 
 
 def rows(result: TreatResult) -> list[TriedFix]:
@@ -115,6 +118,19 @@ def how(result: TreatResult) -> Iterator[str]:
         f"Each interval holds however often one looks; a fix that does nothing is kept in at most 5 of 100 "
         f"commands (α = {result.level:.3g} for each)."
     )
+    if result.steps_of_turn:
+        yield (
+            f"Untreated and treated programs were at work at once, in turns of {counted(result.steps_of_turn, 'step')} "
+            "while the others were stopped: what else goes on here is the same for all of them."
+        )
+    elif result.why_alone:
+        yield f"Each run was alone, one behind the other: {clean(result.why_alone)}."
+    busy = [run.others for run in result.runs if not run.why]
+    if busy and median(busy) >= _BUSY:
+        yield (
+            f"Other programs used {median(busy):.1f} of {counted(result.cores, 'core')} meanwhile. The time for which "
+            "they kept the training thread from a core is taken off."
+        )
     disturbed = sum(row.disturbed for row in result.rows)
     if disturbed:
         yield f"{counted(disturbed, 'pair')} made anew, as other programs disturbed one of its runs."

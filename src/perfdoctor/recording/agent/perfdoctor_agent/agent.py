@@ -346,6 +346,8 @@ class Agent:
                 self.finish()
                 self.report.write(stopped=True)
                 raise SystemExit(0)
+            if self.treated is not None and self.whole_run is not None:
+                self.treated.step_ended(self.whole_run.steps)
             return
         if self.settings["activities"] and self.foreign.is_active:
             self.report.note(_NOT_STARTED)

@@ -17,6 +17,7 @@ from typing import Any
 
 from perfdoctor_agent import private
 from perfdoctor_agent.treating import Given
+from perfdoctor_agent.turns import Queued, Turns
 
 #: More losses than these are not needed to see that two trainings are one.
 _MOST_LOSSES = 10_000
@@ -26,10 +27,14 @@ _ROUNDINGS = 32
 
 
 class Treated:
-    """The treatments of this process. `settings`: `treatments` (file, values), `end_after`, `nudge`, `bitwise`."""
+    """The treatments of this process.
+
+    `settings`: `treatments` (file, values), `end_after`, `nudge`, `bitwise`, `turns` (see turns.py).
+    """
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
+        self.turns, self.queued = Turns(torch, settings.get("turns")), Queued()
         self.errors: dict[str, str] = {}
         self.given: dict[str, Given] = {}
         self._losses = array("d")
@@ -129,6 +134,11 @@ class Treated:
         """Does the program end with this step?"""
         return 0 < self.settings["end_after"] <= steps
 
+    def step_ended(self, count: int) -> None:
+        """Note the end of a step, of `count` so far, and let others have their turn."""
+        self.queued.step_ended(count)
+        self.turns.step_ended(count)
+
     def facts(self) -> dict[str, Any]:
         """What the trial's report says: losses in their order, bytes that were held at most, what was touched."""
         cuda = self.torch.cuda
@@ -137,7 +147,8 @@ class Treated:
             "touched": {name: each.touched for name, each in self.given.items()}, "errors": self.errors,
             "losses": _quietly(self._read, []), "checksum": _quietly(self._checksum, ""),
             "host_bytes": _quietly(_held_bytes, 0), "threads": _quietly(self.torch.get_num_threads, 0),
-            "parameter_bytes": self._parameter_bytes,
+            "parameter_bytes": self._parameter_bytes, "handed": self.turns.handed,
+            "queued": self.queued.facts(),
             "gpu_bytes": _quietly(cuda.max_memory_allocated, 0) if on_gpu else 0,
         }  # fmt: skip
 

@@ -1,0 +1,183 @@
+"""How do several trials of a program run at once, and still never beside each other?
+
+What else goes on on a machine changes from second to second, and makes runs that follow each other differ by more than
+most fixes save. Here all of them are started, and take turns of some steps each: at the end of a step one hands over
+(agent's turns.py), its processes are stopped (SIGSTOP), and those of the next one go on. In each block of turns every
+trial makes the same steps, in random order, within a second or so.
+
+Each trial is run by a process of ours, as `run_trial` is for the main thread and for one program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.launch import processes
+from perfdoctor.recording.launch.program_run import ENDING_GRACE_S
+from perfdoctor.recording.treated_run import Load, TrialOrder, TrialProgram, TrialReport, run_trial
+from perfdoctor.system import spawned
+from perfdoctor.system.spawned import Spawned
+
+#: After the program was requested to end it may be killed, and what it left behind be ended, until its report comes.
+_REPORTED_S = 2 * ENDING_GRACE_S
+#: Where torchrun takes the port from on which its ranks meet, if its command does not say: two jobs need two.
+_PORT = "PET_MASTER_PORT"
+_MOST_READINGS = 8
+
+
+class Entry(Struct, frozen=True):
+    """One trial, as `run_trial` has it."""
+
+    program: TrialProgram
+    order: TrialOrder
+    into: Path
+
+
+def run_race(entries: Sequence[Entry], *, steps: int, seed: int) -> list[TrialReport]:
+    """Make these trials at once, in turns of so many steps, and return their reports in the same order.
+
+    The limit of each is of the time in which it runs, as is `wall_s` of its report. Raises PerfdoctorError where a
+    process cannot be started, KeyboardInterrupt after Ctrl-C.
+    """
+    chosen = random.Random(seed)  # noqa: S311 an order of turns
+    load = Load()
+    racers: list[_Racer] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(_end_all, racers)
+        for number in chosen.sample(range(len(entries)), len(entries)):
+            racers.append(_Racer(entries[number], steps, number))
+            racers[-1].run_on()
+        while running := [each for each in racers if each.report is None]:
+            for each in chosen.sample(running, len(running)):
+                each.take_turn()
+    others = load.of_others(sum(each.used_s for each in racers))
+    made = sorted(racers, key=lambda each: each.number)
+    return [each.final(others) for each in made]
+
+
+class _Racer:
+    """One trial. It is stopped except within `run_on` and `take_turn`."""
+
+    def __init__(self, entry: Entry, steps: int, number: int) -> None:
+        self.number, self.limit_s = number, entry.order.limit_s
+        self.report: TrialReport | None = None
+        self.ran_s = self.used_s = 0.0
+        self.stopped: list[int] = []
+        entry.into.mkdir(parents=True)
+        self.folder = entry.into / "turns"
+        self.folder.mkdir()
+        # Open for both ways, an end neither blocks nor ends before the agent has opened its own.
+        self.ends, self.turns = (self._pipe(name) for name in ("ends", "turns"))
+        turns = {"folder": str(self.folder.absolute()), "steps": steps}
+        environment = {_PORT: entry.program.environment.get(_PORT, str(_free_port())), **entry.order.environment}
+        order = msgspec.structs.replace(entry.order, limit_s=None, turns=turns, environment=environment)
+        try:
+            self.child = Spawned(__name__)
+            entry = Entry(entry.program, order, entry.into.absolute())
+            spawned.send(self.child.questions, msgspec.msgpack.encode(entry, enc_hook=str))
+        except OSError as error:
+            raise PerfdoctorError(f"a trial cannot be started: {error}", do="Run it with --in-turn.") from error
+
+    def _pipe(self, name: str) -> int:
+        os.mkfifo(self.folder / name, 0o600)
+        return os.open(self.folder / name, os.O_RDWR | os.O_CLOEXEC)
+
+    def take_turn(self) -> None:
+        """Let it go on until it hands over or ends."""
+        processes.send(self.stopped, signal.SIGCONT)
+        self.stopped = []
+        os.write(self.turns, b".")
+        self.run_on()
+
+    def run_on(self) -> None:
+        """Wait until it hands over or ends, and stop it then."""
+        begun = time.monotonic()
+        poll = select.poll()
+        for pipe in (self.ends, self.child.answers.fileno()):
+            poll.register(pipe, select.POLLIN)
+        left_s = None if self.limit_s is None else max(self.limit_s - self.ran_s, 0.0)
+        ready = [pipe for pipe, _ in poll.poll(None if left_s is None else left_s * 1e3)]
+        if self.ends in ready:
+            os.read(self.ends, 1)
+            self._stop()
+        else:
+            if not ready:
+                self.child.end_input()
+                poll.unregister(self.ends)
+                poll.poll(_REPORTED_S * 1e3)
+                if not poll.poll(0):
+                    self.child.end()
+            self._over()
+        self.ran_s += time.monotonic() - begun
+
+    def _over(self) -> None:
+        answer = spawned.receive(self.child.answers)
+        if answer is None:
+            self.report = TrialReport(why="the process that ran it ended", code=1, is_cut=True)
+        else:
+            self.report, self.used_s = msgspec.msgpack.decode(answer, type=tuple[TrialReport, float])
+        self.end()
+
+    def final(self, others: float) -> TrialReport:
+        """The report, by the time in which it ran. `others`: cores that were busy with other programs meanwhile."""
+        assert self.report is not None
+        beside = self.report.beside * self.report.wall_s / max(self.ran_s, self.report.start_s, 1e-9)
+        return msgspec.structs.replace(self.report, wall_s=self.ran_s, others=others, beside=beside)
+
+    def _stop(self) -> None:
+        """Stop all processes of the program: also those that are started meanwhile."""
+        for _ in range(_MOST_READINGS):
+            found = [pid for pid in processes.descendants(self.child.pid) if pid not in self.stopped]
+            if not found:
+                return
+            processes.send(found, signal.SIGSTOP)
+            self.stopped += found
+
+    def end(self) -> None:
+        processes.send(self.stopped, signal.SIGCONT)
+        self.stopped = []
+        if self.report is None:  # requested to end; what does not is killed
+            self.child.end_input()
+            with contextlib.suppress(OSError, KeyboardInterrupt):
+                select.select([self.child.answers], [], [], ENDING_GRACE_S / 4)
+            processes.send(processes.descendants(self.child.pid), signal.SIGKILL)
+        self.child.end()
+        for pipe in (self.ends, self.turns):
+            with contextlib.suppress(OSError):
+                os.close(pipe)
+
+
+def _end_all(racers: Sequence[_Racer]) -> None:
+    for each in racers:
+        if each.report is None:
+            each.end()
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def main() -> None:
+    """The process that runs one trial: an order comes, a report goes. The end of its input is the end of the trial."""
+    questions, answers = spawned.own_streams()
+    message = spawned.receive(questions)
+    if message is None:
+        return
+    given = msgspec.msgpack.decode(message, type=Entry, dec_hook=lambda kind, value: kind(value))
+    load = Load()
+    report = run_trial(given.program, given.order, given.into, lambda: bool(select.select([questions], [], [], 0)[0]))
+    spawned.send(answers, msgspec.msgpack.encode((report, load.used_s())))

@@ -1,0 +1,30 @@
+"""May several trials be at work at once, taking turns? Where each has room, and none can meet another."""
+
+from __future__ import annotations
+
+import math
+
+from perfdoctor.recording.treated_run import TrialReport
+
+#: A turn is short against what changes a machine (other programs come and go within seconds), and long against a switch
+#: between two programs, some ms. Its first step, with cold caches, does not count: it is one of so many at least.
+_TURN_S, _FEWEST_STEPS = 0.1, 4
+#: The untreated program and so many treated ones; those that are stopped still hold their memory.
+_MOST = 5
+#: Of the memory that is free: the rest is for what treatments take beyond the untreated program, and for others.
+_MEMORY = 0.5
+
+
+def most_at_once(report: TrialReport, free_bytes: int) -> tuple[int, str]:
+    """How many programs like this one may be at work at once here; 1 and the reason where only one may."""
+    if report.gpu_bytes:
+        return 1, "it uses a GPU, which programs at once would share"
+    if report.ranks > report.here:
+        return 1, "some of its ranks are on other machines"
+    room = int(free_bytes * _MEMORY / max(report.host_bytes, 1))
+    return (min(room, _MOST), "") if room > 1 else (1, "there is no memory for a second one")
+
+
+def steps_of_turn(step_s: float) -> int:
+    """How many steps a turn has."""
+    return max(math.ceil(_TURN_S / step_s), _FEWEST_STEPS) if step_s else _FEWEST_STEPS

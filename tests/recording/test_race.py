@@ -1,0 +1,69 @@
+"""Trials that are at work at once take turns of whole steps, and never work beside each other."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from torch_python import torch_python
+
+from perfdoctor.recording.launch import processes
+from perfdoctor.recording.race import Entry, run_race
+from perfdoctor.recording.treated_run import TrialOrder, TrialProgram
+
+pytestmark = pytest.mark.torch
+
+PROGRAM = """
+import os, sys, time
+import torch
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with open("steps-" + os.environ["NAME"], "w") as steps:
+    for step in range(200):
+        begun = time.monotonic_ns()
+        model(torch.randn(4, 8)).sum().backward()
+        time.sleep(0.005)
+        print(begun, time.monotonic_ns(), file=steps, flush=True)
+        if step == 30 and os.environ["NAME"] == "crashes":
+            sys.exit("no data")
+        if step == 30 and os.environ["NAME"] == "hangs":
+            time.sleep(600)
+        optimizer.step()
+"""
+
+
+def order(name: str, number: int, limit_s: float = 60.0) -> TrialOrder:
+    return TrialOrder(number, environment={"NAME": name}, end_after=60, limit_s=limit_s)
+
+
+def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program = TrialProgram((torch_python(), "program.py"), dict(os.environ), tmp_path)
+    names = ["one", "other", "crashes", "hangs"]
+    orders = [order(name, n, 30.0 if name == "hangs" else 60.0) for n, name in enumerate(names)]
+    before = set(processes.descendants(os.getpid()))
+    entries = [Entry(program, each, tmp_path / name) for name, each in zip(names, orders, strict=True)]
+    made = dict(zip(names, run_race(entries, steps=10, seed=1), strict=True))
+    assert set(processes.descendants(os.getpid())) <= before
+
+    assert made["crashes"].why == "exit code 1: no data"
+    assert made["hangs"].is_cut
+    assert made["hangs"].why.startswith("hangs: no step for")
+    for name in ("one", "other"):
+        assert made[name].why == ""
+        assert sorted(made[name].turns) == [10, 20, 30, 40, 50]
+        assert len(made[name].queued_ns) == len(made[name].lengths_ns) == 59 - 5
+        assert max(made[name].lengths_ns) < 1e9  # no step holds the turns of the others
+
+    steps = []
+    for name in ("one", "other"):
+        lines = (tmp_path / f"steps-{name}").read_text().split("\n")[:-1]
+        steps += [(*map(int, line.split()), name) for line in lines]
+    steps.sort()
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(steps))
+    lengths = [len(list(turn)) for _, turn in itertools.groupby(steps, key=lambda step: step[2])]
+    assert {length % 10 for length in lengths} == {0}
+    assert len(lengths) > 4
