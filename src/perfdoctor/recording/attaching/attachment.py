@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.attaching import interpreter_calls
+from perfdoctor.recording.attaching.alignment import first_steps
 from perfdoctor.recording.attaching.interpreter_calls import Injection
 from perfdoctor.recording.attaching.target import Target
 from perfdoctor.recording.launch.processes import is_alive
@@ -31,10 +32,6 @@ from perfdoctor.system.run_folder import RunFolder, json_object
 PASS = "torch"  # noqa: S105 a pass of the run
 _START = "attached_start.py"
 _LOOK_EVERY_S = 0.1
-#: All ranks begin in the middle of a step: they end their steps at the same time, to a small part of one.
-_PHASE = 0.5
-#: From the decision to the first rank's reading of it.
-_LEAD_NS = 600_000_000
 #: An agent that was ordered to leave does so with its next step, of which nobody knows the length.
 _LEAVING_S = 5.0
 
@@ -147,22 +144,36 @@ class Attachment:
 
     def wait(self, until: float, notice: Callable[[Attached, dict[str, Any]], None] = lambda *_: None) -> None:
         """Let all record as soon as all are ready, and wait for their end, at most until that time (monotonic)."""
-        has_gone = False
+        asked_ns, has_gone = 0, False
         while not all(each.is_over for each in self.attached) and time.monotonic() < until:
             facts = [each.facts() for each in self.attached]
             for each, known in zip(self.attached, facts, strict=True):
                 notice(each, known)
-            training = [known for known in facts if known.get("state") not in ("worker", "failed")]
-            if not has_gone and training and all(known.get("ready_unix_ns") for known in training):
-                has_gone = True
-                self._go(training)
+            training = {
+                each.target.pid: known
+                for each, known in zip(self.attached, facts, strict=True)
+                if known.get("state") not in ("worker", "failed") and each.is_alive
+            }
+            if not has_gone and training and all(known.get("waited") for known in training.values()):
+                if len(training) == 1:
+                    has_gone = self._go(dict.fromkeys(training, 0))
+                elif not asked_ns:
+                    asked_ns = time.monotonic_ns()
+                    self._order("ends")
+                elif all(known["waited_ends_ns"][-1] > asked_ns for known in training.values()):
+                    ends = {pid: (known["waited"], known["waited_ends_ns"]) for pid, known in training.items()}
+                    has_gone = self._go(first_steps(ends, time.monotonic_ns()))
             time.sleep(_LOOK_EVERY_S)
 
-    def _go(self, facts: Sequence[dict[str, Any]]) -> None:
-        """Order the begin: at once for one process, else in the middle of a step of all."""
-        at_ns = begin_of(facts, time.time_ns()) if len(facts) > 1 else 0
+    def _order(self, line: str) -> None:
         for each in self.attached:
-            each.order(f"go {at_ns}")
+            each.order(line)
+
+    def _go(self, begin: Mapping[int, int]) -> bool:
+        """Order the begin behind these steps, by process."""
+        for each in self.attached:
+            each.order(f"go {begin.get(each.target.pid, 0)}")
+        return True
 
     # --- end ---
 
@@ -174,16 +185,6 @@ class Attachment:
         while any(not each.is_over for each in self.attached) and time.monotonic() < until:
             time.sleep(_LOOK_EVERY_S)
         shutil.rmtree(self.files, ignore_errors=True)
-
-
-def begin_of(facts: Sequence[dict[str, Any]], now_ns: int) -> int:
-    """A time in the middle of a step of all ranks, from when each reported the end of one and how long it was."""
-    last_ns = max(known["ready_unix_ns"] for known in facts)
-    step_ns = max(known.get("ready_step_ns", 0) for known in facts)
-    if not step_ns:
-        return now_ns + _LEAD_NS
-    steps = max(0, -(-(now_ns + _LEAD_NS - last_ns) // step_ns))
-    return last_ns + int((steps + _PHASE) * step_ns)
 
 
 def _start_text(start: Path, given: str) -> str:

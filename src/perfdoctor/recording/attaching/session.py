@@ -18,6 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.attaching.attachment import PASS, Attached, Attachment
 from perfdoctor.recording.attaching.target import Target
 from perfdoctor.recording.inside.finish import complete
+from perfdoctor.recording.record import remove_agreed
 from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import py_spy, torch_profiler
 from perfdoctor.recording.tools.cpu import CpuSampler
@@ -73,6 +74,7 @@ def record(
             notify("interrupted: the agents leave, and what was recorded is kept")
         finally:
             attachment.close()
+    remove_agreed(folder, PASS)
     record = folder.manifest.passes[0]
     record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
     complete(folder, window, (), len(attachment.attached), where=targets[0].folder)

@@ -1,17 +1,17 @@
 """What is different where the agent comes into a program that was started without it, and is to leave nothing behind?
 
 It begins in a thread of its own, at any moment of the program, and takes orders from `perfdoctor attach` through a
-FIFO: `go NS`, to record from the first step on that ends after that time since 1970, so that all ranks begin with the
-same one; and its end, which means that nobody waits any more.
+FIFO: `ends`, to report when its last steps ended; `go N`, to record behind the Nth of the steps since it could, so that
+all ranks begin with the same one; and its end, which means that nobody waits any more.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import sys
 import time
+from collections import deque
 from typing import Any
 
 from perfdoctor_agent import identity, inside
@@ -21,6 +21,8 @@ from perfdoctor_agent.inside import InsideAgent
 _LOOK_EVERY_S = 0.25
 _NEVER = 1 << 62
 _LONGEST_ORDER = 4096
+#: Ends of steps that are reported: the ranks' are compared, and some hundred ms lie between the first and the last.
+_MOST_ENDS = 200
 
 
 class AttachedAgent(InsideAgent):
@@ -28,7 +30,9 @@ class AttachedAgent(InsideAgent):
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.has_left = self.is_withdrawn = False
-        self.go_unix_ns = _NEVER
+        self.waited, self.go_at = 0, _NEVER  # steps since it could record, and behind which one it does
+        self.waited_ends_ns: deque[int] = deque(maxlen=_MOST_ENDS)
+        self.is_asked = False
         super().__init__(torch, settings, self._note_left)
         self.at_end: Any = None
 
@@ -53,9 +57,12 @@ class AttachedAgent(InsideAgent):
             super()._event(kind, found_by)
 
     def _open(self) -> None:
-        if not self.report.facts.get("ready_unix_ns"):
-            self.report.write(ready_unix_ns=time.time_ns(), ready_step_ns=self._in_front().last_ns)
-        if time.time_ns() >= self.go_unix_ns:
+        self.waited += 1
+        self.waited_ends_ns.append(time.monotonic_ns())
+        if self.waited == 1 or self.is_asked:
+            self.is_asked = False
+            self.report.write(waited=self.waited, waited_ends_ns=list(self.waited_ends_ns))
+        if self.waited >= self.go_at:
             super()._open()
 
     def _is_last(self, now_ns: int) -> bool:
@@ -112,6 +119,9 @@ def _obey(agent: AttachedAgent, orders: int) -> None:
             agent.withdraw()
             while not agent.has_left:  # the step in which it was has not ended
                 time.sleep(_LOOK_EVERY_S)
-        elif order:
-            with contextlib.suppress(ValueError):
-                agent.go_unix_ns = int(order.split()[-1])
+        for line in (order or b"").splitlines():
+            word, *rest = line.split()
+            if word == b"ends":
+                agent.is_asked = True
+            elif word == b"go":
+                agent.go_at = int(rest[0])
