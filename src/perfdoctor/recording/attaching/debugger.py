@@ -28,6 +28,8 @@ LIMIT_S = 20.0
 #: After each signal that ends a debugger: SIGINT ends a call in the process, SIGTERM lets the process go.
 _GRACE_S = 3.0
 _POLL_S = 0.000_5
+#: A signal that is under way when a debugger is killed comes within a scheduler's turn.
+_LEFT_STOPPED_S = 0.3
 _TRACED = "t"
 _RESULT = regex(r"^(?:\(int\) )?\$\w+ = (-?\d+)$", 8)  # MULTILINE
 _REFUSED = regex(r"Operation not permitted|Permission denied|not permitted|ptrace: ")
@@ -57,7 +59,7 @@ class Debugger(Struct, frozen=True):
         return [
             self.path, "-nx", "-batch", "-readnever", *(word for each in before for word in ("-iex", f"set {each}")),
             "-iex", "handle all nostop noprint pass", "-iex", "handle SIGINT nostop noprint pass",
-            f"/proc/{pid}/exe", "-p", str(pid), "-ex", f"print {call}", "-ex", "detach",
+            f"/proc/{pid}/exe", "-p", str(pid), "-ex", "set scheduler-locking on", "-ex", f"print {call}", "-ex", "detach",
         ]  # fmt: skip
 
 
@@ -84,9 +86,8 @@ def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: f
         output = process.communicate()[0].decode("utf-8", "replace")
     finally:
         _end(process)
-        if is_stopped(pid) and not was_stopped:  # a debugger that was killed may leave the signal that stops
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
+        if process.returncode and not was_stopped:
+            _let_go(pid)
     found = _RESULT.search(output)
     if found is None:
         raise _failed(debugger, output, process.returncode)
@@ -131,6 +132,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + _GRACE_S
         while process.poll() is None and time.monotonic() < until:
             time.sleep(_POLL_S)
+
+
+def _let_go(pid: int) -> None:
+    """Let a process run of which the debugger was killed: the signal that stops it may come only then."""
+    until = time.monotonic() + _LEFT_STOPPED_S
+    while time.monotonic() < until:
+        if is_stopped(pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(_POLL_S)
 
 
 def _failed(debugger: Debugger, output: str, code: int) -> PerfdoctorError:
