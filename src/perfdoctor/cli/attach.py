@@ -49,9 +49,7 @@ def attach(
     ignore: shared_options.IgnoredRules = None,
     own_rules: shared_options.OwnRules = None,
     config: shared_options.Config = None,
-    fail_on: Annotated[
-        list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")
-    ] = None,
+    fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
@@ -86,9 +84,7 @@ def attach(
     _recorded(targets, output, window, timeout, asked, reports)
 
 
-def _window(
-    steps: int | None, skip: int, *, stacks: bool, sampling: bool, source: bool, modules: bool
-) -> StepWindow:
+def _window(steps: int | None, skip: int, *, stacks: bool, sampling: bool, source: bool, modules: bool) -> StepWindow:
     from perfdoctor.recording.tools.torch_profiler import StepWindow, default_window
 
     many = default_window() if steps is None else StepWindow(steps)
@@ -107,7 +103,11 @@ def _targets(pid: int, *, children: bool, output: Path | None, quiet: bool) -> l
     from perfdoctor.recording.attaching import checks, ranks
     from perfdoctor.recording.tools.torch_profiler import AGENT
 
-    places = (AGENT, Path(tempfile.gettempdir()), (output or Path()).absolute() if output is None else output.absolute().parent)
+    places = (
+        AGENT,
+        Path(tempfile.gettempdir()),
+        (output or Path()).absolute() if output is None else output.absolute().parent,
+    )
     found, why = [], None
     for target in ranks.chosen(pid, children=children):
         trouble = checks.trouble(target, places)

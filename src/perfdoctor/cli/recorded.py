@@ -29,9 +29,7 @@ def nothing_recorded(folder: RunFolder) -> PerfdoctorError | None:
     return PerfdoctorError("; ".join(passes[0].notes), do=passes[0].do)
 
 
-def report(
-    folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, source: str, code: int
-) -> None:
+def report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, source: str, code: int) -> None:
     """Diagnose and write. Errors are printed; the exit code stays `code`, unless a condition is met.
 
     `source`: the command that recorded it, as the history names it.

@@ -8,7 +8,6 @@ import select
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -20,11 +19,9 @@ from msgspec.structs import replace
 from perfdoctor.cli import analyze, hardware_options, outside_options, recorded, run_options, say, shared_options
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
-from perfdoctor.errors import PerfdoctorError, is_a_bug
-from perfdoctor.report.words.foreign_text import clean_block
+from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis.records import Examination
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan
     from perfdoctor.recording.record import Session

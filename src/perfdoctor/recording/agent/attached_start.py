@@ -1,11 +1,11 @@
 """How does the agent come into a program that runs already, and out of it again? In a thread that others started.
 
-`perfdoctor attach` lets this file run in a thread of the program, with its settings as `GIVEN`. The agent's package gets
-its name in `sys.modules` and no place in `sys.path`, and is taken out again at the end.
+`perfdoctor attach` lets this file run in a thread of the program, with its settings as `GIVEN`. The agent's package
+gets its name in `sys.modules` and no place in `sys.path`, and is taken out again at the end.
 """
 
 
-def _run(text):  # noqa: ANN001, ANN202 nothing of typing is loaded here
+def _run(text):  # noqa: ANN001 nothing of typing is loaded here
     import json
     import os
 
@@ -17,11 +17,11 @@ def _run(text):  # noqa: ANN001, ANN202 nothing of typing is loaded here
         return
     try:
         _attach(given)
-    except BaseException as error:  # noqa: BLE001 SystemExit as well: a thread prints nothing
+    except BaseException as error:
         _failed(given["agent"], error)
 
 
-def _attach(given):  # noqa: ANN001, ANN202
+def _attach(given):  # noqa: ANN001
     import gc
     import importlib
     import importlib.util
@@ -50,7 +50,7 @@ def _attach(given):  # noqa: ANN001, ANN202
                     del sys.modules[name]
 
 
-def _failed(agent, error):  # noqa: ANN001, ANN202
+def _failed(agent, error):  # noqa: ANN001
     """Report why the agent did not start, or did not go on, whatever else fails."""
     try:
         import json
@@ -64,7 +64,7 @@ def _failed(agent, error):  # noqa: ANN001, ANN202
         with open(path + ".tmp", "w") as file:
             json.dump(dict(facts, ended=True), file)
         os.replace(path + ".tmp", path)
-    except BaseException:  # noqa: BLE001, S110
+    except BaseException:
         pass
 
 

@@ -7,6 +7,7 @@ whose times differ least.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 #: From the decision to the last rank's reading of it: a thread of the program waits for Python's lock, 5 ms a time.
@@ -18,7 +19,7 @@ _FEWEST = 3
 def first_steps(ends: Mapping[int, tuple[int, Sequence[int]]], now_ns: int) -> dict[int, int]:
     """The count behind which each rank begins. `ends`: its count, and the times of its last steps' ends, in ns."""
     (first, (count, times)), *_ = ends.items()
-    step_ns = median(b - a for a, b in zip(times, times[1:])) if len(times) > 1 else 0
+    step_ns = median(b - a for a, b in pairwise(times)) if len(times) > 1 else 0
     ahead = int((now_ns - times[-1] + LEAD_NS) // step_ns) + 1 if step_ns else 1
     begin = {first: count + ahead}
     for rank, (other_count, other_times) in list(ends.items())[1:]:

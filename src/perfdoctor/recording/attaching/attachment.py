@@ -189,4 +189,5 @@ class Attachment:
 
 def _start_text(start: Path, given: str) -> str:
     """The file that the words name: the settings, and the agent's own beginning."""
-    return f"with open({str(start)!r}) as file:\n    exec(compile(file.read(), file.name, 'exec'), {{'GIVEN': {given!r}}})\n"
+    code = f"exec(compile(file.read(), file.name, 'exec'), {{'GIVEN': {given!r}}})"
+    return f"with open({str(start)!r}) as file:\n    {code}\n"

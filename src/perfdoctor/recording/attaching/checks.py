@@ -42,7 +42,7 @@ def _program(target: Target) -> Iterator[tuple[str, str]]:
     elif target.python is None:
         yield (
             f"{_who(target)} is no Python that is known here",
-            f"Give the process of the training itself, or all below this one: perfdoctor attach {target.pid} --children",
+            f"Give the process of the training itself, or all below: perfdoctor attach {target.pid} --children",
         )
     elif target.python < _OLDEST:
         yield f"{_who(target)} runs in Python {'.'.join(map(str, target.python))}", "It needs Python 3.8 or newer."
@@ -74,7 +74,7 @@ def _permission(target: Target) -> Iterator[tuple[str, str]]:
         yield (
             f"this system forbids to attach to other processes (kernel.yama.ptrace_scope is {scope})",
             f"As root: sudo perfdoctor attach {target.pid}, or sysctl kernel.yama.ptrace_scope=0"
-            if scope < 3  # noqa: PLR2004 3 cannot be changed: admin-guide/LSM/Yama.rst
+            if scope < 3
             else "It can be changed at the next start of the system only: kernel.yama.ptrace_scope=0.",
         )
     elif not _has_capability():
@@ -111,7 +111,10 @@ def _way(target: Target) -> Iterator[tuple[str, str]]:
     assert target.python is not None
     if target.python >= (3, REMOTE_EXEC):
         if any(word in target.environment or word in target.command for word in _SWITCHED_OFF):
-            yield "sys.remote_exec is switched off there", f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}."
+            yield (
+                "sys.remote_exec is switched off there",
+                f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}.",
+            )
     elif debugger.find() is None:
         yield (
             f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",
@@ -120,4 +123,3 @@ def _way(target: Target) -> Iterator[tuple[str, str]]:
     elif not interpreter(target.pid, image.files(image.maps(target.pid)), PENDING_CALL):
         error = without_symbols(target)
         yield error.what, error.do
-

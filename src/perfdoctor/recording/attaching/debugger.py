@@ -59,7 +59,8 @@ class Debugger(Struct, frozen=True):
         return [
             self.path, "-nx", "-batch", "-readnever", *(word for each in before for word in ("-iex", f"set {each}")),
             "-iex", "handle all nostop noprint pass", "-iex", "handle SIGINT nostop noprint pass",
-            f"/proc/{pid}/exe", "-p", str(pid), "-ex", "set scheduler-locking on", "-ex", f"print {call}", "-ex", "detach",
+            f"/proc/{pid}/exe", "-p", str(pid),
+            "-ex", "set scheduler-locking on", "-ex", f"print {call}", "-ex", "detach",
         ]  # fmt: skip
 
 
@@ -83,11 +84,11 @@ def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: f
     process = _started(debugger, pid, address, arguments)
     try:
         stopped_s = _watched(process, pid, time.monotonic() + limit_s)
-        output = process.communicate()[0].decode("utf-8", "replace")
     finally:
         _end(process)
         if process.returncode and not was_stopped:
             _let_go(pid)
+    output = process.communicate()[0].decode("utf-8", "replace")
     found = _RESULT.search(output)
     if found is None:
         raise _failed(debugger, output, process.returncode)
@@ -126,12 +127,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a debugger that still runs, as gently as it lets itself be ended. Ctrl-C waits for that."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
-            return
+            break
         with contextlib.suppress(OSError):
             process.send_signal(number)
         until = time.monotonic() + _GRACE_S
         while process.poll() is None and time.monotonic() < until:
             time.sleep(_POLL_S)
+    with contextlib.suppress(OSError):  # gdb forks to see what the kernel can; a stopped child would keep its output
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _let_go(pid: int) -> None:

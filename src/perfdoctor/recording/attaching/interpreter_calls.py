@@ -102,7 +102,7 @@ def inject(target: Target, start: Path) -> Injection:
 
 
 def _remote_exec(target: Target, script: Path) -> None:
-    """Let the target run a file by PEP 768, which wants a Python of the same minor version: the target's own, if not ours."""
+    """Let the target run a file. PEP 768 wants a Python of the same minor version: ours, else the target's own."""
     assert target.python is not None
     own = sys.version_info[:2] == target.python
     python = sys.executable if own else f"/proc/{target.pid}/exe"

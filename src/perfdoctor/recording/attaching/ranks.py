@@ -28,13 +28,13 @@ def chosen(pid: int, *, children: bool) -> list[Target]:
                 do=f"All of them: perfdoctor attach {pid} --children",
             )
         return [root]
-    found = [each for each in (root, *below) if _may_train(each) and not _launches(each, below)]
-    if not found:
+    trainings = [each for each in (root, *below) if _may_train(each) and not _launches(each, below)]
+    if not trainings:
         raise PerfdoctorError(
             f"no process at or below {pid} ({root.name}) is a Python that has loaded torch",
             do="Give one that is above the training, once it has begun: pstree -p shows them.",
         )
-    return sorted(found, key=lambda each: each.pid)
+    return sorted(trainings, key=lambda each: each.pid)
 
 
 def _may_train(target: Target) -> bool:

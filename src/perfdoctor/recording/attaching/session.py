@@ -99,8 +99,9 @@ def _attach(
         stood_still = f", which stood still for {done.injection.stopped_s:.3f} s" if done.injection.stopped_s else ""
         notify(f"attached to process {target.pid} by {done.injection.way}{stood_still}")
     for late in attachment.await_begin(min(ANSWER_S, limit_s)):
+        silent = f"ran no Python for {min(ANSWER_S, limit_s):.0f} s: it waits, or is busy in C"
         why = PerfdoctorError(
-            f"the main thread of process {late.target.pid} ran no Python for {min(ANSWER_S, limit_s):.0f} s: it waits, or is busy in C",
+            f"the main thread of process {late.target.pid} {silent}",
             do="Nothing was done there, and nothing will be. Attach again when it goes on.",
         )
         notify(f"{why.what}. {why.do}")
@@ -144,11 +145,12 @@ def _sampled(
 ) -> Iterator[dict[str, object] | None]:
     """Sample cores, GPUs and, when agents ask for it, stacks. Yields the settings of the agents' sampling."""
     record = folder.manifest.passes[0]
-    devices, cores = DeviceSampler(folder.make("device") / "samples.csv"), CpuSampler(folder.path / "device" / "cpu.csv")
+    place = folder.make("device")
+    devices, cores = DeviceSampler(place / "samples.csv"), CpuSampler(place / "cpu.csv")
     with contextlib.ExitStack() as at_last:
-        at_last.callback(_remove_if_empty, folder.path / "device")
+        at_last.callback(_remove_if_empty, place)
         if not devices.start():
-            at_last.callback(keep_topology, folder.path / "device" / "topology.txt")
+            at_last.callback(keep_topology, place / "topology.txt")
         at_last.callback(devices.stop)
         cores.start()
         cores.follow(targets[0].pid)

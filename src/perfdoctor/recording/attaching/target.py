@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ _NAMED = regex(r"/(?:lib)?python3\.(\d+)[dmt]*(?:/|\.so|$)")
 _TORCH = regex(r"/libtorch(?:_cpu|_python)?\.so$")
 _PYPY = regex(r"/(?:lib)?pypy3?[\d.\-c]*(?:/|\.so|$)")
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
+_VERSION_LINE = regex(r"^__version__ = '([^']*)'", re.MULTILINE)
 _STATE, _TRACER, _USER, _NAMESPACE = "State", "TracerPid", "Uid", "NSpid"
 
 
@@ -57,8 +59,8 @@ class Target(Struct, frozen=True):
         """The version of its torch, as its file says; "" where it cannot be read."""
         for file in image.files(image.maps(self.pid)):
             if _TORCH.search(file):
-                text = text_of(Path(f"{self.root}{file}").parents[1] / "version.py")
-                return next((line.split("'")[1] for line in text.splitlines() if line.startswith("__version__ = '")), "")
+                found = _VERSION_LINE.search(text_of(Path(f"{self.root}{file}").parents[1] / "version.py"))
+                return found[1] if found else ""
         return ""
 
 
@@ -115,4 +117,3 @@ def interpreter(pid: int, files: dict[str, int], names: tuple[str, ...]) -> list
             base = files[file] if found.is_moved else 0
             return [(file, {name: base + address for name, address in found.symbols.items()})]
     return []
-
