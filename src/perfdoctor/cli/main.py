@@ -105,6 +105,7 @@ class _Command(NamedTuple):
 #: In the order of the help.
 COMMANDS = {
     "run": _Command("run", settings={"allow_interspersed_args": False}),
+    "attach": _Command("attach"),
     "analyze": _Command("analyze"),
     "compare": _Command("compare", cls="SeveralValues"),
     "check": _Command("check"),

@@ -188,9 +188,7 @@ class Session(Struct, frozen=True):
         finally:
             with contextlib.suppress(OSError):
                 (self.folder.path / "nccl").rmdir()  # if nothing was written into it
-            for agreed in self.folder.files(recording.pass_name, "last-step-*"):
-                with contextlib.suppress(OSError):
-                    agreed.unlink()
+            remove_agreed(self.folder, recording.pass_name)
         if any(report.stopped for report in self.folder.reports(recording.pass_name)):
             ended.code = 0  # it was ended on purpose
         return ended
@@ -219,6 +217,13 @@ class Session(Struct, frozen=True):
             if report.own_traces:
                 with contextlib.suppress(OSError):
                     self.folder.amend(report, own_traces=[Path(file).name for file in report.own_traces])
+
+
+def remove_agreed(folder: RunFolder, pass_name: str) -> None:
+    """Remove the files by which ranks agreed on their last step (agent/perfdoctor_agent/window_end.py)."""
+    for agreed in folder.files(pass_name, "last-step-*"):
+        with contextlib.suppress(OSError):
+            agreed.unlink()
 
 
 def overstayed(folder: RunFolder, pass_name: str) -> Callable[[], bool]:

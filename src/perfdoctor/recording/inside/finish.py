@@ -79,9 +79,13 @@ def _awaited(folder: RunFolder, world_size: int, wait_s: float) -> list[str]:
 
 
 def complete(
-    folder: RunFolder, window: StepWindow, late: Sequence[str], world_size: int, compressing_s: float = math.inf
-) -> None:
-    """Name in the manifest what was recorded, and what could not be. Traces are compressed for `compressing_s`."""
+    folder: RunFolder, window: StepWindow, late: Sequence[str], world_size: int, compressing_s: float = math.inf,
+    where: Path = Path(),
+) -> None:  # fmt: skip
+    """Name in the manifest what was recorded, and what could not be. Traces are compressed for `compressing_s`.
+
+    `where`: the working folder of the program.
+    """
     record = folder.manifest.passes[0]
     reports = [report for report in folder.reports(PASS) if report.ended]
     record.files = sorted({*record.files, *kept_traces(folder, PASS, compressing_s)})
@@ -93,9 +97,9 @@ def complete(
         record.notes.append(f"{len(reports)} of {world_size} ranks recorded into this folder")
     record.do = happened.do
     record.bytes = folder.bytes_on_disk()
-    commit = checkout(Path())
+    commit = checkout(where)
     folder.manifest.checkout = to_builtins(commit) if commit else {}
-    folder.manifest.project = to_builtins(project_of(Path(), folder.manifest.command))
+    folder.manifest.project = to_builtins(project_of(where, folder.manifest.command))
     folder.manifest.ranks = [of_rank(report) for report in reports if report.is_training]
     folder.write()
 

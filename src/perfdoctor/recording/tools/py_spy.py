@@ -57,12 +57,17 @@ def find() -> PySpy:
     return PySpy(path, done.stdout.strip().removeprefix("py-spy "), trouble, do)
 
 
+def ptrace_scope() -> int:
+    """What Yama permits (admin-guide/LSM/Yama.rst): 0 all that the kernel does, also where it is not there."""
+    try:
+        return int(_YAMA.read_text("ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
 def _ptrace_trouble() -> tuple[str, str]:
     """What forbids to read another process's memory, as far as it is known before it is tried."""
-    try:
-        scope = int(_YAMA.read_text("ascii"))
-    except (OSError, ValueError):
-        return "", ""
+    scope = ptrace_scope()
     if scope < 2 or (os.geteuid() == 0 and scope < 3):
         return "", ""
     return f"this system forbids to read other processes (kernel.yama.ptrace_scope is {scope})", (

@@ -1,0 +1,193 @@
+"""How is one window recorded in processes that run already, all of them in the same steps?
+
+    words to each interpreter ── agents there, steps counted ── go, to all ── steps recorded ── some more timed ── left
+
+What the agents need lies in a folder for temporary files: the file that starts them, and a FIFO each. When that is
+gone, and with it whoever reads this, no agent begins any more, and those that have begun leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.attaching import interpreter_calls
+from perfdoctor.recording.attaching.alignment import first_steps
+from perfdoctor.recording.attaching.interpreter_calls import Injection
+from perfdoctor.recording.attaching.target import Target
+from perfdoctor.recording.launch.processes import is_alive
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.system.run_folder import RunFolder, json_object
+
+PASS = "torch"  # noqa: S105 a pass of the run
+_START = "attached_start.py"
+_LOOK_EVERY_S = 0.1
+#: An agent that was ordered to leave does so with its next step, of which nobody knows the length.
+_LEAVING_S = 5.0
+
+
+class Attached(Struct):
+    """One process with an agent of ours, or on the way to it."""
+
+    target: Target
+    injection: Injection
+    started: Path
+    orders: int
+    reports: Path
+
+    @property
+    def has_started(self) -> bool:
+        return self.started.exists()
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.target.pid)
+
+    def facts(self) -> dict[str, Any]:
+        """What its agent reports; empty before it does."""
+        return json_object(self.reports / f"{PASS}-{self.target.inner_pid}.json") or {}
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.facts().get("ended")) or not self.is_alive
+
+    def order(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.orders, f"{line}\n".encode("ascii"))
+
+    def release(self) -> None:
+        """Let its agent leave."""
+        if self.orders >= 0:
+            os.close(self.orders)
+            self.orders = -1
+
+
+class Attachment:
+    """All processes of one `perfdoctor attach`. `settings`: of their agents (tools/torch_profiler.py)."""
+
+    def __init__(self, folder: RunFolder, settings: dict[str, object]) -> None:
+        self.folder, self.settings = folder, settings
+        self.attached: list[Attached] = []
+        self.files = Path(tempfile.mkdtemp(prefix="perfdoctor-attach-"))
+        self._code = torch_profiler.AGENT
+
+    # --- begin ---
+
+    def attach(self, target: Target) -> Attached:
+        """Bring the words to a process. PerfdoctorError where that fails; the process runs on."""
+        self._make_usable(target.user)
+        orders = self.files / f"orders-{target.pid}"
+        started = self.files / f"started-{target.pid}"
+        os.mkfifo(orders, 0o600)
+        given = {"agent": self.settings, "orders": str(orders), "started": str(started), "folder": str(self._code)}
+        start = self.files / f"{target.pid}.py"
+        start.write_text(_start_text(self._code / _START, json.dumps(given)), "utf-8")
+        self._give(target.user, orders, start)
+        # Open for both: it does not wait for a reader, and has one until the agent comes.
+        held = os.open(orders, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            injection = interpreter_calls.inject(target, start)
+        except BaseException:
+            start.unlink()  # whatever was done already, does nothing
+            os.close(held)
+            raise
+        made = Attached(target, injection, started, held, self.folder.path / "agents")
+        self.attached.append(made)
+        return made
+
+    def _make_usable(self, user: int) -> None:
+        """Let another user's program, to which root attaches, read the agent and write into the run folder."""
+        if user == os.geteuid():
+            return
+        if self._code == torch_profiler.AGENT:
+            self._code = self.files / "agent"
+            shutil.copytree(torch_profiler.AGENT, self._code, ignore=shutil.ignore_patterns("__pycache__"))
+            self._give(user, *self._code.rglob("*"))
+        self._give(user, self.files, self._code, *(self.folder.make(name) for name in ("agents", PASS)))
+
+    def _give(self, user: int, *paths: Path) -> None:
+        if user != os.geteuid():
+            for path in paths:
+                os.chown(path, user, -1)
+
+    def await_begin(self, limit_s: float) -> list[Attached]:
+        """Wait until all interpreters have come to our words; those that have not in time, which are withdrawn."""
+        until = time.monotonic() + limit_s
+        while any(not each.has_started and each.is_alive for each in self.attached) and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY_S)
+        late = [each for each in self.attached if not each.has_started]
+        for each in self.attached:
+            if each in late:
+                self._withdraw(each)
+            else:
+                each.injection.clear()
+        self.attached = [each for each in self.attached if each not in late]
+        return late
+
+    def _withdraw(self, late: Attached) -> None:
+        (self.files / f"{late.target.pid}.py").unlink(missing_ok=True)
+        with contextlib.suppress(PerfdoctorError):
+            late.injection.withdraw()
+        late.release()
+
+    # --- the window ---
+
+    def wait(self, until: float, notice: Callable[[Attached, dict[str, Any]], None] = lambda *_: None) -> None:
+        """Let all record as soon as all are ready, and wait for their end, at most until that time (monotonic)."""
+        asked_ns, has_gone = 0, False
+        while not all(each.is_over for each in self.attached) and time.monotonic() < until:
+            facts = [each.facts() for each in self.attached]
+            for each, known in zip(self.attached, facts, strict=True):
+                notice(each, known)
+            training = {
+                each.target.pid: known
+                for each, known in zip(self.attached, facts, strict=True)
+                if known.get("state") not in ("worker", "failed") and each.is_alive
+            }
+            if not has_gone and training and all(known.get("waited") for known in training.values()):
+                if len(training) == 1:
+                    has_gone = self._go(dict.fromkeys(training, 0))
+                elif not asked_ns:
+                    asked_ns = time.monotonic_ns()
+                    self._order("ends")
+                elif all(known["waited_ends_ns"][-1] > asked_ns for known in training.values()):
+                    ends = {pid: (known["waited"], known["waited_ends_ns"]) for pid, known in training.items()}
+                    has_gone = self._go(first_steps(ends, time.monotonic_ns()))
+            time.sleep(_LOOK_EVERY_S)
+
+    def _order(self, line: str) -> None:
+        for each in self.attached:
+            each.order(line)
+
+    def _go(self, begin: Mapping[int, int]) -> bool:
+        """Order the begin behind these steps, by process."""
+        for each in self.attached:
+            each.order(f"go {begin.get(each.target.pid, 0)}")
+        return True
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Let all agents leave, and wait a little until they have. May be called again."""
+        for each in self.attached:
+            each.release()
+        until = time.monotonic() + _LEAVING_S
+        while any(not each.is_over for each in self.attached) and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY_S)
+        shutil.rmtree(self.files, ignore_errors=True)
+
+
+def _start_text(start: Path, given: str) -> str:
+    """The file that the words name: the settings, and the agent's own beginning."""
+    code = f"exec(compile(file.read(), file.name, 'exec'), {{'GIVEN': {given!r}}})"
+    return f"with open({str(start)!r}) as file:\n    {code}\n"

@@ -1,0 +1,125 @@
+"""Why can a process not be attached to, and what is to be done? Asked before anything of it is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching.interpreter_calls import PENDING_CALL, REMOTE_EXEC, without_symbols
+from perfdoctor.recording.attaching.target import Target, interpreter
+from perfdoctor.recording.launch.processes import name_of
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.py_spy import ptrace_scope
+from perfdoctor.system.paths import text_of
+
+#: The agent's own oldest one.
+_OLDEST = (3, 8)
+_FROM_START = "Record from the start: perfdoctor run -- COMMAND"
+_CAPABILITY = 1 << 19  # CAP_SYS_PTRACE, capabilities(7)
+_OTHER_TOOLS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+_SWITCHED_OFF = ("PYTHON_DISABLE_REMOTE_DEBUG", "disable-remote-debug", "disable_remote_debug")
+
+
+def trouble(target: Target, places: Sequence[Path]) -> PerfdoctorError | None:
+    """The first reason against attaching to a process; None where there is none. It has to see these `places`."""
+    checks = (_program, _others, _permission, partial(_place, places=places), _way)
+    return next((PerfdoctorError(what, do=do) for check in checks for what, do in check(target)), None)
+
+
+def _who(target: Target) -> str:
+    return f"process {target.pid} ({target.name})"
+
+
+def _program(target: Target) -> Iterator[tuple[str, str]]:
+    if target.state in "ZX":
+        yield f"{_who(target)} has ended", "Give one that runs."
+    elif target.is_pypy:
+        yield f"{_who(target)} runs in PyPy, into which no debugger can call", "Run it with CPython."
+    elif target.python is None:
+        yield (
+            f"{_who(target)} is no Python that is known here",
+            f"Give the process of the training itself, or all below: perfdoctor attach {target.pid} --children",
+        )
+    elif target.python < _OLDEST:
+        yield f"{_who(target)} runs in Python {'.'.join(map(str, target.python))}", "It needs Python 3.8 or newer."
+    elif not target.has_torch:
+        yield f"{_who(target)} has not loaded torch", "Give the process that trains, once it has begun."
+
+
+def _others(target: Target) -> Iterator[tuple[str, str]]:
+    if torch_profiler.VARIABLE in target.environment:
+        yield (
+            f"{_who(target)} was started by perfdoctor, whose agent is in it already",
+            f"Let that record: perfdoctor record-now {target.pid}",
+        )
+    if any(name in target.environment for name in _OTHER_TOOLS):
+        yield f"{_who(target)} is recorded by another tool already (Nsight Systems?)", "Wait until that has ended."
+    if target.tracer:
+        yield f"{name_of(target.tracer)} ({target.tracer}) is attached to {_who(target)} already", "End that first."
+    if target.state in "Tt":
+        yield f"{_who(target)} is stopped", f"Let it run: kill -CONT {target.pid}"
+
+
+def _permission(target: Target) -> Iterator[tuple[str, str]]:
+    if image.may_be_changed(target.pid):
+        return
+    own = os.geteuid()
+    if own and target.user != own:
+        yield f"{_who(target)} belongs to another user", f"As that user or root: sudo perfdoctor attach {target.pid}"
+    elif own and (scope := ptrace_scope()):
+        yield (
+            f"this system forbids to attach to other processes (kernel.yama.ptrace_scope is {scope})",
+            f"As root: sudo perfdoctor attach {target.pid}, or sysctl kernel.yama.ptrace_scope=0"
+            if scope < 3
+            else "It can be changed at the next start of the system only: kernel.yama.ptrace_scope=0.",
+        )
+    elif not _has_capability():
+        yield (
+            f"the kernel forbids to attach to {_who(target)}, and this process has no CAP_SYS_PTRACE",
+            "In a container, start it with --cap-add=SYS_PTRACE, or in a pod with capabilities: add: [SYS_PTRACE].",
+        )
+    else:
+        yield f"the kernel forbids to attach to {_who(target)}", _FROM_START
+
+
+def _has_capability() -> bool:
+    line = next((line for line in text_of("/proc/self/status").splitlines() if line.startswith("CapEff:")), "0 0")
+    return bool(int(line.split()[1], 16) & _CAPABILITY)
+
+
+def _place(target: Target, places: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    for path in places:
+        if not _is_same(path, Path(f"{target.root}{path}")):
+            yield (
+                f"{_who(target)} runs in a container, which does not see {path}",
+                "Run perfdoctor inside it, where it is installed: docker exec or kubectl exec, then perfdoctor attach",
+            )
+
+
+def _is_same(here: Path, there: Path) -> bool:
+    try:
+        return here.samefile(there)
+    except OSError:
+        return False
+
+
+def _way(target: Target) -> Iterator[tuple[str, str]]:
+    assert target.python is not None
+    if target.python >= (3, REMOTE_EXEC):
+        if any(word in target.environment or word in target.command for word in _SWITCHED_OFF):
+            yield (
+                "sys.remote_exec is switched off there",
+                f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}.",
+            )
+    elif debugger.find() is None:
+        yield (
+            f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",
+            "Install one: apt install gdb, or set PERFDOCTOR_GDB. Python 3.14 and newer needs none.",
+        )
+    elif not interpreter(target.pid, image.files(image.maps(target.pid)), PENDING_CALL):
+        error = without_symbols(target)
+        yield error.what, error.do

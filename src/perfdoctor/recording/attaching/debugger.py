@@ -1,0 +1,158 @@
+"""How is one function called in a running process, by a debugger that is there? By gdb, else by lldb.
+
+The debugger stops the process, calls the function at its address in the main thread, and lets the process go. It loads
+no symbols, as those of torch take seconds. It has a session of its own: it ends its work if perfdoctor is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.patterns import regex
+from perfdoctor.recording.launch.processes import is_stopped
+from perfdoctor.system import tool_process
+from perfdoctor.system.paths import text_of
+
+#: Debuggers take the time to read the process's list of files; they are ended after it, and let the process go.
+LIMIT_S = 20.0
+#: After each signal that ends a debugger: SIGINT ends a call in the process, SIGTERM lets the process go.
+_GRACE_S = 3.0
+_POLL_S = 0.000_5
+#: A signal that is under way when a debugger is killed comes within a scheduler's turn.
+_LEFT_STOPPED_S = 0.3
+_TRACED = "t"
+_RESULT = regex(r"^(?:\(int\) )?\$\w+ = (-?\d+)$", 8)  # MULTILINE
+_REFUSED = regex(r"Operation not permitted|Permission denied|not permitted|ptrace: ")
+#: What its output names, of a debugger's own.
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+class Debugger(Struct, frozen=True):
+    """`name`: gdb or lldb."""
+
+    name: str
+    path: str
+
+    def words(self, pid: int, address: int, arguments: Sequence[int]) -> list[str]:
+        """The command that calls the function at this address, with numbers, and prints the int that it returns."""
+        kinds = ", ".join(["unsigned long"] * len(arguments))
+        call = f"((int (*)({kinds})){address})({', '.join(map(str, arguments))})"
+        if self.name == "lldb":
+            return [
+                self.path, "--no-lldbinit", "--batch", "-O", "settings set target.preload-symbols false",
+                "-o", f"process attach --pid {pid}", "-o", f"expression -- {call}", "-o", "process detach",
+            ]  # fmt: skip
+        before = [
+            "auto-solib-add off", "auto-load off", "debuginfod enabled off", "exec-file-mismatch off", "confirm off",
+            "libthread-db-search-path", "unwindonsignal on",
+        ]  # fmt: skip
+        return [
+            self.path, "-nx", "-batch", "-readnever", *(word for each in before for word in ("-iex", f"set {each}")),
+            "-iex", "handle all nostop noprint pass", "-iex", "handle SIGINT nostop noprint pass",
+            f"/proc/{pid}/exe", "-p", str(pid),
+            "-ex", "set scheduler-locking on", "-ex", f"print {call}", "-ex", "detach",
+        ]  # fmt: skip
+
+
+class Called(Struct, frozen=True):
+    """`value`: what the function returned. `stopped_s`: how long the process stood still, to a millisecond."""
+
+    value: int
+    stopped_s: float
+
+
+def find() -> Debugger | None:
+    """The gdb of PERFDOCTOR_GDB, else the gdb or the lldb on PATH; None where there is none."""
+    asked = os.environ.get("PERFDOCTOR_GDB")
+    paths = {"gdb": asked or shutil.which("gdb"), "lldb": os.environ.get("PERFDOCTOR_LLDB") or shutil.which("lldb")}
+    return next((Debugger(name, path) for name, path in paths.items() if path), None)
+
+
+def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: float = LIMIT_S) -> Called:
+    """Call the function at this address. PerfdoctorError where that fails; the process runs on in any case."""
+    was_stopped = is_stopped(pid)
+    process = _started(debugger, pid, address, arguments)
+    try:
+        stopped_s = _watched(process, pid, time.monotonic() + limit_s)
+    finally:
+        _end(process)
+        if process.returncode and not was_stopped:
+            _let_go(pid)
+    output = process.communicate()[0].decode("utf-8", "replace")
+    found = _RESULT.search(output)
+    if found is None:
+        raise _failed(debugger, output, process.returncode)
+    return Called(int(found[1]), stopped_s)
+
+
+def _started(debugger: Debugger, pid: int, address: int, arguments: Sequence[int]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            debugger.words(pid, address, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, cwd="/", env=tool_process.environment(*_KEPT_VARIABLES), start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{debugger.path} does not start: {error.strerror or error}", do=f"Install {debugger.name} again."
+        ) from error
+
+
+def _watched(process: subprocess.Popen[bytes], pid: int, until: float) -> float:
+    """Wait for the debugger; seconds in which the process was stopped by it. PerfdoctorError after the time."""
+    stat, first, last = Path(f"/proc/{pid}/stat"), 0.0, 0.0
+    while process.poll() is None:
+        now = time.monotonic()
+        if text_of(stat).rpartition(")")[2][1:2] == _TRACED:
+            first, last = first or now, now
+        if now > until:
+            raise PerfdoctorError(
+                "the debugger did not end in time, and was ended",
+                do="Try again: the program may have waited for a disk or a network, or the machine is busy.",
+            )
+        time.sleep(_POLL_S)
+    return last - first
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a debugger that still runs, as gently as it lets itself be ended. Ctrl-C waits for that."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(OSError):
+            process.send_signal(number)
+        until = time.monotonic() + _GRACE_S
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(_POLL_S)
+    with contextlib.suppress(OSError):  # gdb forks to see what the kernel can; a stopped child would keep its output
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _let_go(pid: int) -> None:
+    """Let a process run of which the debugger was killed: the signal that stops it may come only then."""
+    until = time.monotonic() + _LEFT_STOPPED_S
+    while time.monotonic() < until:
+        if is_stopped(pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(_POLL_S)
+
+
+def _failed(debugger: Debugger, output: str, code: int) -> PerfdoctorError:
+    if _REFUSED.search(output):
+        return PerfdoctorError(
+            f"{debugger.name} may not attach: the system forbids ptrace here",
+            do="In a container, start it with --cap-add=SYS_PTRACE; elsewhere run perfdoctor attach as root.",
+        )
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1][:200] if lines else f"exit code {code}"
+    return PerfdoctorError(f"{debugger.name} could not call into the program: {last}", do="Try again.")

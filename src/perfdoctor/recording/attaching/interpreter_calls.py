@@ -1,0 +1,165 @@
+"""How does the interpreter of a running process come to run a few words of ours, where it is safe?
+
+Python 3.14 and newer does it itself: `sys.remote_exec` (PEP 768) names a file, which the main thread runs before its
+next instruction of bytecode. Older ones have `Py_AddPendingCall`, which may be called at any moment and in any thread:
+it puts a function and an argument into a queue, and the main thread calls it between two instructions, when it holds no
+lock of the allocator, of the collector or of an import in C. The function is `PyRun_SimpleString`, the argument the
+address of the words. A debugger makes this one call.
+
+The words only start a thread, in which all else happens: the main thread may be anywhere in the program's own Python.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching.target import Target, interpreter
+from perfdoctor.system import tool_process
+
+#: The first minor version with sys.remote_exec.
+REMOTE_EXEC = 14
+_ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+PENDING_CALL = (_ADD, _RUN)
+_QUEUE_FULL = -1
+_REMOTE_LIMIT_S = 20.0
+_REMOTE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+_DISABLED = "PYTHON_DISABLE_REMOTE_DEBUG"
+#: What the main thread runs. Nothing gets a name in the program's `__main__`, and nothing is raised. Ctrl-C that comes
+#: in these microseconds is raised in the program instead.
+_WORDS = """\
+try:
+ __import__('_thread').start_new_thread(exec,({inner!r},{{}}))
+except KeyboardInterrupt:
+ __import__('_thread').interrupt_main()
+except Exception:
+ pass
+"""
+#: What the thread runs; without the file, because nobody waits any more, nothing.
+_INNER = """\
+try:
+ with open({file!r}) as f:
+  exec(f.read(),{{'__name__':'perfdoctor_start'}})
+except BaseException:
+ pass
+"""
+
+
+class Injection(Struct):
+    """How the words were brought to the interpreter of `target`. `stopped_s`: how long it stood still for that.
+
+    `withdraw` is for words that it has not run in time, `clear` for those that it has run.
+    """
+
+    target: Target
+    way: str
+    stopped_s: float = 0.0
+    address: int = 0
+    size: int = 0
+
+    def clear(self) -> None:
+        """Leave the memory as it was."""
+        if self.address:
+            image.write_at(self.target.pid, self.address, bytes(self.size))
+            self.address = 0
+
+    def withdraw(self) -> None:
+        """Let the interpreter do nothing when it comes to it. Without their file the words of a pending call do so."""
+        if self.way == "remote_exec":  # it would say on the program's output that there is no such file
+            _remote_exec(self.target, Path("/dev/null"))
+
+
+def words(start: Path) -> str:
+    """What the main thread is to run, so that a thread runs the Python file `start`. ASCII alone."""
+    return _WORDS.format(inner=ascii_of(_INNER.format(file=str(start))))
+
+
+def ascii_of(text: str) -> str:
+    if not text.isascii():
+        raise PerfdoctorError("the folder for temporary files has a name that is not ASCII", do="Set TMPDIR=/tmp.")
+    return text
+
+
+def inject(target: Target, start: Path) -> Injection:
+    """Let the interpreter run the file in a thread of its own. PerfdoctorError where that cannot be."""
+    assert target.python is not None
+    if target.python >= (3, REMOTE_EXEC):
+        script = start.with_suffix(".words")
+        script.write_text(words(start), "ascii")
+        script.chmod(0o644)
+        _remote_exec(target, script)
+        return Injection(target, "remote_exec")
+    return _pending_call(target, words(start).encode("ascii") + b"\0")
+
+
+# --- Python 3.14 and newer -------------------------------------------------------------------------------------------
+
+
+def _remote_exec(target: Target, script: Path) -> None:
+    """Let the target run a file. PEP 768 wants a Python of the same minor version: ours, else the target's own."""
+    assert target.python is not None
+    own = sys.version_info[:2] == target.python
+    python = sys.executable if own else f"/proc/{target.pid}/exe"
+    command = [python, *tool_process.isolated(), "-c", _REMOTE, str(target.pid), str(script)]
+    try:
+        done = tool_process.asked(command, _REMOTE_LIMIT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PerfdoctorError(f"sys.remote_exec failed: {error}", do="Try again.") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise PerfdoctorError(f"sys.remote_exec failed: {last[:200]}", do=_do_about(last))
+
+
+def _do_about(said: str) -> str:
+    if "not enabled" in said:
+        return f"Start the program without {_DISABLED} and -X disable-remote-debug."
+    if "PermissionError" in said:
+        return "In a container, start it with --cap-add=SYS_PTRACE; elsewhere run perfdoctor attach as root."
+    return "Try again; where it fails again, record from the start: perfdoctor run -- COMMAND"
+
+
+# --- older ones ------------------------------------------------------------------------------------------------------
+
+
+def _pending_call(target: Target, text: bytes) -> Injection:
+    tool = debugger.find()
+    assert tool is not None
+    mapped = image.maps(target.pid)
+    files = image.files(mapped)
+    found = interpreter(target.pid, files, PENDING_CALL)
+    if not found:
+        raise without_symbols(target)
+    at, size = found[0][1], len(text)
+    address = next(_unused(target, files, mapped, size), 0)
+    if not address:
+        raise PerfdoctorError("the program has no place for a few words", do="Record from the start: perfdoctor run")
+    image.write_at(target.pid, address, text)
+    injection = Injection(target, tool.name, 0.0, address, size)
+    called = debugger.call(tool, target.pid, at[_ADD], at[_RUN], address)
+    if called.value == _QUEUE_FULL:
+        injection.clear()
+        raise PerfdoctorError("the interpreter's queue of calls is full", do="Try again.")
+    injection.stopped_s = called.stopped_s
+    return injection
+
+
+def without_symbols(target: Target) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"the Python of {target.pid} does not say where its functions are (it is static, or stripped)",
+        do="Record from the start: perfdoctor run -- COMMAND. Or train with a Python from python.org, Debian or conda.",
+    )
+
+
+def _unused(target: Target, files: dict[str, int], mapped: Sequence[image.Mapped], size: int) -> Iterator[int]:
+    """Yield addresses of so many bytes that nobody uses and that are all zero."""
+    for file, base in files.items():
+        if ".so" in Path(file).name and not Path(file).name.startswith("ld-"):  # which uses its own page
+            address = image.spare(Path(f"{target.root}{file}"), base, mapped, size)
+            if address is not None and not any(image.bytes_at(target.pid, address, size) or b"1"):
+                yield address
