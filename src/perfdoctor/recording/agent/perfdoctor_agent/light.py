@@ -177,7 +177,9 @@ class RowWriter:
             stretch.append(each)
             if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
                 self._close()
-        if is_last and stretch:
+        # Where no step ends any more it is written, too, which was the last one.
+        is_old = self._before is not None and time.monotonic_ns() - self._before[0] > LONGEST_NS
+        if stretch and (is_last or is_old):
             self._close()
 
     def _close(self) -> None:
