@@ -14,9 +14,7 @@ from perfdoctor.watching.rows import Stretch, Use, per_step
 _MOST_OF_IT = 0.5
 
 
-def cause_of(
-    before: Sequence[Stretch], since: Sequence[Stretch], uses: Sequence[Use]
-) -> tuple[Cause, float]:
+def cause_of(before: Sequence[Stretch], since: Sequence[Stretch], uses: Sequence[Use]) -> tuple[Cause, float]:
     """The cause, and its share of what a step grew by. `uses`: of the whole time."""
     if not before or not since:
         return "elsewhere", 0.0

@@ -1,7 +1,7 @@
 """Which of what every rank does is worth a word? All tests of one job, in the order in which its steps come.
 
-Nothing here knows the clock or a file: `update` gets the ranks as they are, and the time, so that a training of hours is
-judged again in a second.
+Nothing here knows the clock or a file: `update` gets the ranks as they are, and the time, so that a training of hours
+is judged again in a second.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ class Judge:
         self._lag: set[int] = set()
         self.hangs_since = 0  # ns since 1970; 0 while it does not
 
-    def update(
-        self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Throttled | None = None
-    ) -> list[Anomaly]:
+    def update(self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Throttled | None = None) -> list[Anomaly]:
         """What was not known before. `ranks`: by rank; `now_ns`: since 1970."""
         if not ranks:
             return []
@@ -135,13 +133,11 @@ class Judge:
                 grown_in = [each for each in rank.stretches if each.end > since]
                 steps = sum(each.steps for each in grown_in)
                 per_step_bytes = found.bytes_per_second * found.seconds / steps if steps else 0.0
-                yield Anomaly(
-                    "memory", grown_in[0].first if grown_in else 0, 0, 0, rank=number,
-                    values={
-                        "kind": kind, "bytes_per_second": found.bytes_per_second, "held": found.held,
-                        "bytes_per_step": per_step_bytes,
-                    },
-                )  # fmt: skip
+                values: dict[str, float | int | str] = {
+                    "kind": kind, "bytes_per_second": found.bytes_per_second, "held": found.held,
+                    "bytes_per_step": per_step_bytes,
+                }  # fmt: skip
+                yield Anomaly("memory", grown_in[0].first if grown_in else 0, 0, 0, rank=number, values=values)
 
     def _of_ranks(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
         found = of_ranks.behind(ranks)
@@ -150,7 +146,9 @@ class Judge:
         if found and self._behind[1] >= _LOOKS and found.rank not in self._is_behind:
             self._is_behind.add(found.rank)
             values = {"share": found.share, "more_ns": found.more_ns}
-            yield Anomaly("behind", 0, 0, 0, rank=found.rank, cause="input" if found.cause == "input" else "host", values=values)
+            yield Anomaly(
+                "behind", 0, 0, 0, rank=found.rank, cause="input" if found.cause == "input" else "host", values=values
+            )
         lag = of_ranks.lagging(ranks)
         if lag and lag[0] not in self._lag:
             self._lag.add(lag[0])
@@ -161,7 +159,12 @@ class Judge:
             self._throttled.clear()
         elif found.device not in self._throttled:
             self._throttled.add(found.device)
-            values = {"device": found.device, "by": found.by, "clock_mhz": found.clock_mhz, "most_mhz": found.most_mhz}
+            values: dict[str, float | int | str] = {
+                "device": found.device,
+                "by": found.by,
+                "clock_mhz": found.clock_mhz,
+                "most_mhz": found.most_mhz,
+            }
             yield Anomaly("throttled", 0, 0, 0, cause="device", values=values)
 
     # --- no steps ---

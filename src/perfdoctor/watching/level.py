@@ -16,8 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from perfdoctor.model.timeline import Floats
-
 #: Stretches at the start that are left out: caches, autotuning, the allocator.
 WARM_UP = 4
 #: Stretches of the reference: the standard error of its median is a quarter of the noise of one.
@@ -32,8 +30,9 @@ _ALLOWANCE = LEAST_CHANGE / 2
 #: Of values beyond so many deviations the correlation with the next one is not theirs.
 _KEPT, _MOST_ALIKE = 3.0, 0.9
 #: In deviations of a sum of neighbours: the deviation of one times √((1 + r) / (1 - r)), r the correlation of two
-#: neighbours (of an AR(1) process: G. Box, G. Jenkins, Time Series Analysis, 1970, chapter 3). An independent, normal noise then gives a false alarm in 10^7 stretches (Siegmund's approximation),
-#: which has to carry the error of the reference, heavy tails and dependence: measured, see above.
+#: neighbours (of an AR(1) process: G. Box, G. Jenkins, Time Series Analysis, 1970, chapter 3). Independent, normal
+#: noise then gives a false alarm in 10^7 stretches (D. Siegmund, Sequential Analysis, 1985), which has to carry the
+#: error of the reference, heavy tails and more dependence: measured, see above.
 _LIMIT = 10.0
 _LEAST_LIMIT = 0.04
 #: No value adds more than this share of the limit.
@@ -121,7 +120,7 @@ class LevelWatch:
         return LevelChange(first, at, math.exp(change))
 
 
-def is_gradual(lengths: Sequence[float] | Floats) -> bool | None:
+def is_gradual(lengths: Sequence[float]) -> bool | None:
     """Did the last change of the level come step by step? None where the library for it is not installed.
 
     `history.changes` says how: a line that fits better than two levels.
@@ -129,7 +128,7 @@ def is_gradual(lengths: Sequence[float] | Floats) -> bool | None:
     from perfdoctor.history.changes import MissingLibraryError, change_points  # noqa: PLC0415 scipy: half a second
 
     try:
-        found = change_points(lengths)
+        found = change_points([float(each) for each in lengths])
     except MissingLibraryError:
         return None
     return bool(found) and found[-1].kind == "gradual"

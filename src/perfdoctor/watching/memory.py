@@ -1,7 +1,7 @@
 """Does a process hold more and more memory? Samples at several scales of time, each of which must rise evenly.
 
-Nine samples in their order by chance: once in 9!, 360,000 looks. That they lie on a line, that it is 5 % of what is held,
-and 64 MB, leaves out what fills at the start, and caches that have their size.
+Nine samples in their order by chance: once in 9!, 360,000 looks. That they lie on a line, and that it is 5 % of what is
+held, and 64 MB, leaves out what fills at the start, and caches that have their size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def growth(times_ns: Sequence[int], held: Sequence[int]) -> Growth | None:
     return None
 
 
-def _even(times: np.ndarray[tuple[int], np.dtype[np.float64]], sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Growth | None:
+def _even(
+    times: np.ndarray[tuple[int], np.dtype[np.float64]], sizes: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> Growth | None:
     rises, rise = np.diff(sizes), float(sizes[-1] - sizes[0])
     if (rises <= 0).any() or rise < max(LEAST_SHARE * sizes[0], LEAST_BYTES):
         return None

@@ -1,7 +1,7 @@
 """Is every so many-th step a slow one? The phases of slow steps, folded by each distance that occurs between them.
 
-If slow steps come by chance, with the rate at which they do come, the number of those that fall on one phase of a period
-is binomial. The chance of as many as were found, times the number of periods and phases that there are, is the
+If slow steps come by chance, with the rate at which they do come, the number of those that fall on one phase of a
+period is binomial. The chance of as many as were found, times the number of periods and phases that there are, is the
 probability of a false alarm (Bonferroni). That is one look; `LOOKS` says how many a training of a week has.
 """
 
@@ -26,7 +26,7 @@ _CANDIDATES = 32
 
 
 class Period(Struct, frozen=True):
-    """Each step whose number has the remainder `phase` by `every` is slow; `share`: of the time, beyond a usual step."""
+    """Each step with the remainder `phase` by `every` is slow; `share`: of the time, beyond a usual step."""
 
     every: int
     phase: int
@@ -41,7 +41,8 @@ def period(slow: Sequence[tuple[int, int]], first: int, last: int, usual_ns: flo
     span = last - first + 1
     if numbers.size < FEWEST or usual_ns <= 0:
         return None
-    rate, best = numbers.size / span, (0.0, None)
+    rate = numbers.size / span
+    best: tuple[float, Period | None] = (0.0, None)
     for every in _distances(numbers):
         phases = np.bincount(numbers % every, minlength=every)
         phase = int(phases.argmax())

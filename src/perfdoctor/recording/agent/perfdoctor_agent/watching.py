@@ -178,7 +178,9 @@ class WatchingAgent(Agent):
         """Leave the window behind: what is reported from now on is about the run."""
         self.settings = {**self.settings, "steps": 0}
         window, self.report = self.report, self._of_run
-        self.report.facts.update({name: window.facts[name] for name in _OF_PROCESS})
+        if window is not self.report:
+            window.write(ended=True)  # of this window there will be no more
+            self.report.facts.update({name: window.facts[name] for name in _OF_PROCESS})
         self.report.write()
         self.window, self.recorder, self.ranges = -1, None, None
         if self._is_ending:
