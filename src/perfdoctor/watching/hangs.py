@@ -77,15 +77,15 @@ def place_of(threads: Sequence[_Thread], pid: int) -> Place:
     main = next((each for each in threads if each.os_thread_id == pid), threads[0] if threads else _Thread())
     own = next((each for each in main.frames if not _is_library(each.filename)), None)
     line = f"{Path(own.filename).name}:{own.line} in {own.name}" if own else ""
-    for frame in main.frames:
-        if own is not None and frame is own:
-            break
-        if waits := _waits(frame):
-            return Place(waits, _called(main.frames, waits), line)
-    return Place("", own.name if own else "", line)
+    inside = main.frames[: main.frames.index(own)] if own else main.frames
+    kinds = [_waits(frame) for frame in inside]
+    waits = next((kind for kind in _KINDS if kind in kinds), "")
+    return Place(waits, _called(inside, waits) if waits else own.name if own else "", line)
 
 
 _BACKWARD = "_engine_run_backward"
+#: What says most, first: a loader waits for its workers by a lock.
+_KINDS = ("collective", "loader", "device", "backward", "lock")
 
 
 def _waits(frame: _Frame) -> str:
@@ -116,7 +116,12 @@ def _called(frames: Sequence[_Frame], waits: str) -> str:
 
 
 def _is_library(file: str) -> bool:
-    return "-packages" in file or file.startswith("<frozen") or "/lib/python3" in file.replace(os.sep, "/")
+    return (
+        "-packages" in file
+        or "/perfdoctor_agent/" in file
+        or file.startswith("<frozen")
+        or "/lib/python3" in file.replace(os.sep, "/")
+    )
 
 
 def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]], steps: Mapping[int, int]) -> Hang:

@@ -110,8 +110,9 @@ class LevelWatch:
         if len(since) < LEAST_STRETCHES or lasted_ns < LEAST_NS:
             self._above = min(self._above, 2 * limit)  # one that goes is forgotten as fast as it came
             return None
-        latest = [value for *_, value in since[-max(len(since) // 2, LEAST_STRETCHES // 2) :]]
-        change = float(np.median(latest)) - self.level
+        values = [value for *_, value in since]
+        half, last = values[-max(len(since) // 2, LEAST_STRETCHES // 2) :], values[-LEAST_STRETCHES // 2 :]
+        change = float(min(np.median(half), np.median(last))) - self.level
         if change < max(LEAST_CHANGE, 2 * self.spread):
             self._above = min(self._above, 2 * limit)
             return None

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from perfdoctor.watching.rows import RankSteps, Stretch, per_step
 
-#: The latest unrecorded stretches of each rank that are compared, and how long they last at least.
-STRETCHES, LEAST_NS = 8, 5_000_000_000
+#: So many of the latest unrecorded stretches of each rank are compared at least, and so long a time. Steps of 0.25 ms
+#: make a thousand stretches in that.
+STRETCHES, LEAST_NS, MOST_STRETCHES = 6, 5_000_000_000, 1_000
 #: A rank is behind if it does so much of a step more by itself than the others do.
 LEAST_SHARE = 0.10
 #: Steps that ranks without collectives are apart, as a share of what was made.
@@ -33,8 +34,14 @@ class Behind(Struct, frozen=True):
 
 def latest(rank: RankSteps) -> Sequence[Stretch]:
     """The last unrecorded stretches; none if they do not last long enough."""
-    found = [each for each in rank.stretches[-4 * STRETCHES :] if not each.recorded][-STRETCHES:]
-    return found if len(found) >= STRETCHES // 2 and found[-1].end - found[0].end >= LEAST_NS else ()
+    found: list[Stretch] = []
+    for each in reversed(rank.stretches[-MOST_STRETCHES:]):
+        if each.recorded:
+            continue
+        found.append(each)
+        if len(found) >= STRETCHES and found[0].end - each.end >= LEAST_NS:
+            return found[::-1]
+    return ()
 
 
 def behind(ranks: Mapping[int, RankSteps]) -> Behind | None:

@@ -31,6 +31,8 @@ FORMAT = 1
 FIRST_STRETCH, STRETCHES = 25, 100
 #: No stretch lasts longer, so that a run of days is followed as closely as one of an hour.
 LONGEST_NS = 10_000_000_000
+#: A stretch behind which no step has ended for so long is written as it is.
+_SILENT_NS = 2_000_000_000
 #: How often the thread wakes: often enough to open a window within a second, rarely enough to cost nothing.
 _PAUSE_S = 0.5
 #: What the process uses: once a second in its first ten minutes, then every ten seconds.
@@ -178,8 +180,7 @@ class RowWriter:
             if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
                 self._close()
         # Where no step ends any more it is written, too, which was the last one.
-        is_old = self._before is not None and time.monotonic_ns() - self._before[0] > LONGEST_NS
-        if stretch and (is_last or is_old):
+        if stretch and (is_last or time.monotonic_ns() - stretch[-1][0] > _SILENT_NS):
             self._close()
 
     def _close(self) -> None:
