@@ -8,7 +8,6 @@ import select
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -17,14 +16,12 @@ import typer
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, say, shared_options
+from perfdoctor.cli import analyze, hardware_options, outside_options, recorded, run_options, say, shared_options
 from perfdoctor.cli.analyze import OutputFormat
 from perfdoctor.cli.progress import progress
-from perfdoctor.errors import PerfdoctorError, is_a_bug
-from perfdoctor.report.words.foreign_text import clean_block
+from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis.records import Examination
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan
     from perfdoctor.recording.record import Session
@@ -107,7 +104,7 @@ def run(
             stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules, trial=trial,
         )  # fmt: skip
     except Exception as error:  # noqa: BLE001 the training is started, whatever is wrong with the recording
-        print_error("this run is not recorded", error)
+        recorded.print_error("this run is not recorded", error)
         leave(alone(command, timeout))
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
@@ -115,10 +112,10 @@ def run(
         notify(f"Ended at once. What was recorded is in {session.folder.path}")
     elif not session.ran:
         notify("nothing was recorded")
-    elif nothing := _nothing_recorded(session.folder):
+    elif nothing := recorded.nothing_recorded(session.folder):
         say.failure(f"nothing to diagnose: {nothing.what}", nothing.do)
     else:
-        write_report(session.folder, asked, reports, ended)
+        recorded.report(session.folder, asked, reports, "run", ended.code)
     leave(ended)
 
 
@@ -259,7 +256,7 @@ def _one_pass(
         ended = session.record(name, kernels)
         let_go_of_closed_streams()
     except Exception as error:  # noqa: BLE001 an error of the recording must not change the program's exit code
-        print_error(f"the {name} pass failed", error)
+        recorded.print_error(f"the {name} pass failed", error)
         session.folder.manifest.notes.append(f"The {name} pass: {getattr(error, 'what', error)}.")
         return session.ran[-1] if len(session.ran) > earlier else None
     record = session.folder.manifest.passes[-1]
@@ -303,18 +300,6 @@ def awaited(program: int) -> Ended:
     _, status = os.waitpid(program, 0)
     code = os.waitstatus_to_exitcode(status)
     return Ended(code if code >= 0 else 128 - code, signal=max(-code, 0))
-
-
-def print_error(what: str, error: Exception) -> None:
-    """Say why something of ours failed; the program goes on. What nobody expected is a bug, and keeps its traceback."""
-    if isinstance(error, PerfdoctorError):
-        say.failure(f"{what}: {error.what}", error.do)
-    elif isinstance(error, OSError) and not is_a_bug(error):
-        where = f": {error.filename}" if error.filename else ""
-        say.note(f"{what}: {clean_block(f'{error.strerror or error}{where}')}")
-    else:
-        traceback.print_exception(error)
-        say.note(f"{what}. This is a bug of perfdoctor; the program is not affected.")
 
 
 def let_go_of_closed_streams() -> None:
@@ -366,56 +351,6 @@ def store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 
 
 # --- after -----------------------------------------------------------------------------------------------------------
-
-
-def _nothing_recorded(folder: RunFolder) -> PerfdoctorError | None:
-    """Why there is nothing to diagnose, and what to do, where no pass left a recording to read."""
-    passes = folder.manifest.passes
-    recorded = [[file for file in each.files if not file.startswith("stacks/")] for each in passes]
-    if not passes or not all(
-        each.do and (each.exit_code or not files) for each, files in zip(passes, recorded, strict=True)
-    ):
-        return None
-    return PerfdoctorError("; ".join(passes[0].notes), do=passes[0].do)
-
-
-def write_report(folder: RunFolder, asked: analyze.AnalysisRequest, reports: analyze.Reports, ended: Ended) -> None:
-    """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
-    met = False
-    try:
-        from perfdoctor.cli import history
-
-        examination = history.with_measured(analyze.diagnosed([folder.path], asked))
-        sys.stdout.flush()
-        page = _write(folder, examination, reports, quiet=asked.quiet)
-        if reports.save:
-            history.save(examination, [folder.path], source="run", process=asked.process, quiet=asked.quiet)
-        met = analyze.is_met(asked.conditions, examination.diagnosis)
-        try:  # other tools may take some time: whoever does not wait has all reports
-            analyze.publish(examination, [folder.path], asked, reports.outside, page)
-        except KeyboardInterrupt:
-            say.note(f"not all was logged. Later: perfdoctor analyze {folder.path} --log …")
-        except PerfdoctorError as error:  # it says where to
-            say.failure(error.what, error.do)
-    except KeyboardInterrupt:
-        say.note(f"not diagnosed. Later: perfdoctor analyze {folder.path}")
-    except BrokenPipeError:
-        pass
-    except Exception as error:  # noqa: BLE001 the exit code stays the program's
-        print_error("not diagnosed", error)
-    if met and not ended.code:
-        raise typer.Exit(analyze.CONDITION_MET)
-
-
-def _write(folder: RunFolder, examination: Examination, reports: analyze.Reports, *, quiet: bool) -> Path | None:
-    """Write and print all reports. Returns the page that was written, if any."""
-    diagnosis, page = examination.diagnosis, None
-    analyze.write_json(reports.json or folder.path / "diagnosis.json", diagnosis)
-    if not reports.no_html:
-        page = analyze.write_html(reports.html, [folder.path], examination, text=False)
-    analyze.show(diagnosis, reports, quiet=quiet, page=page)
-    analyze.print_page_path(page, on_error=True)
-    return page
 
 
 def leave(ended: Ended) -> NoReturn:

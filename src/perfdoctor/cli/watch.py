@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, outside_options, run_options, say, shared_options
-from perfdoctor.cli import run as recorded
+from perfdoctor.cli import analyze, outside_options, recorded, run_options, say, shared_options
+from perfdoctor.cli import run as running
 from perfdoctor.cli.analyze import OutputFormat
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def watch(
     """Run COMMAND, watch all its steps, and record in full around what goes wrong. The exit code is COMMAND's own."""
     outside = outside_options.outside(metrics, log or [])
     rules = analyze.rules_of([], [], None, None, quiet=quiet)
-    recorded.wanted_passes(command, "torch")
+    running.wanted_passes(command, "torch")
 
     def notify(text: str) -> None:
         if not quiet:
@@ -79,7 +79,7 @@ def watch(
         plan, folder = _begun(command, output)
     except Exception as error:  # noqa: BLE001 the training is started, whatever is wrong with the watch
         recorded.print_error("this run is not watched", error)
-        recorded.leave(recorded.alone(command, timeout))
+        running.leave(running.alone(command, timeout))
     from perfdoctor.cli import watch_process
     from perfdoctor.watching.watcher import Policy
 
@@ -97,7 +97,7 @@ def watch(
             outside_options.Outside(None, outside.trackers), on_error=True,
         )  # fmt: skip
         _report(folder, asked, reports, ended, notify)
-    recorded.leave(ended)
+    running.leave(ended)
 
 
 def _begun(command: Sequence[str], output: Path | None) -> tuple[Plan, RunFolder]:
@@ -114,7 +114,7 @@ def _begun(command: Sequence[str], output: Path | None) -> tuple[Plan, RunFolder
     if not made.passes:
         why = "; ".join(made.left_out.values())
         raise PerfdoctorError(f"the program cannot be recorded here: {why}", do="perfdoctor env says what can be.")
-    folder = recorded.new_folder(where, command, environment, made)
+    folder = running.new_folder(where, command, environment, made)
     rows_folder(folder.path).mkdir()
     folder.make("nccl")
     return made, folder
@@ -141,15 +141,15 @@ def _run(
     began: list[int] = []
     try:
         ended = program_run.run(command, environment, time_limit_s=timeout, started=began.append)
-        recorded.let_go_of_closed_streams()
+        running.let_go_of_closed_streams()
     except Exception as error:  # noqa: BLE001 the program runs on, or is started
         recorded.print_error("the watch failed", error)
-        ended = recorded.awaited(began[0]) if began else recorded.alone(command, timeout)
+        ended = running.awaited(began[0]) if began else running.alone(command, timeout)
     for note in ended.notes:
         notify(note)
     _end(watcher, ended)
     folder.manifest.exit_code = ended.code
-    recorded.store(folder, notify)
+    running.store(folder, notify)
     return ended
 
 
@@ -205,4 +205,4 @@ def _report(
         found = f"{len(known.anomalies)} anomalies" if known.anomalies else "no anomaly"
         notify(f"{found} in {known.ranks[0].steps:,} steps, and no window was recorded; see {folder.path}/watch.json")
     else:
-        recorded.write_report(run, asked, reports, ended)
+        recorded.report(run, asked, reports, "watch", ended.code)
