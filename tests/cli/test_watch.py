@@ -76,7 +76,7 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
     words = [*LOADER, "-o", "run", "--on-anomaly", hook, "--metrics", "run.prom", "--summaries", "left"]
     with watching(tmp_path, *words, "--", warm_python(tmp_path), "train.py", "3000") as process:
         run = tmp_path / "run"
-        until(lambda: (run / "windows" / "1" / "diagnosis.json").exists())
+        until((run / "windows" / "1" / "diagnosis.json").exists)
         now = asked(tmp_path, "record-now", "run", "--steps", "5")
         known = asked(tmp_path, "status", "run")
         output, errors = process.communicate(timeout=120)
@@ -106,7 +106,7 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
 def test_a_watcher_that_is_killed_changes_nothing_in_the_program(tmp_path: Path) -> None:
     with watching(tmp_path, *LOADER, "-o", "run", "--", warm_python(tmp_path), "train.py", "600") as process:
         steps = tmp_path / "run" / "steps"
-        until(lambda: list(steps.glob("*.jsonl")))
+        until(lambda: [*steps.glob("*.jsonl")])
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         (watcher,) = [pid for pid in children if b"watch_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         os.kill(int(watcher), signal.SIGKILL)

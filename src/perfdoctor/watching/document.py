@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta, Struct, field
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers import watched_run
 from perfdoctor.system.paths import write_whole
 from perfdoctor.watching.anomalies import Anomaly
 from perfdoctor.watching.hangs import Hang
@@ -91,8 +92,19 @@ def curve(rank: RankSteps) -> tuple[Point, ...]:
     found = []
     for piece in pieces:
         low, median, high = (int(np.median([each.q[at] for each in piece])) for at in (1, 2, 3))
-        found.append(Point(piece[len(piece) // 2].first, low, median, high, any(each.recorded for each in piece)))
+        found.append(Point(piece[0].first, low, median, high, any(each.recorded for each in piece)))
     return tuple(found)
+
+
+def write_curve(folder: Path, document: WatchDocument) -> None:
+    """Leave the whole run's curve in the folder of a window, for its report. Raises OSError."""
+    points = document.curve
+    columns = {name: tuple(getattr(each, name) for each in points) for name in ("low_ns", "median_ns", "high_ns")}
+    made = watched_run.Curve(
+        watched_run.FORMAT, document.ranks[0].rank if document.ranks else 0, tuple(each.step for each in points),
+        recorded=tuple(each.recorded for each in points), **columns,
+    )  # fmt: skip
+    write_whole(folder / watched_run.FILE, msgspec.json.encode(made))
 
 
 def write(folder: Path, document: WatchDocument) -> None:

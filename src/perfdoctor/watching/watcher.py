@@ -145,6 +145,10 @@ class Watcher:
 
     def _note(self, state: WindowState) -> None:
         self._windows[state.number] = state
+        if state.state == "recorded":
+            with contextlib.suppress(OSError):
+                folder = self.run.path / windows.WINDOWS / str(state.number)
+                document.write_curve(folder, self.document(self.now_ns()))
         self.happened(state)
         self.write(self.now_ns())
 

@@ -209,7 +209,7 @@ def _version(manifest: Manifest) -> str:
 
 
 def rows_folder(run: Path) -> Path:
-    """Where the agents of a run write their steps, and are asked for windows."""
+    """Where the agents of a run write their steps, and are asked for windows (also `recording.record`)."""
     return run / "steps"
 
 
