@@ -122,21 +122,26 @@ def read(folder: Path, name: str = FILE) -> WatchDocument:
 
     Raises PerfdoctorError where there is none, or it is damaged.
     """
-    file = folder / name
     try:
-        with file.open("rb") as stream:
-            document = msgspec.json.decode(stream.read(_LARGEST), type=WatchDocument)
+        with (folder / name).open("rb") as stream:
+            return decoded(stream.read(_LARGEST))
     except OSError as error:
         raise PerfdoctorError(
             f"{folder} is no run under watch: {name} cannot be read ({error.strerror or error})",
             do="Name the run folder that perfdoctor watch printed at its start.",
         ) from error
+
+
+def decoded(content: bytes) -> WatchDocument:
+    """The document in a file's content. Raises PerfdoctorError where it is damaged, or of another version."""
+    try:
+        document = msgspec.json.decode(content, type=WatchDocument)
     except msgspec.MsgspecError as error:
         raise PerfdoctorError(
-            f"{file} is damaged: {error}", do="It is written anew while the training runs."
+            f"{FILE} is damaged: {error}", do="It is written anew while the training runs."
         ) from error
     if document.format != FORMAT:
-        raise PerfdoctorError(f"{file} has the format {document.format}", do="Use the perfdoctor that wrote it.")
+        raise PerfdoctorError(f"{FILE} has the format {document.format}", do="Use the perfdoctor that wrote it.")
     return document
 
 
