@@ -1,18 +1,22 @@
 """What does `perfdoctor watch` cost a step, and what does it find? Ratios and rates, each with its interval.
 
     python benchmarks/watch.py overhead [--rounds 10] [--steps 10000]     five programs, with and without, in turns
+    python benchmarks/watch.py blocks [--steps 10000]                     one process, blocks of steps with and without
     python benchmarks/watch.py planted [--repeats 20] [--only NAME]       real programs with trouble planted in them
     python benchmarks/watch.py even [--runs 100] [--steps 1000]           real programs without: every alarm is a false one
     python benchmarks/watch.py simulated [--runs 1000]                    the judge alone, on lengths drawn at random
 
 `overhead` prints the ratio of wall times, which a machine that others use makes uncertain, and beside it what the agent
-and its thread take of a core, as a share of a step: that hardly depends on others. `simulated` draws noise that is
+and its thread take of a core, as a share of a step. `blocks` is for such machines: it puts the agent's hooks in and out
+every twenty steps of one process; its ratio is the median of all pairs of neighbouring blocks, each by its median step,
+with the interval of the sign test (order statistics), which no disturbance of some blocks moves. `simulated` draws noise that is
 independent, dependent (AR(1), r = 0.7), heavy-tailed (Student's t, 3 degrees of freedom) and skewed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -29,6 +33,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from watched_steps import MS
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.watching import document
@@ -171,6 +176,104 @@ def overhead(given: argparse.Namespace) -> Iterator[str]:
         )
 
 
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+#: Steps of a block.
+_BLOCK = 20
+
+BLOCKS = """
+import json, os, statistics, sys, tempfile, time
+sys.path.insert(0, sys.argv[1])
+import torch
+from perfdoctor_agent.watching import WatchingAgent
+torch.manual_seed(0)
+torch.set_num_threads(1)
+STEP_MS, PAIRS = float(sys.argv[2]), int(sys.argv[3])
+layers = [layer for _ in range(4) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
+model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(16 * 400_000 // 100, 64))
+folder = tempfile.mkdtemp(dir=sys.argv[4])
+settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
+
+def batches():
+    while True:
+        yield from torch.utils.data.DataLoader(data, batch_size=16)
+
+def busy(ms):
+    until = time.thread_time() + ms / 1e3
+    while time.thread_time() < until: pass
+
+source = batches()
+def step():
+    begun, used = time.perf_counter(), time.thread_time()
+    (batch,) = next(source)
+    loss = model(batch).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    busy(STEP_MS)
+    optimizer.step()
+    return time.perf_counter() - begun, time.thread_time() - used
+
+agent = WatchingAgent(torch, settings)
+agent.watch()
+for _ in range(60): step()
+assert agent.is_light
+from torch.optim.optimizer import register_optimizer_step_post_hook
+def turn(on):
+    if on:
+        agent._step_hooks["optimizer"] = register_optimizer_step_post_hook(agent._optimizer_stepped).remove
+        agent.light._install(__import__("threading").get_ident())
+    else:
+        agent._step_hooks.pop("optimizer")()
+        agent.light.leave()
+    steps = [step() for _ in range(BLOCK)]
+    return [statistics.median(each) for each in zip(*steps)]
+turn(False)
+for number in range(PAIRS):
+    first = number % 2 == 0
+    both = {}
+    for on in ((True, False) if first else (False, True)):
+        if on == ("optimizer" in agent._step_hooks):
+            (agent._step_hooks.pop("optimizer")(), agent.light.leave()) if on else turn(True)
+        both[on] = turn(on)
+    print(json.dumps([both[True], both[False]]))
+""".replace("BLOCK)", f"{_BLOCK})")
+
+
+def blocks(given: argparse.Namespace) -> Iterator[str]:
+    """The ratio of neighbouring blocks, by wall time and by the training thread's time on a core."""
+    yield "| step | pairs of blocks | ratio of wall times (95 %) | ratio of times on a core (95 %) |"
+    yield "| ---: | ---: | ---: | ---: |"
+    for step_ms in (0.0, 4.0, 9.0, 19.0, 49.0):
+        pairs = max(min(given.steps, int(90e3 / (step_ms + 1))) // (2 * _BLOCK), 10)
+        with tempfile.TemporaryDirectory() as name:
+            run = Path(name)
+            for each in ("agents", "torch", "steps"):
+                (run / each).mkdir()
+            environment = torch_profiler.environment(
+                os.environ, PassSettings("torch", run / "torch", "cpu"), StepWindow(steps=0),
+                reports=run / "agents", nccl=None, watch={"rows": str(run / "steps"), "watcher": 0},
+            )  # fmt: skip
+            environment["PYTHONPATH"] = ""
+            done = subprocess.run(
+                [_python(), "-c", BLOCKS, str(torch_profiler.AGENT), str(step_ms), str(pairs), name], env=environment,
+                check=True, capture_output=True, text=True,
+            )  # fmt: skip
+        rows = np.array([json.loads(line) for line in done.stdout.splitlines()])  # pair, with or without, clock
+        cells = [sign_interval(rows[:, 0, clock] / rows[:, 1, clock]) for clock in (0, 1)]
+        wall, core = (f"{middle:.4f} ({low:.4f} to {high:.4f})" for middle, low, high in cells)
+        yield f"| {1e3 * float(np.median(rows[:, 1, 0])):.2f} ms | {len(rows)} | {wall} | {core} |"
+
+
+def sign_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """The median and its 95 % interval by order statistics (W. Conover, Practical Nonparametric Statistics, 3.2)."""
+    ordered = np.sort(values)
+    half = 1.96 * math.sqrt(ordered.size) / 2
+    low, high = max(int(ordered.size / 2 - half), 0), min(math.ceil(ordered.size / 2 + half), ordered.size - 1)
+    return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+
+
 # --- real programs ---------------------------------------------------------------------------------------------------
 
 #: Name: what is planted, ms of a step, ranks, workers; kinds that name it, and the cause, or what the hang says.
@@ -191,13 +294,20 @@ _HANG_S = 10
 def _watched(
     folder: Path, planted: str, step_ms: float, ranks: int, workers: int, steps: int
 ) -> document.WatchDocument:
-    hangs = planted in ("hang", "deadlock")
+    """What was known at the end; a program that hangs is ended when that was found, or after ten minutes."""
     words = ["-o", "run", "--first-window", "0", "--no-save", "--hang-after", str(_HANG_S), "--apart", "0", "-q"]
-    words += ["--timeout", "90"] if hangs else []
-    subprocess.run(
-        [sys.executable, "-m", "perfdoctor", "watch", *words, "--", *_command(folder, step_ms, steps, planted, _AT, ranks)],
-        cwd=folder, env={**os.environ, "WORKERS": str(workers)}, check=False, capture_output=True,
-    )  # fmt: skip
+    words += ["--timeout", "600"]
+    command = _command(folder, step_ms, steps, planted, _AT, ranks)
+    with subprocess.Popen(
+        [sys.executable, "-m", "perfdoctor", "watch", *words, "--", *command],
+        cwd=folder, env={**os.environ, "WORKERS": str(workers)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        while process.poll() is None:
+            time.sleep(1)
+            with contextlib.suppress(PerfdoctorError):
+                if document.read(folder / "run").hang is not None:
+                    process.terminate()
+                    break
     return document.read(folder / "run")
 
 
@@ -319,7 +429,7 @@ def _delays(found: Sequence[int | None]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for name in ("overhead", "planted", "even", "simulated"):
+    for name in ("overhead", "blocks", "planted", "even", "simulated"):
         each = kinds.add_parser(name)
         each.add_argument("--rounds", type=int, default=10)
         each.add_argument("--steps", type=int, default=1000 if name == "even" else 10_000)

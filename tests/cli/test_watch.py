@@ -18,13 +18,13 @@ from warm_torch import ALL_AT_ONE, warm_python
 
 #: Its loader makes each batch in the training process, and sleeps for half of a step.
 TRAINING = """
-import sys, time, torch
+import os, sys, time, torch
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Linear(32, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 class Batches(torch.utils.data.Dataset):
-    def __len__(self): return int(sys.argv[1])
+    def __len__(self): return 1_000_000
     def __getitem__(self, index):
         time.sleep(0.005)  # the line
         return torch.ones(8, 32)
@@ -33,11 +33,11 @@ for batch in torch.utils.data.DataLoader(Batches(), batch_size=None):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    time.sleep(0.0005)
+    if os.path.exists("enough"): break
 print("loss", float(loss.detach()))
 sys.exit(7)
 """
-LOADER = ("--first-window", "0", "--apart", "0", "--steps", "20")
+LOADER = ("--first-window", "0", "--windows", "1", "--steps", "20")
 
 
 @contextmanager
@@ -74,11 +74,12 @@ def until(condition: object, limit_s: float = 60) -> None:
 def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path: Path) -> None:
     hook = 'echo "$PERFDOCTOR_KIND" >> hook.txt'
     words = [*LOADER, "-o", "run", "--on-anomaly", hook, "--metrics", "run.prom", "--summaries", "left"]
-    with watching(tmp_path, *words, "--", warm_python(tmp_path), "train.py", "3000") as process:
+    with watching(tmp_path, *words, "--", warm_python(tmp_path), "train.py") as process:
         run = tmp_path / "run"
         until((run / "windows" / "1" / "diagnosis.json").exists)
-        now = asked(tmp_path, "record-now", "run", "--steps", "5")
         known = asked(tmp_path, "status", "run")
+        now = asked(tmp_path, "record-now", "run", "--steps", "5")
+        (tmp_path / "enough").touch()
         output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (7, "loss " + output.partition(" ")[2])
     assert "input cannot keep up" in errors
@@ -87,29 +88,29 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
     assert "window 2 (as asked for): Training waits for data" in now.stdout
     assert "running, step" in known.stdout
     assert "waiting for batches" in known.stdout
-    assert (tmp_path / "hook.txt").read_text().split() == ["input"]
+    assert (tmp_path / "hook.txt").read_text().split()[0] == "input"
     assert 'perfdoctor_watched_anomalies{kind="input",run="run"} 1.0' in (tmp_path / "run.prom").read_text()
     document = json.loads((run / "watch.json").read_text())
     assert (document["state"], document["exit_code"]) == ("ended", 7)
-    assert document["ranks"][0]["steps"] == 3000
-    assert document["windows"][0]["rule"] == "input-wait"
+    assert [each["rule"] for each in document["windows"]] == ["input-wait", "input-wait"]
     for window in ("1", "2"):
         first = json.loads((run / "windows" / window / "diagnosis.json").read_text())["findings"][0]
         assert first["rule"] == "input-wait"
     assert (run / "report.html").is_file()
     assert list((tmp_path / "left").glob("rank0-*")), "the window's summary"
-    assert "ended, step 3,000" in asked(tmp_path, "status", "left").stdout
+    assert "ended, step" in asked(tmp_path, "status", "left").stdout
 
 
 @ALL_AT_ONE
 @pytest.mark.torch
 def test_a_watcher_that_is_killed_changes_nothing_in_the_program(tmp_path: Path) -> None:
-    with watching(tmp_path, *LOADER, "-o", "run", "--", warm_python(tmp_path), "train.py", "600") as process:
+    with watching(tmp_path, *LOADER, "-o", "run", "--", warm_python(tmp_path), "train.py") as process:
         steps = tmp_path / "run" / "steps"
-        until(lambda: list(steps.glob("*.jsonl")))
+        until(lambda: [*steps.glob("*.jsonl")])
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         (watcher,) = [pid for pid in children if b"watch_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         os.kill(int(watcher), signal.SIGKILL)
+        (tmp_path / "enough").touch()
         output, _ = process.communicate(timeout=60)
     assert (process.returncode, output[:5]) == (7, "loss ")
     assert json.loads(next(steps.glob("*.jsonl")).read_text().splitlines()[-1])["why"] == ""

@@ -167,7 +167,9 @@ def _session(
         many, skip=skip, stop=several if stop is None else stop, stacks=stacks, sampling=sampling, source=source,
         modules=modules, trial_s=TRIAL_S if trial else 0.0,
     )  # fmt: skip
-    return Session(tuple(command), environment, made, window, new_folder(where, command, environment, made), timeout)
+    folder = new_folder(where, command, environment, made)
+    stays = stop is False and not several
+    return Session(tuple(command), environment, made, window, folder, timeout, stays)
 
 
 def new_folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:

@@ -205,4 +205,6 @@ def _report(
         found = f"{len(known.anomalies)} anomalies" if known.anomalies else "no anomaly"
         notify(f"{found} in {known.ranks[0].steps:,} steps, and no window was recorded; see {folder.path}/watch.json")
     else:
+        with contextlib.suppress(OSError):
+            document.write_curve(run.path, known)
         recorded.report(run, asked, reports, "watch", ended.code)

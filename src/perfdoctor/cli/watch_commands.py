@@ -71,7 +71,9 @@ def record_now(
         each.read()
     ranks = {rank: each for rank, each in ranks_of(files).items() if not each.ended_ns and _lives(each)}
     if run is None or not ranks:
-        raise PerfdoctorError(f"no training under watch runs in {folder}", do=_TRAINING)
+        raise PerfdoctorError(
+            f"no training under watch makes steps in {folder}", do=f"{_TRAINING} Its first steps come first."
+        )
     number = max([0, *windows.numbers(folder)]) + 1
     settings = window_of(steps, sampling=sampling, source=source, modules=modules)
     window = Window(run, number, "asked", ranks, settings, py_spy.find())

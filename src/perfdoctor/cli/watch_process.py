@@ -101,7 +101,7 @@ class _Beside:
     def publish(self, *, is_last: bool = False) -> None:
         """Write what is known for others: a file for OpenMetrics, and where all nodes write."""
         now = time.monotonic()
-        document = self.watcher.document(time.time_ns())
+        document = self.watcher.document(time.time_ns(), has_ended=is_last)
         if self.orders.metrics:
             from perfdoctor.export import watched as metrics
 

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta, Struct, field
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers import watched_run
 from perfdoctor.system.paths import write_whole
 from perfdoctor.watching.anomalies import Anomaly
 from perfdoctor.watching.hangs import Hang
@@ -91,8 +92,19 @@ def curve(rank: RankSteps) -> tuple[Point, ...]:
     found = []
     for piece in pieces:
         low, median, high = (int(np.median([each.q[at] for each in piece])) for at in (1, 2, 3))
-        found.append(Point(piece[len(piece) // 2].first, low, median, high, any(each.recorded for each in piece)))
+        found.append(Point(piece[0].first, low, median, high, any(each.recorded for each in piece)))
     return tuple(found)
+
+
+def write_curve(folder: Path, document: WatchDocument) -> None:
+    """Leave the whole run's curve in the folder of a window, for its report. Raises OSError."""
+    points = document.curve
+    columns = {name: tuple(getattr(each, name) for each in points) for name in ("low_ns", "median_ns", "high_ns")}
+    made = watched_run.Curve(
+        watched_run.FORMAT, document.ranks[0].rank if document.ranks else 0, tuple(each.step for each in points),
+        recorded=tuple(each.recorded for each in points), **columns,
+    )  # fmt: skip
+    write_whole(folder / watched_run.FILE, msgspec.json.encode(made))
 
 
 def write(folder: Path, document: WatchDocument) -> None:
@@ -110,21 +122,26 @@ def read(folder: Path, name: str = FILE) -> WatchDocument:
 
     Raises PerfdoctorError where there is none, or it is damaged.
     """
-    file = folder / name
     try:
-        with file.open("rb") as stream:
-            document = msgspec.json.decode(stream.read(_LARGEST), type=WatchDocument)
+        with (folder / name).open("rb") as stream:
+            return decoded(stream.read(_LARGEST))
     except OSError as error:
         raise PerfdoctorError(
             f"{folder} is no run under watch: {name} cannot be read ({error.strerror or error})",
             do="Name the run folder that perfdoctor watch printed at its start.",
         ) from error
+
+
+def decoded(content: bytes) -> WatchDocument:
+    """The document in a file's content. Raises PerfdoctorError where it is damaged, or of another version."""
+    try:
+        document = msgspec.json.decode(content, type=WatchDocument)
     except msgspec.MsgspecError as error:
         raise PerfdoctorError(
-            f"{file} is damaged: {error}", do="It is written anew while the training runs."
+            f"{FILE} is damaged: {error}", do="It is written anew while the training runs."
         ) from error
     if document.format != FORMAT:
-        raise PerfdoctorError(f"{file} has the format {document.format}", do="Use the perfdoctor that wrote it.")
+        raise PerfdoctorError(f"{FILE} has the format {document.format}", do="Use the perfdoctor that wrote it.")
     return document
 
 

@@ -145,6 +145,10 @@ class Watcher:
 
     def _note(self, state: WindowState) -> None:
         self._windows[state.number] = state
+        if state.state == "recorded":
+            with contextlib.suppress(OSError):
+                folder = self.run.path / windows.WINDOWS / str(state.number)
+                document.write_curve(folder, self.document(self.now_ns()))
         self.happened(state)
         self.write(self.now_ns())
 
@@ -160,9 +164,14 @@ class Watcher:
             step_ns=document.rank_now(0, first).step_ns if first else 0,
             ranks=tuple(document.rank_now(number, each) for number, each in self.ranks.items()),
             curve=document.curve(first) if first else (),
-            anomalies=tuple(self.anomalies), windows=tuple(self._windows.values()), hang=self.hang,
+            anomalies=tuple(self.anomalies), windows=self._all_windows(), hang=self.hang,
             exit_code=self.exit_code, notes=(self.trouble,) if self.trouble else (),
         )  # fmt: skip
+
+    def _all_windows(self) -> tuple[WindowState, ...]:
+        """Those that were opened here, and by `record-now`."""
+        others = {number: windows.found(self.run.path, number) for number in windows.numbers(self.run.path)}
+        return tuple(dict(sorted({**others, **self._windows}.items())).values())
 
     def write(self, now: int, *, has_ended: bool = False) -> None:
         """Store it; a full disk is for later."""

@@ -157,12 +157,13 @@ class Window:
             self.folder.manifest.passes[0].files += [f"stacks/{file.name}" for file in kept]
 
     def _diagnosed(self) -> None:
-        assert self._process is not None
-        page, diagnosis = self._process.wait(0), json_object(self.folder.path / "diagnosis.json")
+        if self._process is None or not self._process.has_ended:
+            return
+        page, diagnosis = self._process.page, json_object(self.folder.path / "diagnosis.json")
+        self._process = None
         if page is not None and diagnosis is not None:
-            self._process = None
             self.state = replace(self.state, state="diagnosed", **_first_finding(diagnosis))
-        elif self._process.has_ended:
+        else:
             self.fail(f"it was not diagnosed; perfdoctor analyze {self.folder.path} says why")
 
     def fail(self, why: str) -> None:
@@ -183,6 +184,14 @@ def _first_finding(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     findings = diagnosis.get("findings")
     first = findings[0] if isinstance(findings, list) and findings and isinstance(findings[0], dict) else {}
     return {"finding": str(first.get("title", ""))[:200], "rule": str(first.get("rule", ""))[:80]}
+
+
+def found(run: Path, number: int) -> WindowState:
+    """The state of a window that somebody else has opened, by its files."""
+    diagnosis = json_object(run / WINDOWS / str(number) / "diagnosis.json")
+    if diagnosis is None:
+        return WindowState(number, "asked", 0)
+    return WindowState(number, "asked", 0, "diagnosed", **_first_finding(diagnosis))
 
 
 def _folder(run: RunFolder, number: int) -> RunFolder:
@@ -209,7 +218,7 @@ def _version(manifest: Manifest) -> str:
 
 
 def rows_folder(run: Path) -> Path:
-    """Where the agents of a run write their steps, and are asked for windows."""
+    """Where the agents of a run write their steps, and are asked for windows (also `recording.record`)."""
     return run / "steps"
 
 

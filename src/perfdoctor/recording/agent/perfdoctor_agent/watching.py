@@ -62,9 +62,16 @@ class WatchingAgent(Agent):
     # --- steps ---
 
     def _optimizer_stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.is_light and self._optimizer() is optimizer:  # as little as possible
-            if not self._is_compiling():
+        if self.is_light and self._optimizer() is optimizer:  # as little as possible, and in few calls
+            if self._is_compiling():
+                return
+            if self._wanted is not None or self.whole_run is not None:
                 self._light_step()
+                return
+            try:
+                self.light.end()
+            except Exception as error:
+                self.give_up(f"{type(error).__name__}: {error}")
             return
         super()._optimizer_stepped(optimizer, args, kwargs)
         if self.step_finder.chosen is not None and not self._is_compiling():
