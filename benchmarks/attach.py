@@ -25,6 +25,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching.target import inspect, interpreter
+
 _ROOT = Path(__file__).parents[1]
 _PROGRAMS = _ROOT / "benchmarks" / "programs"
 _MANY = "1000000"
@@ -149,9 +153,9 @@ def _programs(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     of_programs = os.environ.get("PERFDOCTOR_PROGRAMS_PYTHON", _python())
     torchrun = str(Path(_python()).with_name("torchrun"))
     cases: dict[str, tuple[list[str], list[str], list[str]]] = {
-        "chars_gpt": ([of_programs, str(_PROGRAMS / "chars_gpt.py"), "--steps"], ["200"], []),
+        "nano_gpt": ([of_programs, str(_PROGRAMS / "nano_gpt.py"), "--steps"], ["60"], []),
         "lightning_table": ([of_programs, str(_PROGRAMS / "lightning_table.py"), "--steps"], ["300"], []),
-        "min_gpt": ([of_programs, str(_PROGRAMS / "min_gpt.py"), "--steps"], ["200"], []),
+        "min_gpt": ([of_programs, str(_PROGRAMS / "min_gpt.py"), "--steps"], ["60"], []),
         "ddp_late_rank, 2 ranks": (
             [torchrun, "--nproc-per-node", "2", str(_PROGRAMS / "ddp_late_rank.py"), "--steps"], ["200"], ["--children"],
         ),
@@ -186,8 +190,11 @@ def _asleep(_given: argparse.Namespace, folder: Path) -> Iterator[str]:
             "attach", str(process.pid), "-o", str(folder / "asleep"), "--timeout", "5", folder=folder
         )
         still = "stands still" in said
-        yield f"exit code {code} after {seconds:.1f} s; named where it stands: {still}; it runs on: {process.poll() is None}; "\
-            f"output unchanged: {output.read_text() == 'begun' + chr(10)}"  # fmt: skip
+        whole = output.read_text() == "begun\n"
+        yield (
+            f"exit code {code} after {seconds:.1f} s; named where it stands: {still}; it runs on: "
+            f"{process.poll() is None}; output unchanged: {whole}"
+        )
 
 
 def _busy(given: argparse.Namespace, folder: Path) -> Iterator[str]:
@@ -217,8 +224,8 @@ def _often(given: argparse.Namespace, folder: Path) -> Iterator[str]:
             if code:
                 yield f"attach {number} failed: {said[-300:]}"
         resident.append(_resident(process.pid))
-        threads = len(os.listdir(f"/proc/{process.pid}/task"))
-        files = len(os.listdir(f"/proc/{process.pid}/fd"))
+        threads = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
         is_alive = process.poll() is None
     attached = output.read_text()
     with _running([_python(), "-c", _COUNTING], folder, until="\n") as (process, output):
@@ -239,10 +246,6 @@ def _resident(pid: int) -> float:
 
 
 def _killed(given: argparse.Namespace, folder: Path) -> Iterator[str]:
-    from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.recording.attaching import debugger, image
-    from perfdoctor.recording.attaching.target import inspect, interpreter
-
     tool = debugger.find()
     assert tool is not None
     deaths = kills = 0

@@ -67,8 +67,9 @@ def _pythons() -> list[str]:
     for minor in range(8, 15):
         of_pyenv = next((str(each) for each in installed if f"/3.{minor}." in str(each)), None)
         python = of_pyenv or shutil.which(f"python3.{minor}")
-        if python and minor not in found and not subprocess.run([python, "-c", ""], capture_output=True).returncode:
-            found[minor] = python
+        if python and minor not in found:
+            done = subprocess.run([python, "-c", ""], capture_output=True, check=False)
+            found |= {minor: python} if not done.returncode else {}
     return list(found.values())
 
 
@@ -101,7 +102,7 @@ def test_an_interpreter_that_sleeps_does_nothing_later_when_nobody_waits_any_mor
 
 
 def test_ctrl_c_reaches_the_program_while_it_is_attached_to(tmp_path: Path) -> None:
-    start, mark = _words(tmp_path)
+    start, _ = _words(tmp_path)
     with running(tmp_path, _BUSY) as program:
         _inject(program, start)
         program.process.send_signal(signal.SIGINT)

@@ -32,7 +32,7 @@ def trouble(target: Target, places: Sequence[Path]) -> PerfdoctorError | None:
 
 def is_seen_from_outside(target: Target) -> bool:
     """Is it a Python of which a sampler may read the stacks, though nothing of ours runs in it?"""
-    return target.python is not None and not target.is_pypy and not target.tracer and inspect(target.pid) is not None
+    return target.has_torch and not target.is_pypy and not target.tracer and inspect(target.pid) is not None
 
 
 def _who(target: Target) -> str:
