@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,8 +27,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching import debugger, image, session
+from perfdoctor.recording.attaching.attachment import Attachment
 from perfdoctor.recording.attaching.target import inspect, interpreter
+from perfdoctor.recording.tools import torch_profiler
 
 _ROOT = Path(__file__).parents[1]
 _PROGRAMS = _ROOT / "benchmarks" / "programs"
@@ -35,6 +38,8 @@ _MANY = "1000000"
 _LIMIT_S = 150.0
 #: Python alone takes seconds to import torch; the program prints when it trains, or its steps begin soon after.
 _BEGUN_S = 60.0
+#: Of each of many attaches.
+_STEPS = 3
 
 _COUNTING = """
 import gc, os, signal, sys, threading, torch
@@ -205,40 +210,51 @@ def _busy(given: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 
 def _often(given: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """Attach again and again, for 3 steps each time, with as little beside as there is."""
-    resident, failed, stopped = [], 0, []
+    """Attach again and again, for 3 steps each time, without a diagnosis."""
+    resident, stopped, failed = [], [], 0
     with _running([_python(), "-c", _COUNTING], folder, until="\n") as (process, output):
         for number in range(given.times):
             resident.append(_resident(process.pid))
-            words = ["--steps", "3", "--skip-steps", "2", "--no-sampling", "--timeout", "60"]
-            out = folder / "often" / str(number)
-            code, said, _ = _perfdoctor(
-                "attach", str(process.pid), "-o", str(out), "--no-save", "--no-html", *words, folder=folder
-            )
-            failed += code != 0
-            stopped += [
-                float(each.split("stood still for ")[1].split(" s")[0])
-                for each in said.splitlines()
-                if "stood still for" in each and "attached" in each
-            ]
-            if code:
-                yield f"attach {number} failed: {said[-300:]}"
+            steps, stood_still = _once(process.pid, folder / "often" / str(number))
+            failed += steps != _STEPS
+            stopped.append(stood_still)
         resident.append(_resident(process.pid))
-        threads = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
-        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        threads, files = (len(list(Path(f"/proc/{process.pid}/{each}").iterdir())) for each in ("task", "fd"))
         is_alive = process.poll() is None
     attached = output.read_text()
-    with _running([_python(), "-c", _COUNTING], folder, until="\n") as (process, output):
-        time.sleep(5)
+    with _running([_python(), "-c", _COUNTING], folder, until="\n") as (_, output):
+        time.sleep(10)
     alone = output.read_text()
     common = min(attached.rfind("\n"), alone.rfind("\n"))
-    same = attached[:common] == alone[:common]
+    numbers = [int(line.split()[0]) for line in attached.splitlines()[:-1]]
     middle = resident[len(resident) // 4]
     yield (
-        f"{given.times} attaches, {failed} failed, alive: {is_alive}; {common} characters of output the same: {same}; "
-        f"resident MB first {resident[0]:.0f}, after a quarter {middle:.0f}, at the end {resident[-1]:.0f}; "
-        f"{threads} threads, {files} files; stopped {sorted(stopped)[len(stopped) // 2]:.3f} s, at most {max(stopped):.3f} s"
+        f"{given.times} attaches, {failed} without their {_STEPS} steps, alive: {is_alive}; the first {common} characters "
+        f"of output the same: {attached[:common] == alone[:common]}, {len(numbers)} lines, none lost: "
+        f"{numbers == [100 * each for each in range(1, len(numbers) + 1)]}; "
+        f"resident MB first {resident[0]:.0f}, after a quarter {middle:.0f}, at the end {resident[-1]:.0f}; {threads} "
+        f"threads, {files} files; stopped {sorted(stopped)[len(stopped) // 2]:.3f} s, at most {max(stopped):.3f} s"
     )
+
+
+def _once(pid: int, folder: Path) -> tuple[int, float]:
+    """Record once: how many steps, and how long the program stood still."""
+    target = inspect(pid)
+    assert target is not None
+    run = session.new_folder(folder, [target])
+    settings = torch_profiler.settings(
+        torch_profiler.PassSettings("torch", run.make("torch"), "cpu+cuda"), torch_profiler.StepWindow(_STEPS, 2),
+        reports=folder / "agents",
+    )  # fmt: skip
+    attachment = Attachment(run, {**settings, "marked": False})
+    try:
+        made = attachment.attach(target)
+        attachment.await_begin(_BEGUN_S)
+        attachment.wait(time.monotonic() + _BEGUN_S)
+        return int(made.facts().get("steps_recorded", 0)) * bool(made.facts().get("trace")), made.injection.stopped_s
+    finally:
+        attachment.close()
+        shutil.rmtree(folder)
 
 
 def _resident(pid: int) -> float:
