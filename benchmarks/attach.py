@@ -56,7 +56,7 @@ while True:
     optimizer.step()
     number += 1
     if number % 100 == 0:
-        print(number, float(loss).hex(), flush=True)
+        print(number, loss.item().hex(), flush=True)
 """
 _BUSY = """
 import torch
