@@ -251,6 +251,9 @@ def helps() -> str:
         "export",
         "scrub",
         "query",
+        "watch",
+        "status",
+        "record-now",
     )
     of_history = ("show", "trend", "promises", "pin", "tag", "note", "prune", "merge")
     every = [(command,) for command in commands] + [("history", command) for command in of_history]

@@ -17,6 +17,10 @@ from viewer.served import SECRET, Answer, ask, filled, served
 from perfdoctor.cli import view
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.viewer.server import serving
+from perfdoctor.watching import document
+from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.document import Point, RankNow, WatchDocument
+from perfdoctor.watching.windows import WindowState
 
 FIXTURE = FIXTURES / "input-bound-workers" / "nsys" / "profile.sqlite"
 
@@ -311,3 +315,26 @@ def test_the_command_prints_the_address_and_ends_when_it_is_asked_to(tmp_path, r
     assert token not in named, "other users see the arguments of programs"
     assert mode == "700"
     assert not Path(named.removeprefix("file://")).exists()
+
+
+def test_a_training_under_watch_has_a_page_that_renews_itself(tmp_path: Path) -> None:
+    anomaly = Anomaly("input", 5, 40, 1, rank=0, cause="input", values={"share": 0.5, "wait_ns": 2e6})
+    window = WindowState(1, "input", 60, "diagnosed", "<b>Training waits</b>", "input-wait")
+    curve = (Point(1, 1, 10**6, 2), Point(40, 1, 2 * 10**6, 3))
+    rank = RankNow(0, 7, 50, 2 * 10**6, 0.5, 0.1, 1 << 30, 0, 1, False)
+    known = WatchDocument(1, "running", 1, 1, ("train",), 2 * 10**6, (rank,), curve, (anomaly,), (window,))
+    (tmp_path / "train").mkdir()
+    document.write(tmp_path / "train", known)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "watch.json").write_text('{"format": "mine"}', "utf-8")
+    with served(tmp_path) as server:
+        addresses = re.findall(r'href="(watch/[0-9a-f]{16})"', ask(server, "").text)
+        pages = {address: ask(server, address) for address in addresses}
+    shown = next(page for page in pages.values() if page.status == 200)
+    assert 'http-equiv="refresh"' in shown.text
+    assert "input cannot keep up: 2.00 ms of a step, 50 %" in shown.text
+    assert "&lt;b&gt;Training waits" in shown.text
+    assert "<b>" not in shown.text
+    assert 'points="25.0,100.0 1000.0,0.0"' in shown.text
+    assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+    assert all(page.status in (200, 404) for page in pages.values())

@@ -109,6 +109,9 @@ COMMANDS = {
     "analyze": _Command("analyze"),
     "compare": _Command("compare", cls="SeveralValues"),
     "check": _Command("check"),
+    "watch": _Command("watch", settings={"allow_interspersed_args": False}),
+    "status": _Command("watch_commands"),
+    "record-now": _Command("watch_commands"),
     "treat": _Command("treat", settings={"allow_interspersed_args": False}),
     "export": _Command("export"),
     "query": _Command("query"),
@@ -146,7 +149,7 @@ def program(*names: str) -> typer.Typer:
             cls=getattr(module, command.cls) if command.cls else None,
             epilog=examples.of(name),
             context_settings=command.settings,
-        )(getattr(module, name))
+        )(getattr(module, name.replace("-", "_")))
     return made
 
 

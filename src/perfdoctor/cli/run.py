@@ -92,7 +92,7 @@ def run(
         format_ or OutputFormat.TEXT, json, html, no_html, show_all, not no_save,
         outside_options.outside(metrics, log or []), on_error=format_ is None,
     )  # fmt: skip
-    wanted = _wanted(command, passes)
+    wanted = wanted_passes(command, passes)
 
     def notify(text: str) -> None:
         if not quiet:
@@ -105,7 +105,7 @@ def run(
         )  # fmt: skip
     except Exception as error:  # noqa: BLE001 the training is started, whatever is wrong with the recording
         recorded.print_error("this run is not recorded", error)
-        _leave(_alone(command, timeout))
+        leave(alone(command, timeout))
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
     if ended.at_once:
@@ -116,13 +116,13 @@ def run(
         say.failure(f"nothing to diagnose: {nothing.what}", nothing.do)
     else:
         recorded.report(session.folder, asked, reports, "run", ended.code)
-    _leave(ended)
+    leave(ended)
 
 
 # --- before ----------------------------------------------------------------------------------------------------------
 
 
-def _wanted(command: Sequence[str], passes: str) -> tuple[str, ...] | None:
+def wanted_passes(command: Sequence[str], passes: str) -> tuple[str, ...] | None:
     """The passes that were asked for by name. Exits, as a shell does, if the command cannot be started at all."""
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import program
@@ -167,10 +167,12 @@ def _session(
         many, skip=skip, stop=several if stop is None else stop, stacks=stacks, sampling=sampling, source=source,
         modules=modules, trial_s=TRIAL_S if trial else 0.0,
     )  # fmt: skip
-    return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
+    folder = new_folder(where, command, environment, made)
+    stays = stop is False and not several
+    return Session(tuple(command), environment, made, window, folder, timeout, stays)
 
 
-def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
+def new_folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
     from perfdoctor import __version__
     from perfdoctor.system.checkout import checkout
     from perfdoctor.system.masking import masked_command
@@ -226,7 +228,7 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
             if ended.code or ended.at_once or ended.interrupted_by:
                 break
         if not session.ran:
-            ended = _awaited(began[0]) if began else _alone(session.command, session.time_limit_s)
+            ended = awaited(began[0]) if began else alone(session.command, session.time_limit_s)
     finally:
         sampled = sampler.stop()
         cores.stop()
@@ -235,7 +237,7 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     if not ended.at_once:
         machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = ended.code
-    _store(folder, notify)
+    store(folder, notify)
     return ended
 
 
@@ -254,7 +256,7 @@ def _one_pass(
     earlier = len(session.ran)
     try:
         ended = session.record(name, kernels)
-        _let_go_of_closed_streams()
+        let_go_of_closed_streams()
     except Exception as error:  # noqa: BLE001 an error of the recording must not change the program's exit code
         recorded.print_error(f"the {name} pass failed", error)
         session.folder.manifest.notes.append(f"The {name} pass: {getattr(error, 'what', error)}.")
@@ -276,7 +278,7 @@ def _held(name: str, folder: RunFolder) -> str:
     return f"; the program stood still for {held_ns / 1e9:.1f} s of it while {why}" if held_ns >= _NOTICED_NS else ""
 
 
-def _alone(command: Sequence[str], time_limit_s: float | None) -> Ended:
+def alone(command: Sequence[str], time_limit_s: float | None) -> Ended:
     """Run the program, unrecorded, as it would run without perfdoctor."""
     from perfdoctor.recording.launch import program_run
 
@@ -285,15 +287,15 @@ def _alone(command: Sequence[str], time_limit_s: float | None) -> Ended:
         ended = program_run.run(command, os.environ, time_limit_s=time_limit_s, started=began.append)
     except Exception:  # noqa: BLE001 whatever it is, the program is started
         if began:
-            return _awaited(began[0])
+            return awaited(began[0])
         program_run.take_over(command)
-    _let_go_of_closed_streams()
+    let_go_of_closed_streams()
     for note in ended.notes:
         say.note(f"{note}")
     return ended
 
 
-def _awaited(program: int) -> Ended:
+def awaited(program: int) -> Ended:
     """How the program ended, where what watched over it failed."""
     from perfdoctor.recording.launch.program_run import Ended
 
@@ -302,7 +304,7 @@ def _awaited(program: int) -> Ended:
     return Ended(code if code >= 0 else 128 - code, signal=max(-code, 0))
 
 
-def _let_go_of_closed_streams() -> None:
+def let_go_of_closed_streams() -> None:
     """Print into nothing if nobody reads any more (a terminal was closed: SIGHUP), so that the recording is kept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
@@ -340,10 +342,10 @@ def _export(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
             continue
         record.files.append(f"nsys/{made.name}")
         record.bytes += made.stat().st_size
-        _store(folder, notify)
+        store(folder, notify)
 
 
-def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
+def store(folder: RunFolder, notify: Callable[[str], None]) -> None:
     try:
         folder.write()
     except OSError as error:
@@ -353,7 +355,7 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 # --- after -----------------------------------------------------------------------------------------------------------
 
 
-def _leave(ended: Ended) -> NoReturn:
+def leave(ended: Ended) -> NoReturn:
     """Exit as the program did. Where a signal ended it, by that signal: a parent sees no difference."""
     if ended.signal and ended.code == 128 + ended.signal:
         import resource  # of Linux, as recording is

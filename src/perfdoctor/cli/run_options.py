@@ -38,7 +38,7 @@ Stop = Annotated[
     bool | None,
     typer.Option(
         "--stop-after-steps/--keep-going",
-        help="End the program when its steps are recorded.",
+        help="End the program when its steps are recorded; or let it go on, for record-now too.",
         show_default="stop only if there are several passes",
     ),
 ]

@@ -23,7 +23,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.whole_run import WholeRun
+from perfdoctor.model.whole_run import WatchedRun, WholeRun
 from perfdoctor.patterns import regex
 from perfdoctor.system.html_table import SHOWN, html_table
 from perfdoctor.system.masking import masked_text
@@ -407,7 +407,8 @@ class Timeline(Keeps, frozen=True):
     `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     `whole_runs`: of each training process, when all of its steps ended and where its thread stood; empty if unknown.
-    `torch`: the version that the training processes reported, "" if unknown.
+    `watched_run`: how long its steps were, where the run was watched. `torch`: the version that the training processes
+    reported, "" if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -429,6 +430,7 @@ class Timeline(Keeps, frozen=True):
     project: Project | None = None
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     whole_runs: tuple[WholeRun, ...] = ()
+    watched_run: WatchedRun | None = None
     torch: str = ""
 
     def __repr__(self) -> str:

@@ -45,3 +45,18 @@ class WholeRun(Struct, frozen=True, eq=False):
     stacks: Sequence[Sequence[int]]
     iterators: Ints
     code: Mapping[str, Sequence[str]]
+
+
+class WatchedRun(Struct, frozen=True, eq=False):
+    """How long the steps of one rank were in the whole run in which this was recorded, piece by piece.
+
+    Each piece begins with step `first`; `low_ns`, `median_ns` and `high_ns` are quartiles of its steps. `recorded`: a
+    window was recorded in it, which made its steps longer.
+    """
+
+    rank: int
+    first: Ints
+    low_ns: Ints
+    median_ns: Ints
+    high_ns: Ints
+    recorded: Mask

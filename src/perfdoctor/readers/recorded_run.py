@@ -19,7 +19,7 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, RecordedProcess, Timeline, merge
-from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows, whole_run
+from perfdoctor.readers import formats, sampled_stacks, side_files, text_rows, watched_run, whole_run
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.ncu import profiles as ncu
@@ -230,6 +230,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
         project=project_from(part.run.manifest.project),
         whole_runs=tuple(_readable(_whole_runs(part), whole_run.read, unread)),
+        watched_run=watched_run.read(part.run.path),
         torch=next((report.torch for report in training if report.torch), ""),
     ).with_notes(*unread)
 

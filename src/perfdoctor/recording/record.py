@@ -42,6 +42,8 @@ class Session(Struct, frozen=True):
     window: StepWindow
     folder: RunFolder
     time_limit_s: float | None = None
+    #: The agent of torch's pass stays behind its window, and records others when it is asked to (`record-now`).
+    stays: bool = False
     #: Gets the program's pid in each pass.
     started: Callable[[int], None] = lambda _: None
     #: How the program ended, each time it was run.
@@ -172,10 +174,12 @@ class Session(Struct, frozen=True):
         sampler: SamplerProcess | None = None,
     ) -> launch.Ended:  # fmt: skip
         """Run the program with the agent in it, and with `tool` around it."""
+        rows = self.folder.make("steps").absolute() if self.stays and recording.pass_name == "torch" else None
         environment = torch_profiler.environment(
             self.environment, recording, self.window,
             reports=self.folder.path / "agents", nccl=self.folder.make("nccl"),
             sampling=sampler.settings if sampler else None,
+            watch={"rows": str(rows), "watcher": 0} if rows else None,
         )  # fmt: skip
         try:
             ended = launch.run(

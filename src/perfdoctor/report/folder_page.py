@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from perfdoctor.report.html import Page, page
-from perfdoctor.report.words import wording
+from perfdoctor.report.words import watched, wording
+from perfdoctor.watching.document import WatchDocument
 
 _STYLES = ("style.css", "charts.css", "folder.css")
 _NS = 10**9
+#: A page of a training that runs is asked for anew after so long: what it shows is written as often.
+_RENEWS_S = 5
+_WIDTH, _HEIGHT = 1000, 200
 
 
 class ReportRow(Struct, frozen=True):
@@ -36,8 +40,11 @@ def index(
     traces: Sequence[tuple[str, str, int]],
     unread: Sequence[tuple[str, str, int]],
     most: int | None = None,
+    watches: Sequence[tuple[str, str, int]] = (),
 ) -> Page:
-    """`traces`: keys, paths, times in ns since 1970; `unread`: paths, commands, times. `most`: of so many files."""
+    """`traces`, `watches`: keys, paths, times in ns since 1970; `unread`: paths, commands, times. `most`: of so many
+    files.
+    """
     return page(
         "folder.html.j2",
         _STYLES,
@@ -46,6 +53,7 @@ def index(
         day=day,
         traces=[{"key": key, "path": path, "written": day(at_ns)} for key, path, at_ns in traces],
         unread=[{"path": path, "command": command, "changed": day(at_ns)} for path, command, at_ns in unread],
+        watches=[{"key": key, "path": path, "written": day(at_ns)} for key, path, at_ns in watches],
         is_cut=most is not None,
         most=most,
     )
@@ -61,6 +69,23 @@ def perfetto(key: str, path: str, size: int, moments: Sequence[tuple[str, int, i
         shown.append({"finding": finding, "query": query, "length": wording.duration(end_ns - start_ns)})
     words = {"key": key, "path": path, "size": wording.size(size), "moments": shown}
     return page("perfetto.html.j2", _STYLES, ("perfetto.js",), **words)
+
+
+def watch(path: str, known: WatchDocument, now_ns: int) -> Page:
+    """The page of a training under watch, which renews itself while the training runs."""
+    first, *lines = watched.status(known, max(now_ns - known.unix_ns, 0))
+    highest = max((point.median_ns for point in known.curve), default=0)
+    last = known.curve[-1].step if known.curve else 0
+    points = " ".join(
+        f"{_WIDTH * point.step / last:.1f},{_HEIGHT * (1 - point.median_ns / highest):.1f}"
+        for point in known.curve
+        if highest and last
+    )
+    return page(
+        "watched.html.j2", _STYLES, path=path, state=known.state, first=first, lines=[each.strip() for each in lines],
+        points=points, highest=wording.duration(highest), steps=wording.count(last),
+        renews_s=0 if known.state == "ended" else _RENEWS_S,
+    )  # fmt: skip
 
 
 def day(at_ns: int) -> str:

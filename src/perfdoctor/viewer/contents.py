@@ -27,11 +27,14 @@ from perfdoctor.readers import formats
 from perfdoctor.readers.tensorboard import session_of
 from perfdoctor.system.run_folder import MANIFEST
 from perfdoctor.viewer.root import ViewedFolder
+from perfdoctor.watching import document
+from perfdoctor.watching.document import WatchDocument
 
-Kind = Literal["report", "json", "trace"]
+Kind = Literal["report", "json", "trace", "watch"]
 
 #: Our pages begin with this, and our JSON has that.
 _PAGE, _JSON, _FORMAT = b"<!-- perfdoctor report", b'"perfdoctor":', b'"format"'
+_WATCH = b'{"format":'
 _HEAD = 65_536
 _OUR_HEAD = 1024
 _GZIP = b"\x1f\x8b"
@@ -84,6 +87,7 @@ class FolderContents(Struct, frozen=True):
 
     reports: tuple[ListedReport, ...] = ()
     traces: tuple[File, ...] = ()
+    watches: tuple[File, ...] = ()
     unread: tuple[Unread, ...] = ()
     files: dict[str, File] = field(default_factory=dict)
     is_cut: bool = False
@@ -105,7 +109,7 @@ class Folder:
         recordings: dict[PurePosixPath, int] = {}
         for path in paths:
             kind, size, changed_ns = self._looked_at(path)
-            if kind in ("html", "json", "trace"):
+            if kind in ("html", "json", "trace", "watch"):
                 ours.append(File(cast("Kind", "report" if kind == "html" else kind), path, size, changed_ns))
             elif kind == "recording":
                 recordings[path] = changed_ns
@@ -118,6 +122,7 @@ class Folder:
         return FolderContents(
             tuple(sorted(reports, key=lambda each: -each.made_ns)),
             tuple(file for file in ours if file.kind == "trace" and file not in taken),
+            tuple(sorted((file for file in ours if file.kind == "watch"), key=lambda each: -each.changed_ns)),
             tuple(self._unread(reports, recordings, runs)),
             {file.key: file for file in ours},
             is_cut,
@@ -135,6 +140,14 @@ class Folder:
             except (OSError, EOFError, zlib.error, PerfdoctorError):
                 self._moments[trace] = []
         return self._moments[trace]
+
+    def watched(self, file: File) -> WatchDocument | None:
+        """What is known of a training under watch; None where that cannot be read now."""
+        try:
+            with self.root.open(file.path) as stream:
+                return document.decoded(stream.read(_LARGEST_REPORT))
+        except (OSError, PerfdoctorError):
+            return None
 
     def _looked_at(self, path: PurePosixPath) -> tuple[str | None, int, int]:
         """Kind of a file (`html`, `json`, `trace` of ours, `recording`, else None), its size and time of change."""
@@ -214,6 +227,8 @@ def _kind(name: str, file: BinaryIO) -> str | None:
         return "html" if _PAGE in head[:_OUR_HEAD] else None
     if name.endswith((".pftrace", ".pftrace.gz")):
         return "trace" if FIRST_TRACK.encode() in formats.inflated(head)[:_OUR_HEAD] else None
+    if name == document.FILE and head.startswith(_WATCH):
+        return "watch"
     if name.endswith(".json") and _JSON in head[:_OUR_HEAD] and _FORMAT in head[:_OUR_HEAD]:
         return "json"
     try:

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,6 +55,7 @@ _TYPES: dict[Kind, str] = {
     "report": "text/html; charset=utf-8",
     "json": "application/json; charset=utf-8",
     "trace": "application/octet-stream",
+    "watch": "text/html; charset=utf-8",
 }
 
 
@@ -159,6 +161,7 @@ class _Request(BaseHTTPRequestHandler):
             [(trace.key, str(trace.path), trace.changed_ns) for trace in contents.traces],
             [(str(each.path), each.command, each.changed_ns) for each in contents.unread],
             folder.most if contents.is_cut else None,
+            [(watch.key, str(watch.path.parent), watch.changed_ns) for watch in contents.watches],
         ))  # fmt: skip
 
     def _page(self, page: Page) -> None:
@@ -175,6 +178,12 @@ class _Request(BaseHTTPRequestHandler):
             with self.server.looking:
                 moments = self.server.folder.moments(file)
             self._page(folder_page.perfetto(file.key, str(file.path), file.bytes, moments))
+        elif what == "watch":
+            known = self.server.folder.watched(file)
+            if known is None:
+                self._end(404)
+            else:
+                self._page(folder_page.watch(str(file.path.parent), known, time.time_ns()))
         else:
             self._send(file)
 

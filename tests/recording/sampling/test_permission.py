@@ -31,7 +31,7 @@ def log(word):
 
 def watch():
     import perfdoctor_agent.sampling
-    perfdoctor_agent.sampling._permit = log
+    perfdoctor_agent.sampling.permit = log
 
 def main():
     import torch

@@ -39,6 +39,11 @@ class ReportProcess:
             )  # fmt: skip
 
     @property
+    def has_ended(self) -> bool:
+        """Is it over, with or without a report?"""
+        return self._process.poll() is not None
+
+    @property
     def page(self) -> Path | None:
         """The report, once it is there."""
         page = self._folder / "report.html"

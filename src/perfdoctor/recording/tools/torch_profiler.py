@@ -73,14 +73,18 @@ class PassSettings(Struct, frozen=True):
 def environment(
     base: Mapping[str, str], recording: PassSettings, window: StepWindow, *, reports: Path, nccl: Path | None,
     sampling: Mapping[str, object] | None = None, treated: Mapping[str, object] | None = None,
+    watch: Mapping[str, object] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings.
 
-    `treated`: what the agent tries on the program (agent/perfdoctor_agent/treated.py).
+    `treated`: what the agent tries on the program (agent/perfdoctor_agent/treated.py). `watch`: it stays in the program
+    and notes every step (agent/perfdoctor_agent/watching.py).
     """
     given = settings(recording, window, reports=reports, nccl=nccl, sampling=sampling)
     if treated is not None:
         given["treated"] = treated
+    if watch is not None:
+        given["watch"] = watch
     path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
     return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(given)}
 

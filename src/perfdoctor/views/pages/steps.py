@@ -17,6 +17,7 @@ from perfdoctor.metrics.grouping import ratio
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.whole_run import WatchedRun
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.tables import ALIKE, in_short, in_words, numbers, place_names, table, taken, text
@@ -71,12 +72,35 @@ class _StepTimes(Struct, frozen=True):
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
+    if run.timeline.watched_run is not None:
+        yield _whole_run(run.timeline.watched_run)
     found = _found(run)
     if found is not None and found.number.size > 1:
         yield _chart(found)
     yield from _start(run)
     if found is not None:
         yield _table(found)
+
+
+def _whole_run(run: WatchedRun) -> Chart:
+    """The lengths of all steps of the run in which the window was recorded."""
+    median, shown = float(np.median(run.median_ns)), ~run.recorded
+    first = run.first.astype(np.float64)
+    series = [
+        Series(name, "steps", first[shown], ns[shown].astype(np.float64))
+        for name, ns in (("median", run.median_ns), ("lower quartile", run.low_ns), ("upper quartile", run.high_ns))
+    ]
+    windows = first[run.recorded]
+    if windows.size:
+        series.append(Series("recorded", "dots", windows, run.median_ns[run.recorded].astype(np.float64)))
+    return Chart(
+        "steps", "whole-run", "The whole run",
+        "Quartiles of the lengths of {steps} steps of rank {rank}, {median} in the middle; dots are recorded windows.",
+        Axis("step", "position"), Axis("time", "ns"), tuple(series),
+        {
+            "steps": (float(run.first[-1]), "count"), "rank": (str(run.rank), "text"), "median": (median, "ns"),
+        },
+    )  # fmt: skip
 
 
 def _start(run: Run) -> Iterator[Table]:

@@ -56,7 +56,7 @@ _NOT_STARTED = "the program uses its own torch.profiler: perfdoctor's was not st
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     """An error in the agent ends the agent and is reported; the program never sees it."""
 
     @functools.wraps(method)
@@ -81,12 +81,20 @@ class Agent:
             from perfdoctor_agent.treated import Treated
 
             treated = Treated(torch, settings["treated"])
-        agent = cls(torch, settings, treated)
+        agent = cls._class_for(settings)(torch, settings, treated)
         from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
         util.register_after_fork(agent, Agent.in_child)
         agent.watch()
+
+    @staticmethod
+    def _class_for(settings: Any) -> type[Agent]:
+        if not settings.get("watch"):
+            return Agent
+        from perfdoctor_agent.watching import WatchingAgent
+
+        return WatchingAgent
 
     def __init__(self, torch: Any, settings: Any, treated: Treated | None = None) -> None:
         self.torch, self.settings = torch, settings
@@ -144,7 +152,7 @@ class Agent:
 
     # --- before the window ---
 
-    @_guarded
+    @guarded
     def watch(self) -> None:
         optimizer = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         if not self.is_fork:
@@ -181,7 +189,7 @@ class Agent:
 
         return private.replace(optimizer, "__init__", made)
 
-    @_guarded
+    @guarded
     def _trains(self) -> None:
         self.optimizers += 1
         if self.marks_steps:
@@ -259,7 +267,7 @@ class Agent:
             self._event(_identity(module), "forward")
         return result
 
-    @_guarded
+    @guarded
     def _backward_ended(self) -> None:
         is_first, self.updates_by_hand = not self.updates_by_hand, True
         seen = self.step_finder.order
@@ -268,14 +276,14 @@ class Agent:
         else:
             self._event(_BACKWARD, "backward")
 
-    @_guarded
+    @guarded
     def _range_ended(self) -> None:
         if not self.marks_steps and not self.is_done:
             self.marks_steps = True
             self._begin_anew()
         self._event(STEP_RANGE, "range")
 
-    @_guarded
+    @guarded
     def _event(self, kind: Any, found_by: str) -> None:
         """Count an event that may end a step. `found_by`: what kind of event it is, for the report."""
         if self._is_left:
@@ -312,7 +320,7 @@ class Agent:
         """Is nothing done any more but to note when steps end?"""
         return self.is_done and self.behind is None
 
-    @_guarded
+    @guarded
     def _noted(self, kind: Any) -> None:
         if self.whole_run is not None and kind == self.step_finder.chosen and os.getpid() == self.pid:
             self.whole_run.step_ended(kind, time.monotonic_ns())
@@ -498,7 +506,7 @@ class Agent:
 
     # --- early ends ---
 
-    @_guarded
+    @guarded
     def _make_room(self) -> None:
         """End our profiler: the program starts its own."""
         if self.recorder is None or self.is_done or os.getpid() != self.pid:
@@ -508,14 +516,14 @@ class Agent:
         if not self.report.facts["trace"]:
             self.foreign.watch_exports()
 
-    @_guarded
+    @guarded
     def _own_trace(self, path: str) -> None:
         """The program has written a trace itself."""
         if os.getpid() == self.pid and path not in self.report.facts["own_traces"]:
             self.report.facts["own_traces"].append(path)
             self.report.write()
 
-    @_guarded
+    @guarded
     def finish(self, *, is_killed: bool = False) -> None:
         """Keep, at the end of the process, what was recorded in a window that is still open."""
         if os.getpid() != self.pid:

@@ -52,7 +52,7 @@ class StepEnds:
 
     def add(self, now_ns: int) -> None:
         self.count += 1
-        self.ends.append((now_ns, _event(self.torch)))
+        self.ends.append((now_ns, event_here(self.torch)))
         if getrusage is not None:
             self.faults.append(getrusage(RUSAGE_SELF).ru_minflt)
 
@@ -139,7 +139,7 @@ def _fault_ns() -> float:
     return (times[1] - times[0] - (times[2] - times[1])) / _PAGES
 
 
-def _event(torch: Any) -> Any:
+def event_here(torch: Any) -> Any:
     """Record an event in the current stream; None where no GPU is at work, or a graph is captured."""
     try:
         if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():

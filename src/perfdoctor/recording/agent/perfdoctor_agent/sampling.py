@@ -76,7 +76,7 @@ class Sampling:
         if not self.settings or self.is_on:
             return
         workers = _workers()
-        _permit(self.settings["sampler"])
+        permit(self.settings["sampler"])
         if self._window >= 0:
             fcntl.lockf(self._window, fcntl.LOCK_UN, 1, _BEGIN)
         self.is_on = self._ask("begin", os.getpid(), processes * (1 + len(workers)), *workers)
@@ -100,7 +100,7 @@ class Sampling:
             self._forbid()
 
     def _forbid(self) -> None:
-        _permit(0)
+        permit(0)
         if self._window >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._window_of(os.getpid()))
@@ -148,7 +148,7 @@ def _cells(with_text: bool) -> dict[str, Any]:
     return cells if sum(len(each["text"]) for each in cells.values()) <= _MOST_TEXT else {}
 
 
-def _permit(pid: int) -> None:
+def permit(pid: int) -> None:
     with contextlib.suppress(OSError, AttributeError):  # no prctl: nothing to permit
         ctypes.CDLL(None).prctl(_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
 
@@ -158,9 +158,9 @@ def _permit_in_window(window: int, sampler: int) -> None:
     with contextlib.suppress(Exception):
         fcntl.lockf(window, fcntl.LOCK_SH, 1, _BEGIN)
         if identity.is_worker():
-            _permit(sampler)
+            permit(sampler)
             fcntl.lockf(window, fcntl.LOCK_SH, 1, _END)
-            _permit(0)
+            permit(0)
     os.close(window)
 
 

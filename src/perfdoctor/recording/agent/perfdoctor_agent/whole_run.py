@@ -123,16 +123,18 @@ class WholeRun:
         self._is_recorded = False
 
     def window_begins(self) -> None:
-        self.windows.append([self._count() - 1, -1])
+        self.windows.append([self.count - 1, -1])
         self._is_recorded = True
 
     def window_ends(self) -> None:
         """The step that ends next holds the writing of the trace."""
         if self._is_recorded:
-            self.windows[-1][1] = self._count()
+            self.windows[-1][1] = self.count
             self._is_recorded = False
 
-    def _count(self) -> int:
+    @property
+    def count(self) -> int:
+        """Steps that were noted."""
         return max((len(ends) for ends in self.ends.values()), default=0)
 
     def _site(self) -> int:

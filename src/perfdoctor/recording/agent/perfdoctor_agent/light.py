@@ -1,0 +1,264 @@
+"""What is known of every step of a whole training, at a microsecond a step, and how does it get onto disk?
+
+The thread that trains appends one tuple a step. A thread of ours sums up so many steps at a time, and appends the sums,
+a few hundred bytes of JSON, to a file of this process:
+
+    {"first": 401, "steps": 25, "end": …, "sum": …, "q": [least, lower quartile, median, upper quartile, most],
+     "wait": …, "host": …, "device": …, "slow": [[413, …]], "recorded": false}     a stretch of steps
+    {"at": …, "rss": …, "cpu": …, "delay": …, "gpu": [allocated, reserved]}        what the process uses meanwhile
+
+Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`; `host`: the training thread on a core;
+`device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond the others, by their number. The first
+line says who writes, the last one that the process has ended. A stretch grows with the run, so that the file does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from perfdoctor_agent import private
+from perfdoctor_agent.pace import event_here
+
+FORMAT = 1
+#: Steps of a stretch at first, and how many stretches are written before it is twice as long.
+FIRST_STRETCH, STRETCHES = 25, 100
+#: No stretch lasts longer, so that a run of days is followed as closely as one of an hour.
+LONGEST_NS = 10_000_000_000
+#: A stretch behind which no step has ended for so long is written as it is.
+_SILENT_NS = 2_000_000_000
+#: How often the thread wakes: often enough to open a window within a second, rarely enough to cost nothing.
+_PAUSE_S = 0.5
+#: What the process uses: once a second in its first ten minutes, then every ten seconds.
+_OFTEN_NS, _RARELY_NS, _AT_FIRST_NS = 1_000_000_000, 10_000_000_000, 600_000_000_000
+#: A step beyond the median by half of it, and by so many times the distance of the quartiles, is noted by its number.
+_SLOW_SHARE, _SLOW_SPREAD, _MOST_SLOW = 0.5, 3, 16
+#: Steps that nobody has written yet, at most: of a disk that hangs.
+_MOST_WAITING = 100_000
+#: The training thread's time on a core is asked for so often: the kernel says it, which took 0.5 µs, and 7 µs where its
+#: code had left the processor's caches. Steps that are shorter have a mean.
+_USED_EVERY_NS = 10_000_000
+#: One event on the GPU in so many ns of steps: recording and asking for it takes some 5 µs.
+_EVENT_EVERY_NS = 4_000_000
+_MOST_EVENTS = 64
+_ENDING_S = 1.0
+
+
+class LightSteps:
+    """The steps of one process since it was known what a step is. `end` on the thread that trains, and nothing else."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.count = 0  # steps since the program began, those before `begin` included
+        self.waited_ns = 0
+        self.is_recorded = False  # in a window, or just behind one
+        self.waiting: deque[tuple[int, int, int, bool]] = deque(maxlen=_MOST_WAITING)
+        self.device: deque[tuple[int, int]] = deque(maxlen=_MOST_WAITING)  # the step, and a step's ns up to it
+        self._clock, self._used = time.monotonic_ns, time.thread_time_ns
+        self._used_at = 0
+        self._events: deque[tuple[int, Any]] = deque()
+        self._has_gpu, self._event_ns = False, 0
+        self._undo: Callable[[], None] = lambda: None
+
+    def begin(self, count: int) -> None:
+        """Begin behind so many steps, on the thread that trains."""
+        self.count = count
+        self._has_gpu = bool(self.torch.cuda.is_initialized())
+        self.waiting.append((self._clock(), self._used(), 0, True))
+        self._install(threading.get_ident())
+
+    def end(self) -> int:
+        """Note the end of a step; returns its number."""
+        now_ns, used_ns = self._clock(), -1
+        self.count += 1
+        if now_ns - self._used_at > _USED_EVERY_NS:
+            self._used_at, used_ns = now_ns, self._used()
+        self.waiting.append((now_ns, used_ns, self.waited_ns, self.is_recorded))
+        if self._has_gpu and now_ns - self._event_ns > _EVENT_EVERY_NS:
+            self._mark(now_ns)
+        return self.count
+
+    def leave(self) -> None:
+        """Remove what was put into torch."""
+        self._undo()
+        self._undo = lambda: None
+
+    def _mark(self, now_ns: int) -> None:
+        """Mark the step's end on the GPU, and read the marks that it has passed. No other thread may ask for them while
+        a graph is captured, and nothing here waits.
+        """
+        event = event_here(self.torch)
+        if event is None:
+            return
+        self._event_ns, events = now_ns, self._events
+        events.append((self.count, event))
+        try:
+            while len(events) > 1 and events[1][1].query():
+                (first, before), (last, after) = events.popleft(), events[0]
+                self.device.append((last, round(before.elapsed_time(after) * 1e6 / (last - first))))
+        except Exception:  # a device that failed: the program gets to know by itself
+            events.clear()
+        if len(events) > _MOST_EVENTS:
+            events.popleft()
+
+    def _install(self, thread: int) -> None:
+        """Time how long the training waits for the next batch of a DataLoader."""
+        base = private.find(self.torch, private.LOADER_ITERATOR)
+        if base is None:
+            return
+        original, clock, here = base.__next__, self._clock, threading.get_ident
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
+            if here() != thread:  # one that fetches ahead does not keep the training waiting
+                return original(iterator)
+            begun = clock()
+            batch = original(iterator)
+            self.waited_ns += clock() - begun
+            return batch
+
+        self._undo = private.replace(base, "__next__", __next__)
+
+
+class RowWriter:
+    """The thread that writes. `who`: the first line. `asked()` is called each time it wakes.
+
+    Nothing is raised, and what a full disk does not take is lost.
+    """
+
+    def __init__(self, path: str, steps: LightSteps, who: dict[str, Any], asked: Callable[[], None]) -> None:
+        self.path, self.steps, self.asked = path, steps, asked
+        self._who, self._file = who, -1
+        self._lines: list[str] = [_line(format=FORMAT, **who)]
+        self._stretch: list[tuple[int, int, int, bool]] = []
+        self._before: tuple[int, int, int, bool] | None = None
+        self._first, self._length, self._written = steps.count + 1, FIRST_STRETCH, 0
+        self._used = (0, 0)  # of the thread that trains, and the step up to which that is
+        self._host_ns = 0.0  # a step
+        self._unix_ns = time.time_ns() - time.monotonic_ns()
+        self._begun_ns = time.monotonic_ns()
+        self._used_ns = 0
+        self._thread_file = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._write_on, name="perfdoctor-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, why: str = "") -> None:
+        """Write what is left, and that this is the end."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(_ENDING_S)
+        if self._lock.acquire(timeout=_ENDING_S):  # a disk that hangs is left
+            with contextlib.suppress(Exception):
+                self._take(is_last=True)
+                self._lines.append(_line(ended=time.time_ns(), why=why))
+                self._flush()
+                os.close(self._file)
+
+    def _write_on(self) -> None:
+        with contextlib.suppress(Exception):  # the interpreter ends, or is out of memory: the program goes on
+            while not self._stop.wait(_PAUSE_S):
+                with self._lock:
+                    self._take()
+                    self._use()
+                    self._flush()
+                self.asked()
+
+    def _take(self, *, is_last: bool = False) -> None:
+        """Take what the training has left, and close the stretches that are long enough."""
+        waiting, stretch = self.steps.waiting, self._stretch
+        self._unix_ns = time.time_ns() - time.monotonic_ns()
+        while waiting:
+            each = waiting.popleft()
+            if self._before is None:
+                self._before, self._used = each, (each[1], self._first - 1)
+                continue
+            if stretch and each[3] != stretch[-1][3]:
+                self._close()
+            stretch.append(each)
+            if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
+                self._close()
+        # Where no step ends any more it is written, too, which was the last one.
+        if stretch and (is_last or time.monotonic_ns() - stretch[-1][0] > _SILENT_NS):
+            self._close()
+
+    def _close(self) -> None:
+        stretch, before = self._stretch, self._before
+        assert before is not None
+        ends = [before[0], *(each[0] for each in stretch)]
+        lengths = [b - a for a, b in zip(ends, ends[1:])]
+        ordered = sorted(lengths)
+        last = len(ordered) - 1
+        quartiles = [ordered[(last * quarter + 2) // 4] for quarter in range(5)]
+        beyond = quartiles[2] + max(_SLOW_SHARE * quartiles[2], _SLOW_SPREAD * (quartiles[3] - quartiles[1]))
+        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond]
+        slow = sorted(sorted(slow, key=lambda each: -each[1])[:_MOST_SLOW])
+        end = stretch[-1]
+        sums: dict[str, Any] = {"sum": end[0] - before[0], "q": quartiles, "wait": end[2] - before[2]}
+        sums.update(host=round(self._host_of(stretch) * len(stretch)), device=self._device_ns(self._first + last))
+        sums.update(slow=slow, recorded=end[3])
+        self._lines.append(_line(first=self._first, steps=len(stretch), end=end[0] + self._unix_ns, **sums))
+        self._first += len(stretch)
+        self._before = end
+        stretch.clear()
+        self._written += 1
+        if self._written % STRETCHES == 0:
+            self._length *= 2
+
+    def _host_of(self, stretch: list[tuple[int, int, int, bool]]) -> float:
+        """What the training thread uses of a core in a step: a mean up to the last step of which it is known."""
+        known = [(used, self._first + at) for at, (_, used, _, _) in enumerate(stretch) if used >= 0]
+        if known:
+            (before, first), (after, last) = self._used, known[-1]
+            if first and last > first:
+                self._host_ns = (after - before) / (last - first)
+            self._used = known[-1]
+        return self._host_ns
+
+    def _device_ns(self, last: int) -> int:
+        """Mean length of a step by the GPU's clock, of those that were measured up to this step."""
+        device, found = self.steps.device, []
+        while device and device[0][0] <= last:
+            found.append(device.popleft()[1])
+        return round(sum(found) / len(found)) if found else 0
+
+    def _use(self) -> None:
+        now_ns = time.monotonic_ns()
+        every_ns = _OFTEN_NS if now_ns - self._begun_ns < _AT_FIRST_NS else _RARELY_NS
+        if now_ns - self._used_ns < every_ns - 100_000_000:
+            return
+        self._used_ns = now_ns
+        facts: dict[str, Any] = {"cpu": time.process_time_ns()}
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open("/proc/self/statm", "rb") as file:
+                facts["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            with open(self._thread_file, "rb") as file:
+                facts["delay"] = int(file.read().split()[1])
+        with contextlib.suppress(Exception):
+            cuda = self.steps.torch.cuda
+            if cuda.is_initialized():
+                facts["gpu"] = [cuda.memory_allocated(), cuda.memory_reserved()]
+        self._lines.append(_line(at=time.time_ns(), **facts))
+
+    def _flush(self) -> None:
+        if not self._lines:
+            return
+        content = "".join(self._lines).encode("ascii")
+        self._lines.clear()
+        with contextlib.suppress(OSError):
+            if self._file < 0:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            os.write(self._file, content)
+
+
+def _line(**facts: Any) -> str:
+    """A line behind a line break: of one that a full disk has cut only that one is lost."""
+    return "\n" + json.dumps(facts, separators=(",", ":"))

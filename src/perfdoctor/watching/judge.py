@@ -1,0 +1,194 @@
+"""Which of what every rank does is worth a word? All tests of one job, in the order in which its steps come.
+
+Nothing here knows the clock or a file: `update` gets the ranks as they are, and the time, so that a training of hours
+is judged again in a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from perfdoctor.watching import memory, periods
+from perfdoctor.watching import ranks as of_ranks
+from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.causes import cause_of
+from perfdoctor.watching.level import LevelWatch, is_gradual
+from perfdoctor.watching.rows import RankSteps, Stretch, per_step
+from perfdoctor.watching.throttling import Throttled
+
+#: Stretches in which a period is looked for, and of how many new ones the next look is.
+_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4
+#: Waiting for batches above this share of a step is trouble; below the second one it is over.
+INPUT_SHARE, _INPUT_OVER = 0.10, 0.05
+#: Of the level before a change, and since it, so many stretches are compared and shown to the library.
+_COMPARED, _SHOWN = 32, 200
+#: A rank is behind when it was so in so many looks one behind the other.
+_LOOKS = 3
+#: A training hangs that made no step for so many usual ones, and so many times its longest pause so far.
+HANG_STEPS, HANG_PAUSES = 20, 3
+
+
+class Judge:
+    """`update` returns what is new. `hang_after_s`: no pause that is shorter is called one."""
+
+    def __init__(self, hang_after_s: float = 60.0) -> None:
+        self.hang_after_ns = hang_after_s * 1e9
+        self._level = LevelWatch()
+        self._judged = self._looked = 0  # stretches of the first rank
+        self._unrecorded: list[Stretch] = []
+        self._periods: set[int] = set()
+        self._waiting: set[int] = set()
+        self._grown: dict[tuple[int, str], int] = {}
+        self._behind: tuple[int, int] = (-1, 0)
+        self._is_behind: set[int] = set()
+        self._throttled: set[int] = set()
+        self._lag: set[int] = set()
+        self.hangs_since = 0  # ns since 1970; 0 while it does not
+
+    def update(self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Throttled | None = None) -> list[Anomaly]:
+        """What was not known before. `ranks`: by rank; `now_ns`: since 1970."""
+        if not ranks:
+            return []
+        first = next(iter(ranks.values()))
+        found = [
+            *self._levels(first),
+            *self._period(first),
+            *self._input(ranks),
+            *self._memory(ranks),
+            *self._of_ranks(ranks),
+            *self._throttling(throttled),
+            *self._hang(ranks, now_ns),
+        ]
+        seen = max(each.steps for each in ranks.values())
+        return [replace(each, seen_at=seen, unix_ns=now_ns, step=each.step or seen) for each in found]
+
+    # --- steps that become longer ---
+
+    def _levels(self, rank: RankSteps) -> Iterator[Anomaly]:
+        new, self._judged = rank.stretches[self._judged :], len(rank.stretches)
+        for each in new:
+            if each.recorded:
+                continue
+            self._unrecorded.append(each)
+            change = self._level.add(each.first, each.end, each.q[1])
+            if change is not None:
+                yield self._changed(rank, change.at, change.first, change.ratio)
+
+    def _changed(self, rank: RankSteps, at: int, first: int, ratio: float) -> Anomaly:
+        before, since = self._unrecorded[max(at - _COMPARED, 0) : at], self._unrecorded[at:]
+        shown = self._unrecorded[max(len(self._unrecorded) - _SHOWN, 0) :]
+        cause, share = cause_of(before, since, rank.uses)
+        level = float(np.median([each.q[1] for each in since]))
+        return Anomaly(
+            "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level", first, 0, 0, cause=cause,
+            values={"ratio": ratio, "before_ns": level / ratio, "after_ns": level, "cause_share": share},
+        )  # fmt: skip
+
+    def _period(self, rank: RankSteps) -> Iterator[Anomaly]:
+        if len(self._unrecorded) < self._looked + _PERIOD_EVERY:
+            return
+        self._looked = len(self._unrecorded)
+        latest = self._unrecorded[-_PERIOD_STRETCHES:]
+        usual = float(np.median([each.q[2] for each in latest]))
+        found = periods.period(rank.slow, latest[0].first, latest[-1].last, usual)
+        if found is None or any(_is_multiple(found.every, known) for known in self._periods):
+            return
+        self._periods.add(found.every)
+        yield Anomaly(
+            "slow-steps", latest[0].first, 0, 0,
+            values={"every": found.every, "phase": found.phase, "hits": found.hits, "share": found.share},
+        )  # fmt: skip
+
+    # --- what each rank does ---
+
+    def _input(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
+        for number, rank in ranks.items():
+            latest = of_ranks.latest(rank)
+            if not latest:
+                continue
+            share = float(np.median(per_step(latest, "wait") / per_step(latest, "sum")))
+            if share < _INPUT_OVER:
+                self._waiting.discard(number)
+            elif share >= INPUT_SHARE and number not in self._waiting:
+                self._waiting.add(number)
+                wait_ns = float(np.median(per_step(latest, "wait")))
+                values = {"share": share, "wait_ns": wait_ns}
+                yield Anomaly("input", latest[0].first, 0, 0, rank=number, cause="input", values=values)
+
+    def _memory(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
+        for number, rank in ranks.items():
+            for kind in ("host", "device"):
+                times = [each.at for each in rank.uses]
+                held = [each.rss if kind == "host" else each.gpu[0] for each in rank.uses]
+                if not any(held):
+                    continue
+                found = memory.growth(times, held)
+                if found is None or found.held < 2 * self._grown.get((number, kind), 0):
+                    continue
+                self._grown[number, kind] = found.held
+                since = times[-1] - int(found.seconds * 1e9)
+                grown_in = [each for each in rank.stretches if each.end > since]
+                steps = sum(each.steps for each in grown_in)
+                per_step_bytes = found.bytes_per_second * found.seconds / steps if steps else 0.0
+                values: dict[str, float | int | str] = {
+                    "kind": kind, "bytes_per_second": found.bytes_per_second, "held": found.held,
+                    "bytes_per_step": per_step_bytes,
+                }  # fmt: skip
+                yield Anomaly("memory", grown_in[0].first if grown_in else 0, 0, 0, rank=number, values=values)
+
+    def _of_ranks(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
+        found = of_ranks.behind(ranks)
+        rank, looks = self._behind
+        self._behind = (found.rank, looks + 1 if found.rank == rank else 1) if found else (-1, 0)
+        if found and self._behind[1] >= _LOOKS and found.rank not in self._is_behind:
+            self._is_behind.add(found.rank)
+            values = {"share": found.share, "more_ns": found.more_ns}
+            yield Anomaly(
+                "behind", 0, 0, 0, rank=found.rank, cause="input" if found.cause == "input" else "host", values=values
+            )
+        lag = of_ranks.lagging(ranks)
+        if lag and lag[0] not in self._lag:
+            self._lag.add(lag[0])
+            yield Anomaly("behind", 0, 0, 0, rank=lag[0], cause="elsewhere", values={"steps": lag[1]})
+
+    def _throttling(self, found: Throttled | None) -> Iterator[Anomaly]:
+        if found is None:
+            self._throttled.clear()
+        elif found.device not in self._throttled:
+            self._throttled.add(found.device)
+            values: dict[str, float | int | str] = {
+                "device": found.device,
+                "by": found.by,
+                "clock_mhz": found.clock_mhz,
+                "most_mhz": found.most_mhz,
+            }
+            yield Anomaly("throttled", 0, 0, 0, cause="device", values=values)
+
+    # --- no steps ---
+
+    def silent_limit_ns(self, stretches: Sequence[Stretch]) -> float:
+        """How long no step may end before that is called a hang."""
+        usual = float(np.median([each.q[2] for each in stretches]))
+        longest = max((each.q[4] for each in stretches if not each.recorded), default=0)
+        return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * longest)
+
+    def _hang(self, ranks: Mapping[int, RankSteps], now_ns: int) -> Iterator[Anomaly]:
+        """All ranks are silent that have not ended; those that train on keep the others from being called hung."""
+        alive = [each for each in ranks.values() if not each.ended_ns]
+        last_ns = max((each.stretches[-1].end for each in alive), default=0)
+        if self.hangs_since and (not alive or last_ns > self.hangs_since):
+            paused_ns, self.hangs_since = (last_ns or now_ns) - self.hangs_since, 0
+            if alive:
+                yield Anomaly("goes-on", 0, 0, 0, values={"paused_ns": paused_ns})
+        elif alive and not self.hangs_since:
+            limit = max(self.silent_limit_ns(each.stretches) for each in alive)
+            if now_ns - last_ns > limit:
+                self.hangs_since = last_ns
+                yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})
+
+
+def _is_multiple(one: int, other: int) -> bool:
+    return one % other == 0 or other % one == 0

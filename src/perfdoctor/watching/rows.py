@@ -1,0 +1,164 @@
+"""What have the agents written of the steps so far? Their files, read on from where they were read last.
+
+The agent's `light.py` says what the lines are. They come from the program's processes: a line that is none of ours, is
+cut off, or holds what no agent writes, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct, field
+
+from perfdoctor.model.timeline import Floats
+
+FORMAT = 1
+#: A file that grew by more since the last time is read in parts.
+_MOST_AT_ONCE = 1 << 24
+#: Slow steps of a rank that are kept, the latest: periods are found in the latest steps.
+_MOST_SLOW = 512
+
+_Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_Text = Annotated[str, Meta(max_length=200)]
+
+
+class Stretch(Struct, frozen=True):
+    """Some steps one behind the other, from number `first` on; times in ns. `q`: least, quartiles, most."""
+
+    first: _Count
+    steps: Annotated[int, Meta(ge=1, lt=1 << 40)]
+    end: _Count = field(name="end")
+    sum: _Count = 0
+    q: tuple[_Count, _Count, _Count, _Count, _Count] = (0, 0, 0, 0, 0)
+    wait: _Count = 0
+    host: _Count = 0
+    device: _Count = 0
+    slow: tuple[tuple[_Count, _Count], ...] = ()
+    recorded: bool = False
+
+    @property
+    def last(self) -> int:
+        return self.first + self.steps - 1
+
+
+class Use(Struct, frozen=True):
+    """What the process used up to the time `at`: `cpu` and `delay` in ns since it began, memory in bytes."""
+
+    at: _Count
+    cpu: _Count = 0
+    rss: _Count = 0
+    delay: _Count = 0
+    gpu: tuple[_Count, _Count] = (0, 0)
+
+
+class Process(Struct, frozen=True):
+    """The first line of a file. `ranks_here`: how many of its job run on this machine."""
+
+    format: int
+    pid: _Count
+    begun: _Count
+    rank: _Count | None = None
+    world_size: _Count | None = None
+    parent: _Count = 0
+    job: _Text = ""
+    process_name: _Text = ""
+    torch: _Text = ""
+    step_found_by: _Text = ""
+    started: _Count = 0
+    ranks_here: _Count = 1
+
+
+class _End(Struct, frozen=True):
+    ended: _Count
+    why: _Text = ""
+
+
+class RankSteps:
+    """One process: all its stretches, the last uses and slow steps, and how it ended, if it has."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read, self._rest = 0, b""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.process: Process | None = None
+        self.stretches: list[Stretch] = []
+        self.uses: list[Use] = []
+        self.slow: list[tuple[int, int]] = []
+        self.ended_ns = 0
+        self.why = ""
+
+    @property
+    def rank(self) -> int:
+        return (self.process.rank if self.process else None) or 0
+
+    @property
+    def steps(self) -> int:
+        """The number of the last step that is known to have ended."""
+        return self.stretches[-1].last if self.stretches else 0
+
+    def read(self) -> bool:
+        """Read what was added; True if that was anything."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                content = file.read(_MOST_AT_ONCE)
+        except OSError:
+            return False
+        self._read += len(content)
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        if content and _is_whole(self._rest):
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._add(line)
+        return bool(content)
+
+    def _add(self, line: bytes) -> None:
+        try:
+            if line.startswith(b'{"first"'):
+                self._add_stretch(msgspec.json.decode(line, type=Stretch))
+            elif line.startswith(b'{"at"'):
+                self.uses.append(msgspec.json.decode(line, type=Use))
+            elif line.startswith(b'{"format"'):
+                process = msgspec.json.decode(line, type=Process)
+                if process.format == FORMAT:
+                    self._forget()  # another program in the place of this one (exec)
+                    self.process = process
+            elif line.startswith(b'{"ended"'):
+                end = msgspec.json.decode(line, type=_End)
+                self.ended_ns, self.why = end.ended, end.why
+        except msgspec.MsgspecError:
+            return
+
+    def _add_stretch(self, stretch: Stretch) -> None:
+        if self.stretches and stretch.first <= self.stretches[-1].last:
+            return
+        self.stretches.append(stretch)
+        if not stretch.recorded:
+            self.slow = [*self.slow, *stretch.slow][-_MOST_SLOW:]
+
+
+def _is_whole(line: bytes) -> bool:
+    """A line has its line break in front: the last one is whole where its object is closed."""
+    return line.startswith(b"{") and line.endswith(b"}") and line.count(b"{") == line.count(b"}")
+
+
+def per_step(stretches: Sequence[Stretch], name: str) -> Floats:
+    """A sum of each stretch (`sum`, `wait`, `host`), in ns a step."""
+    return np.array([getattr(each, name) / each.steps for each in stretches], dtype=np.float64)
+
+
+def ranks_of(found: Sequence[RankSteps]) -> dict[int, RankSteps]:
+    """The process of each rank, the latest where one was started again, by rank. Only those that make steps."""
+    ordered = sorted((each for each in found if each.process and each.stretches), key=_begun)
+    return dict(sorted({each.rank: each for each in ordered}.items()))
+
+
+def _begun(each: RankSteps) -> int:
+    return each.process.begun if each.process else 0

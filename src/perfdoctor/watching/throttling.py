@@ -1,0 +1,70 @@
+"""Is a GPU held back by heat, power or its hardware? The samples that the driver gave meanwhile, read on."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from pathlib import Path
+
+from msgspec import Struct
+
+from perfdoctor.metrics.machine.gpu_samples import HELD_BY
+
+#: Of the last so many samples of a GPU at work, so many: a clock that is lowered for a moment is nothing.
+_SAMPLES, _HELD = 20, 10
+#: A GPU that works less than this share of the time is idle, and its clock is low for that.
+_AT_WORK_PERCENT = 50
+#: By what it may be held: clocks that somebody set are as they are, and a limit of power is what a GPU works at.
+_TROUBLE = ("heat", "brake", "hardware")
+
+
+class Throttled(Struct, frozen=True):
+    device: int
+    by: str
+    clock_mhz: float
+    most_mhz: float
+
+
+class GpuSamples:
+    """The samples of `recording.tools.nvml`, from where they were read last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+        self._columns: list[str] = []
+        self._latest: dict[str, deque[tuple[str, float, float]]] = {}
+
+    def throttled(self) -> Throttled | None:
+        """The GPU that is held back now; None if none is, or none is sampled."""
+        self._read_on()
+        for device, latest in self._latest.items():
+            reasons = [by for by, _, _ in latest if by]
+            if len(reasons) >= _HELD:
+                _, clock, most = latest[-1]
+                return Throttled(int(device), max(set(reasons), key=reasons.count), clock, most)
+        return None
+
+    def _read_on(self) -> None:
+        try:
+            with self._path.open(encoding="utf-8", errors="replace", newline="") as file:
+                file.seek(self._read)
+                lines = file.readlines()
+                whole = lines if not lines or lines[-1].endswith("\n") else lines[:-1]
+                self._read += sum(len(line.encode()) for line in whole)
+        except OSError:
+            return
+        for row in csv.reader(whole):
+            if not self._columns:
+                self._columns = row
+            elif len(row) == len(self._columns):
+                self._add(dict(zip(self._columns, row, strict=True)))
+
+    def _add(self, row: dict[str, str]) -> None:
+        try:
+            used = float(row["utilization_percent"] or 100)
+            reasons = int(row["throttle_reasons"] or "0", 16)
+            clocks = float(row["sm_clock_mhz"] or 0), float(row["max_sm_clock_mhz"] or 0)
+            device = str(int(row["device"]))
+        except (KeyError, ValueError):
+            return
+        by = next((name for name in _TROUBLE if reasons & HELD_BY[name]), "") if used >= _AT_WORK_PERCENT else ""
+        self._latest.setdefault(device, deque(maxlen=_SAMPLES)).append((by, *clocks))

@@ -1,0 +1,192 @@
+"""What happens beside a training that is watched? Rows are read and judged, windows opened, and what is known written.
+
+Everything of it is in a process of its own: what fails here, is killed, or finds no space changes nothing in the
+program, whose agents go on writing their few bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.recording.tools.torch_profiler import StepWindow
+from perfdoctor.system.run_folder import RunFolder
+from perfdoctor.watching import document, hangs, windows
+from perfdoctor.watching.anomalies import RECORDED, Anomaly
+from perfdoctor.watching.document import WatchDocument
+from perfdoctor.watching.hangs import Hang
+from perfdoctor.watching.judge import Judge
+from perfdoctor.watching.rows import RankSteps, ranks_of
+from perfdoctor.watching.throttling import GpuSamples
+from perfdoctor.watching.windows import Window, WindowState
+
+#: watch.json is written when something happened, and else so often.
+_WRITTEN_EVERY_NS = 5_000_000_000
+#: The first steps of a run are no window's: what is recorded is to stand for the run.
+_LEAST_STRETCHES = 4
+#: At the end, a window that is recorded is diagnosed for so long.
+_AT_END_S = 60.0
+_POLL_S = 0.2
+_NS = 1_000_000_000
+
+
+class Policy(Struct, frozen=True):
+    """`windows`: opened by itself at most, `apart_s` after another one at the earliest. `first_s`: after so long a
+    first one, to compare with; 0 for none. `hang_after_s`: no shorter pause is a hang.
+    """
+
+    windows: int = 3
+    apart_s: float = 600.0
+    first_s: float = 120.0
+    hang_after_s: float = 60.0
+    steps: StepWindow = StepWindow()
+    log: tuple[str, ...] = ()
+
+
+class Watcher:
+    """`tick` as often as the clock says; `happened` gets what is new: an anomaly, a hang's place, a window's state."""
+
+    def __init__(
+        self, run: RunFolder, policy: Policy, py_spy: PySpy, happened: Callable[[Anomaly | Hang | WindowState], None],
+        *, now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:  # fmt: skip
+        self.run, self.policy, self.py_spy, self.happened, self.now_ns = run, policy, py_spy, happened, now_ns
+        self.begun_ns = self.written_ns = now_ns()
+        self._files: dict[Path, RankSteps] = {}
+        self.ranks: dict[int, RankSteps] = {}
+        self._judge = Judge(policy.hang_after_s)
+        self._gpus = GpuSamples(run.path / "device" / "samples.csv")
+        self.anomalies: list[Anomaly] = []
+        self.hang: Hang | None = None
+        self._window: Window | None = None
+        self._windows: dict[int, WindowState] = {}
+        self._opened: list[int] = []  # when, for an anomaly
+        self._has_first = not policy.first_s
+        self.trouble = ""
+        self.exit_code: int | None = None
+
+    # --- while it runs ---
+
+    def tick(self, *, has_ended: bool = False) -> None:
+        """Read on, judge, go on with a window, and write what is known."""
+        now = self.now_ns()
+        has_news = self._read()
+        found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
+        for each in found:
+            self._add(each)
+        has_news |= self._poll_window(has_ended=has_ended)
+        if not has_ended:
+            self._open_what_is_due(found, now)
+        if found or has_ended or (has_news and now - self.written_ns > _WRITTEN_EVERY_NS) or not self.written_ns:
+            self.write(now, has_ended=has_ended)
+
+    def _read(self) -> bool:
+        folder = windows.rows_folder(self.run.path)
+        with contextlib.suppress(OSError):
+            for file in folder.glob("*.jsonl"):
+                self._files.setdefault(file, RankSteps(file))
+        has_news = sum(each.read() for each in self._files.values()) > 0
+        self.ranks = ranks_of(list(self._files.values()))
+        return has_news
+
+    def _add(self, anomaly: Anomaly) -> None:
+        self.anomalies.append(anomaly)
+        self.happened(anomaly)
+        if anomaly.kind == "hang":
+            self.hang = hangs.find(self.py_spy, self.ranks)
+            hangs.ask_flight_recorders(self.run.path / "nccl")
+            self.happened(self.hang)
+        elif anomaly.kind == "goes-on":
+            self.hang = None
+
+    # --- windows ---
+
+    def _open_what_is_due(self, found: list[Anomaly], now: int) -> None:
+        if self._window is not None or not self._is_steady():
+            return
+        worth = [each for each in found if each.kind in RECORDED]
+        is_apart = not self._opened or now - self._opened[-1] >= self.policy.apart_s * _NS
+        if worth and is_apart and len(self._opened) < self.policy.windows:
+            self._opened.append(now)
+            self.open(worth[0].kind)
+        elif not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS:
+            self._has_first = True
+            self.open("first")
+
+    def _is_steady(self) -> bool:
+        alive = [each for each in self.ranks.values() if not each.ended_ns]
+        return bool(alive) and all(len(each.stretches) >= _LEAST_STRETCHES for each in alive)
+
+    def open(self, why: str) -> None:
+        """Open a window now, if the disk permits."""
+        number = max([0, *windows.numbers(self.run.path)]) + 1
+        try:
+            made = Window(self.run, number, why, self.ranks, self.policy.steps, self.py_spy, log=self.policy.log)
+        except OSError as error:
+            self.trouble = f"a window could not be opened: {error.strerror or error}"
+            return
+        self._window = made
+        self._note(made.state)
+
+    def _poll_window(self, *, has_ended: bool) -> bool:
+        if self._window is None:
+            return False
+        changed = self._window.poll(has_ended=has_ended)
+        if changed:
+            self._note(self._window.state)
+        if self._window.is_over:
+            self._window = None
+        return changed
+
+    def _note(self, state: WindowState) -> None:
+        self._windows[state.number] = state
+        if state.state == "recorded":
+            with contextlib.suppress(OSError):
+                folder = self.run.path / windows.WINDOWS / str(state.number)
+                document.write_curve(folder, self.document(self.now_ns()))
+        self.happened(state)
+        self.write(self.now_ns())
+
+    # --- what is known ---
+
+    def document(self, now: int, *, has_ended: bool = False) -> WatchDocument:
+        """All of it."""
+        first = next(iter(self.ranks.values()), None)
+        return WatchDocument(
+            document.FORMAT,
+            document.state_of(self.ranks, hangs=bool(self._judge.hangs_since), has_ended=has_ended),
+            self.begun_ns, now, tuple(self.run.manifest.command),
+            step_ns=document.rank_now(0, first).step_ns if first else 0,
+            ranks=tuple(document.rank_now(number, each) for number, each in self.ranks.items()),
+            curve=document.curve(first) if first else (),
+            anomalies=tuple(self.anomalies), windows=self._all_windows(), hang=self.hang,
+            exit_code=self.exit_code, notes=(self.trouble,) if self.trouble else (),
+        )  # fmt: skip
+
+    def _all_windows(self) -> tuple[WindowState, ...]:
+        """Those that were opened here, and by `record-now`."""
+        others = {number: windows.found(self.run.path, number) for number in windows.numbers(self.run.path)}
+        return tuple(dict(sorted({**others, **self._windows}.items())).values())
+
+    def write(self, now: int, *, has_ended: bool = False) -> None:
+        """Store it; a full disk is for later."""
+        self.written_ns = now
+        with contextlib.suppress(OSError):
+            document.write(self.run.path, self.document(now, has_ended=has_ended))
+
+    def end(self, exit_code: int | None = None) -> None:
+        """The program has ended: read its last steps, and let a window that was recorded be diagnosed."""
+        self.exit_code = exit_code
+        self.tick(has_ended=True)
+        until = time.monotonic() + _AT_END_S
+        while self._window is not None and time.monotonic() < until:
+            time.sleep(_POLL_S)
+            self._poll_window(has_ended=True)
+        if self._window is not None:
+            self._window.end()
+        self.write(self.now_ns(), has_ended=True)

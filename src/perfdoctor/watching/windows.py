@@ -1,0 +1,229 @@
+"""How is a window of full recording opened in a training that runs, on all ranks at once, and diagnosed meanwhile?
+
+    asked ── request for the agents (step, folder) ── all ranks recorded ── stacks kept ── finish.py: diagnosis, report
+
+Each window is a run folder of its own, `windows/N`, which `analyze`, `compare` and `summarize` read as any other. The
+request is a file beside the ranks' steps (agent/perfdoctor_agent/watching.py): ranks that share it share the window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.inside.report_process import ReportProcess
+from perfdoctor.recording.sampling.session import SamplerProcess
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.system.paths import write_whole
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, json_object
+from perfdoctor.watching.rows import RankSteps
+
+WINDOWS = "windows"
+REQUEST = "window.json"
+#: Agents ask for requests twice a second (agent/perfdoctor_agent/light.py), and write a stretch of steps when it is
+#: long enough: until then a rank is further than its file says.
+_ASKED_EVERY_NS = 500_000_000
+_AHEAD_NS = 3 * _ASKED_EVERY_NS
+#: Steps beside that, as ranks are not exactly alike.
+_AHEAD_STEPS = 3
+#: A window that is not recorded by then will not be: the program has ended its training, or hangs.
+_LIMIT_S = 600.0
+#: So long its diagnosis may take: it is nicer than the training, and has an eighth of the cores.
+_DIAGNOSIS_S = 300.0
+_PASS = "torch"  # noqa: S105 a pass of the run
+
+
+class WindowState(Struct, frozen=True):
+    """`why`: the kind of an anomaly, `asked` or `first`; `state`: asked, recorded, diagnosed, failed.
+
+    `finding`: the title of the first finding, `rule` its id, `saving_share` of a step.
+    """
+
+    number: int
+    why: str
+    first_step: int
+    state: str = "asked"
+    finding: str = ""
+    rule: str = ""
+    saving_share: float = 0.0
+    note: str = ""
+
+
+def next_step(ranks: Mapping[int, RankSteps], now_ns: int) -> int:
+    """The step with which all ranks can begin a window: none has made it when it has read the request."""
+    latest = 0
+    for each in ranks.values():
+        last = each.stretches[-1]
+        usual = max(last.q[2], 1)
+        unseen_ns = max(now_ns - last.end, 0) + _AHEAD_NS
+        latest = max(latest, last.last + math.ceil(unseen_ns / usual) + _AHEAD_STEPS)
+    return latest
+
+
+class Window:
+    """One window, from its request to its diagnosis; `poll` goes on with it, and is called until `is_over`."""
+
+    def __init__(
+        self, run: RunFolder, number: int, why: str, ranks: Mapping[int, RankSteps], settings: StepWindow,
+        py_spy: PySpy, *, log: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.folder = _folder(run, number)
+        self.state = WindowState(number, why, next_step(ranks, time.time_ns()))
+        self._ranks = {each.process.pid for each in ranks.values() if each.process and not each.ended_ns}
+        self._settings, self._log = settings, log
+        self._until = time.monotonic() + _LIMIT_S
+        self._process: ReportProcess | None = None
+        self._sampler: SamplerProcess | None = None
+        if settings.sampling and not py_spy.trouble:
+            with contextlib.suppress(OSError):
+                self._sampler = SamplerProcess(py_spy, with_source=settings.source)
+        try:
+            self._ask(run)
+        except OSError as error:
+            self.fail(f"it could not be asked for: {error.strerror or error}")
+
+    def _ask(self, run: RunFolder) -> None:
+        recording = PassSettings(_PASS, self.folder.make(_PASS), "cpu+cuda")
+        given = torch_profiler.settings(
+            recording, self._settings, reports=self.folder.make("agents"),
+            sampling=self._sampler.settings if self._sampler else None,
+        )  # fmt: skip
+        wanted: dict[str, Any] = {
+            name: given[name]
+            for name in ("traces", "reports", "steps", "most_steps", "least_ns", "sampling", "stacks", "modules")
+        }
+        wanted |= {"window": self.state.number, "first_step": self.state.first_step}
+        wanted |= {"until": time.time_ns() + round(_LIMIT_S * 1e9)}
+        write_whole(rows_folder(run.path) / REQUEST, json.dumps(wanted).encode())
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.state in ("diagnosed", "failed")
+
+    def poll(self, *, has_ended: bool = False) -> bool:
+        """Go on; True if the state has changed. `has_ended`: the program has, and writes nothing any more."""
+        before = self.state
+        if self.state.state == "asked":
+            self._recorded(has_ended=has_ended)
+        elif self._process is not None:
+            self._diagnosed()
+        return self.state != before
+
+    def _recorded(self, *, has_ended: bool) -> None:
+        reports = self.folder.reports(_PASS)
+        done = {report.pid for report in reports if report.ended}
+        is_late = has_ended or time.monotonic() > self._until
+        if not (self._ranks <= done or is_late):
+            return
+        if not any(report.trace for report in reports):
+            said = [note for report in reports for note in report.notes]
+            self.fail(said[-1] if said else "no rank has recorded a step of it")
+            return
+        record = self.folder.manifest.passes[0]
+        record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
+        self._keep_stacks()
+        with contextlib.suppress(OSError):
+            self.folder.write()
+        self.state = replace(self.state, state="recorded")
+        world_size = max((report.world_size or 1 for report in reports), default=1)
+        given = {
+            "world_size": world_size, "steps": self._settings.steps, "skip": 1, "wait_s": 1.0, "log": self._log,
+        }  # fmt: skip
+        try:
+            self._process = ReportProcess(self.folder.path, given, _DIAGNOSIS_S)
+            self._process.is_told = True  # what it says is said here
+        except OSError as error:
+            self.fail(f"it was not diagnosed: {error.strerror or error}")
+
+    def _keep_stacks(self) -> None:
+        if self._sampler is None:
+            return
+        sampler, self._sampler = self._sampler, None
+        with contextlib.suppress(OSError, ValueError), contextlib.closing(sampler):
+            sampler.end()
+            self.folder.manifest.passes[0].notes += list(sampler.keep(self.folder.path / "stacks", _PASS, Path.cwd()))
+            kept = self.folder.files("stacks", f"{_PASS}-*.json.gz")
+            self.folder.manifest.passes[0].files += [f"stacks/{file.name}" for file in kept]
+
+    def _diagnosed(self) -> None:
+        if self._process is None or not self._process.has_ended:
+            return
+        page, diagnosis = self._process.page, json_object(self.folder.path / "diagnosis.json")
+        self._process = None
+        if page is not None and diagnosis is not None:
+            self.state = replace(self.state, state="diagnosed", **_first_finding(diagnosis))
+        else:
+            self.fail(f"it was not diagnosed; perfdoctor analyze {self.folder.path} says why")
+
+    def fail(self, why: str) -> None:
+        """Give it up; what was recorded stays."""
+        self.state = replace(self.state, state="failed", note=why)
+        self.end()
+
+    def end(self) -> None:
+        """End what samples for it."""
+        if self._sampler is not None:
+            sampler, self._sampler = self._sampler, None
+            with contextlib.suppress(OSError), contextlib.closing(sampler):
+                sampler.end()
+
+
+def _first_finding(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
+    """What comes first in a diagnosis."""
+    findings = diagnosis.get("findings")
+    first = findings[0] if isinstance(findings, list) and findings and isinstance(findings[0], dict) else {}
+    return {"finding": str(first.get("title", ""))[:200], "rule": str(first.get("rule", ""))[:80]}
+
+
+def found(run: Path, number: int) -> WindowState:
+    """The state of a window that somebody else has opened, by its files."""
+    diagnosis = json_object(run / WINDOWS / str(number) / "diagnosis.json")
+    if diagnosis is None:
+        return WindowState(number, "asked", 0)
+    return WindowState(number, "asked", 0, "diagnosed", **_first_finding(diagnosis))
+
+
+def _folder(run: RunFolder, number: int) -> RunFolder:
+    """A new run folder for a window, whose manifest says what the run's says."""
+    path = run.make(WINDOWS) / str(number)
+    now = time.time_ns()
+    manifest = _manifest(run.manifest, now)
+    try:
+        return RunFolder.create(path, manifest)
+    except PerfdoctorError as error:
+        raise OSError(error.what) from error
+
+
+def _manifest(manifest: Manifest, now: int) -> Manifest:
+    first = PassRecord(_PASS, _version(manifest), list(manifest.command), started_unix_ns=now)
+    return Manifest(
+        perfdoctor=manifest.perfdoctor, command=list(manifest.command), environment=dict(manifest.environment),
+        started_unix_ns=now, passes=[first], checkout=dict(manifest.checkout), project=dict(manifest.project),
+    )  # fmt: skip
+
+
+def _version(manifest: Manifest) -> str:
+    return manifest.passes[0].tool_version if manifest.passes else ""
+
+
+def rows_folder(run: Path) -> Path:
+    """Where the agents of a run write their steps, and are asked for windows (also `recording.record`)."""
+    return run / "steps"
+
+
+def numbers(run: Path) -> list[int]:
+    """The windows of a run, by number."""
+    folder = run / WINDOWS
+    found = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name) for name in found if name.isdecimal())

@@ -1,0 +1,220 @@
+"""An agent that stays in the program: every step is noted, and windows are recorded as often as one is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from warm_torch import ALL_AT_ONE, Program
+
+from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.recording.inside.recording import _agent_module
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+
+pytestmark = [pytest.mark.torch, ALL_AT_ONE]
+
+TRAINING = """\
+import os, sys, time, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(torch.utils.data.DataLoader(torch.ones(8 * 2000, 32), batch_size=8))
+def step(number):
+    loss = model(next(batches)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+class Watched:
+    """What a program left behind."""
+
+    def __init__(self, folder: Path, code: int, output: str, errors: str) -> None:
+        self.folder, self.code, self.output, self.errors = folder, code, output, errors
+        files = sorted((folder / "rows").glob("*.jsonl"))
+        self.lines = [[json.loads(line) for line in file.read_text().splitlines() if line] for file in files]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        (lines,) = self.lines
+        return [line for line in lines if "first" in line]
+
+
+def _watch(folder: Path, body: str, environment: Mapping[str, str] | None = None, steps: int = 0) -> Watched:
+    for name in ("rows", "agents", "torch"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "train.py").write_text(TRAINING + body, "utf-8")
+    full = torch_profiler.environment(
+        {**os.environ, **(environment or {})}, PassSettings("torch", folder / "torch", "cpu"),
+        StepWindow(steps=steps, skip=3), reports=folder / "agents", nccl=None,
+        watch={"rows": str(folder / "rows"), "watcher": 0},
+    )  # fmt: skip
+    return Watched(folder, *Program([folder / "train.py"], folder, full).finish())
+
+
+def _request(folder: Path, number: int, first_step: int) -> str:
+    """Code of the program that asks for a window, and waits until the agent has seen it."""
+    window = folder / f"window-{number}"
+    for name in ("torch", "agents"):
+        (window / name).mkdir(parents=True)
+    wanted = {
+        "window": number, "first_step": first_step, "until": time.time_ns() + 10**12, "steps": 4, "most_steps": 4,
+        "traces": str(window / "torch"), "reports": str(window / "agents"),
+    }  # fmt: skip
+    target = str(folder / "rows" / "window.json")
+    return (
+        f"open({target + '.new'!r}, 'w').write({json.dumps(wanted)!r}); os.replace({target + '.new'!r}, {target!r}); "
+        "time.sleep(1)"
+    )
+
+
+def test_every_step_is_noted_and_the_program_prints_what_it_printed(tmp_path: Path) -> None:
+    body = "losses = [float(step(number).detach()) for number in range(200)]\nprint(losses[-1])"
+    found = _watch(tmp_path, body)
+    alone = Program([tmp_path / "train.py"], tmp_path, dict(os.environ)).finish()
+    assert (found.code, found.output, found.errors) == alone
+    rows = found.rows
+    assert [row["first"] for row in rows[1:]] == [row["first"] + row["steps"] for row in rows[:-1]], "none is missing"
+    assert rows[-1]["first"] + rows[-1]["steps"] - 1 == 200
+    assert rows[0]["first"] <= 4
+    assert all(row["q"] == sorted(row["q"]) and 0 < row["wait"] < row["sum"] for row in rows)
+    assert all(row["q"][0] * row["steps"] <= row["sum"] <= row["q"][4] * row["steps"] for row in rows)
+    assert "ended" in found.lines[0][-1]
+    report = json.loads(next((tmp_path / "agents").glob("*.json")).read_text())
+    assert (report["steps_seen"], report["ended"], report["notes"]) == (200, True, [])
+
+
+def test_windows_are_recorded_as_often_as_one_is_asked_for(tmp_path: Path) -> None:
+    asked = [_request(tmp_path, number, first) for number, first in ((1, 60), (2, 300))]
+    body = f"""\
+for number in range(500):
+    if number == 40:
+        {asked[0]}
+    if number == 280:
+        {asked[1]}
+    step(number)
+"""
+    found = _watch(tmp_path, body)
+    assert (found.code, found.output, found.errors) == (0, "", "")
+    for number in (1, 2):
+        window = tmp_path / f"window-{number}"
+        trace = kineto.read(window / "torch" / "rank0.pt.trace.json")
+        assert sum(text.startswith("ProfilerStep#") for text in trace.ranges.name) == 4
+        report = json.loads(next((window / "agents").glob("*.json")).read_text())
+        assert (report["state"], report["steps_recorded"], report["step_found_by"]) == ("written", 4, "optimizer")
+        assert report["unwatched_step_ns"] > 0
+    rows = found.rows
+    assert rows[-1]["first"] + rows[-1]["steps"] - 1 == 500, "steps are counted through the windows"
+    recorded = [(row["first"], row["first"] + row["steps"]) for row in rows if row["recorded"]]
+    assert min(recorded)[0] == 61
+    assert any(first == 301 for first, _ in recorded)
+
+
+def test_a_window_at_the_start_is_followed_by_the_same_watch(tmp_path: Path) -> None:
+    found = _watch(tmp_path, "for number in range(300): step(number)", steps=4)
+    trace = kineto.read(tmp_path / "torch" / "rank0.pt.trace.json")
+    assert sum(text.startswith("ProfilerStep#") for text in trace.ranges.name) == 4
+    assert found.rows[-1]["first"] + found.rows[-1]["steps"] - 1 == 300
+
+
+def test_another_optimizer_in_the_place_of_the_first_makes_the_steps(tmp_path: Path) -> None:
+    body = """\
+for number in range(100): step(number)
+optimizer = torch.optim.Adam(model.parameters())
+for number in range(300): step(number)
+"""
+    rows = _watch(tmp_path, body).rows
+    assert sum(row["steps"] for row in rows) > 300
+
+
+def test_children_of_a_loader_write_nothing_and_a_forked_training_writes_its_own(tmp_path: Path) -> None:
+    body = """\
+batches = iter(torch.utils.data.DataLoader(torch.ones(8 * 2000, 32), batch_size=8, num_workers=2))
+for number in range(60): step(number)
+del batches
+child = os.fork()
+if not child:
+    batches = iter(torch.utils.data.DataLoader(torch.ones(8 * 2000, 32), batch_size=8))
+    for number in range(60): step(number)
+    time.sleep(0.7)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    found = _watch(tmp_path, body)
+    assert (found.code, found.errors) == (0, "")
+    assert len(found.lines) == 2
+    assert len({lines[0]["pid"] for lines in found.lines}) == 2
+
+
+@pytest.mark.parametrize("how", ["missing", "full"])
+def test_where_nothing_can_be_written_the_program_runs_as_without(tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    # /dev/full takes nothing, as a full disk does.
+    body = "import glob, shutil\nfor number in range(50): step(number)\n"
+    body = ("import shutil; shutil.rmtree('rows')\n" if how == "missing" else "") + body + "print('done')"
+    if how == "full":
+        body = "real = os.open\nos.open = lambda p, *a: real('/dev/full' if '.jsonl' in str(p) else p, *a)\n" + body
+    found = _watch(folder, body)
+    assert (found.code, found.output, found.errors) == (0, "done\n", "")
+    assert found.lines == []
+
+
+def test_an_error_of_ours_ends_the_agent_and_says_so_in_the_last_line(tmp_path: Path) -> None:
+    body = """\
+for number in range(60): step(number)
+from perfdoctor_agent.light import LightSteps
+def broken(self): raise RuntimeError("planted")
+LightSteps.end = broken
+for number in range(60): step(number)
+print("done")
+"""
+    found = _watch(tmp_path, body)
+    assert (found.code, found.output, found.errors) == (0, "done\n", "")
+    assert found.lines[0][-1]["why"] == "RuntimeError: planted"
+
+
+def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
+    """Events are read when the device has passed them, and one that it has not is left for later."""
+    light = _agent_module("light")
+
+    class Event:
+        made: ClassVar[list[Event]] = []
+
+        def __init__(self, **_: object) -> None:
+            Event.made.append(self)
+
+        def record(self) -> None:
+            self.at = len(Event.made)
+
+        def query(self) -> bool:
+            return self.at <= 3
+
+        def elapsed_time(self, other: Event) -> float:
+            return 10.0 * (other.at - self.at)
+
+    cuda = SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event)
+    steps = light.LightSteps(SimpleNamespace(cuda=cuda))
+    now = 0
+
+    def clock() -> int:
+        nonlocal now
+        now += 5_000_000
+        return now
+
+    steps._clock = clock
+    steps.begin(0)
+    for _ in range(6):
+        steps.end()
+    assert list(steps.device) == [(2, 10_000_000), (3, 10_000_000)]
+    assert len(Event.made) == 6

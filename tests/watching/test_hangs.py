@@ -1,0 +1,84 @@
+"""Where a training hangs, by the stacks of its ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfdoctor.report.words import watched
+from perfdoctor.watching import hangs
+from perfdoctor.watching.hangs import Place, place_of, verdict
+
+_TORCH = "/opt/venv/lib/python3.11/site-packages/torch/"
+MAIN = ("main", "/home/me/train.py", 40)
+
+
+def stack(*frames: tuple[str, str, int], pid: int = 7) -> tuple[hangs._Thread, ...]:
+    given = [{"name": name, "filename": file, "line": line} for name, file, line in frames]
+    other = {"os_thread_id": 8, "frames": [{"name": "wait", "filename": "/usr/lib/python3.11/threading.py", "line": 1}]}
+    threads = [other, {"os_thread_id": pid, "frames": given}]
+    return msgspec.convert(threads, tuple[hangs._Thread, ...])
+
+
+ALL_REDUCE = stack(
+    ("all_reduce", _TORCH + "distributed/distributed_c10d.py", 3000),
+    ("wrapper", _TORCH + "distributed/c10d_logger.py", 83), ("sync", "/home/me/train.py", 12), MAIN,
+)  # fmt: skip
+BACKWARD = stack(
+    ("_engine_run_backward", _TORCH + "autograd/graph.py", 979), ("backward", _TORCH + "_tensor.py", 1), MAIN
+)
+LOADER = stack(
+    ("wait", "/usr/lib/python3.11/selectors.py", 415), ("poll", "/usr/lib/python3.11/multiprocessing/connection.py", 1),
+    ("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+    ("_try_get_data", _TORCH + "utils/data/dataloader.py", 1275),
+    ("__next__", "/x/perfdoctor_agent/light.py", 114), MAIN,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("threads", "waits", "what", "line"), [
+    (ALL_REDUCE, "collective", "all_reduce", "train.py:12 in sync"),
+    (BACKWARD, "backward", "backward", "train.py:40 in main"),
+    (LOADER, "loader", "_try_get_data", "train.py:40 in main"),
+    (stack(MAIN), "", "main", "train.py:40 in main"),
+    (stack(("synchronize", _TORCH + "cuda/__init__.py", 1), MAIN), "device", "synchronize", "train.py:40 in main"),
+    ((), "", "", ""),
+])  # fmt: skip
+def test_a_stack_says_what_a_rank_waits_for(threads: tuple, waits: str, what: str, line: str) -> None:
+    assert place_of(threads, 7) == Place(waits, what, line)
+
+
+def test_the_rank_that_is_not_in_the_collective_is_missing() -> None:
+    places = {0: place_of(ALL_REDUCE, 7), 1: place_of(stack(MAIN), 7), 2: place_of(ALL_REDUCE, 7)}
+    found = verdict(places, {}, {0: 10, 1: 10, 2: 10})
+    assert (found.what, found.call, found.waiting, found.missing) == ("collective", "all_reduce", (0, 2), (1,))
+    assert watched.hang(found) == "rank 0, 2 waits in all_reduce; rank 1 is missing, in train.py:40 in main"
+
+
+def test_where_all_are_in_one_the_rank_with_fewer_steps_is_missing() -> None:
+    places = {rank: place_of(ALL_REDUCE, 7) for rank in range(3)}
+    assert verdict(places, {}, {0: 10, 1: 10, 2: 9}).missing == (2,)
+    assert verdict(places, {}, {0: 10, 1: 10, 2: 10}).missing == ()
+
+
+def test_a_loaders_worker_is_named_by_its_line() -> None:
+    worker = place_of(
+        stack(("acquire", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1), ("get", "/home/me/data.py", 6)), 7
+    )
+    found = verdict({0: place_of(LOADER, 7)}, {0: [Place(), worker]}, {0: 3})
+    assert watched.hang(found) == "rank 0 waits for a worker of its DataLoader, which is in data.py:6 in get"
+
+
+def test_flight_recorders_are_asked_by_their_pipes(tmp_path: Path) -> None:
+    given = hangs.flight_recorder({}, tmp_path)
+    pipe = Path(f"{given['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}0.pipe")
+    os.mkfifo(pipe)
+    assert hangs.ask_flight_recorders(tmp_path) == [], "nobody reads it"
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    Path(f"{given['TORCH_NCCL_DEBUG_INFO_TEMP_FILE']}0").write_bytes(b"dump")
+    assert hangs.ask_flight_recorders(tmp_path) == ["flight-0"]
+    assert os.read(reading, 10) == b"1"
+    os.close(reading)
+    assert hangs.flight_recorder({"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/own"}, tmp_path) == {}

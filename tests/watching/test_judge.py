@@ -1,0 +1,160 @@
+"""What is said of a training that runs: planted trouble is found in time, with its cause, and an even one is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from watched_steps import BEGUN_NS, MS, judged, lines, noise, rank_steps
+
+from perfdoctor.watching.judge import Judge
+from perfdoctor.watching.throttling import Throttled
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_even_training_is_left_alone(tmp_path: Path, seed: int) -> None:
+    rank = rank_steps(tmp_path, lines(noise(20_000, 10, seed), host=8 * MS, held=np.full(20_000, 1 << 30)))
+    assert judged({0: rank}) == []
+
+
+def test_a_level_that_shifts_by_a_twentieth_is_found_with_its_cause(tmp_path: Path) -> None:
+    lengths, wait = noise(3000, 20), np.full(3000, 0.2 * MS)
+    lengths[2000:] *= 1.05
+    wait[2000:] += MS
+    (found,) = judged({0: rank_steps(tmp_path, lines(lengths, wait=wait, host=10 * MS))})
+    assert (found.kind, found.cause) == ("level", "input")
+    assert abs(found.step - 2001) <= 25
+    assert found.seen_at - 2000 <= 12 * 25
+    assert found.values["ratio"] == pytest.approx(1.05, abs=0.01)
+
+
+def test_a_drift_of_three_per_cent_over_two_thousand_steps_is_one(tmp_path: Path) -> None:
+    lengths = noise(5000, 20, spread=0.003)
+    host = np.full(5000, 10.0 * MS)
+    grown = 0.03 * np.clip((np.arange(5000) - 1500) / 2000, 0, 1)
+    lengths *= 1 + grown
+    host += grown * 20 * MS
+    found = judged({0: rank_steps(tmp_path, lines(lengths, host=host))})
+    assert [(each.kind, each.cause) for each in found] == [("drift", "host")]
+    assert found[0].seen_at <= 3500
+
+
+def test_steps_that_become_shorter_are_no_trouble(tmp_path: Path) -> None:
+    lengths = noise(4000, 20)
+    lengths[2000:] *= 0.8
+    assert judged({0: rank_steps(tmp_path, lines(lengths))}) == []
+
+
+def test_a_disturbance_that_is_soon_over_is_no_change(tmp_path: Path) -> None:
+    lengths = noise(4000, 10)
+    lengths[2000:2300] *= 1.5  # for three to five seconds
+    assert judged({0: rank_steps(tmp_path, lines(lengths))}) == []
+
+
+def test_other_programs_that_take_the_cores_are_named(tmp_path: Path) -> None:
+    lengths, delay = noise(4000, 20), np.zeros(4000)
+    lengths[2000:] *= 1.2
+    delay[2000:] = 4 * MS
+    found = judged({0: rank_steps(tmp_path, lines(lengths, host=10 * MS, delay=delay))})
+    assert [(each.kind, each.cause) for each in found] == [("level", "cores")]
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_a_slow_step_in_fifty_is_a_period(tmp_path: Path, times: int) -> None:
+    lengths = noise(1500, 10)
+    lengths[400::50] *= times
+    (found,) = judged({0: rank_steps(tmp_path, lines(lengths))})
+    assert (found.kind, found.values["every"]) == ("slow-steps", 50)
+    assert found.seen_at <= 400 + 20 * 50
+    assert found.values["share"] == pytest.approx((times - 1) / 50, rel=0.6)
+
+
+def test_slow_steps_by_chance_have_no_period(tmp_path: Path) -> None:
+    lengths = noise(20_000, 10)
+    lengths[np.random.default_rng(5).random(20_000) < 0.05] *= 3
+    assert judged({0: rank_steps(tmp_path, lines(lengths))}) == []
+
+
+def test_input_that_cannot_keep_up_any_more_is_named_for_its_rank(tmp_path: Path) -> None:
+    wait = np.where(np.arange(3000) < 1500, 0.2, 5.0) * MS
+    ranks = {
+        0: rank_steps(tmp_path, lines(noise(3000, 20), wait=wait, world_size=2), "rank0"),
+        1: rank_steps(tmp_path, lines(noise(3000, 20, 1), wait=0.2 * MS, rank=1, world_size=2), "rank1"),
+    }
+    found = judged(ranks)
+    assert ("input", 0) in {(each.kind, each.rank) for each in found}
+    assert ("behind", 0, "input") in {(each.kind, each.rank, each.cause) for each in found}
+    assert not [each for each in found if each.rank == 1]
+
+
+def test_a_rank_that_computes_longer_keeps_the_others_waiting(tmp_path: Path) -> None:
+    ranks = {
+        number: rank_steps(
+            tmp_path, lines(noise(1500, 20, number), host=(15 if number == 2 else 10) * MS, rank=number, world_size=4),
+            f"rank{number}",
+        )
+        for number in range(4)
+    }  # fmt: skip
+    (found,) = judged(ranks)
+    assert (found.kind, found.rank, found.cause) == ("behind", 2, "host")
+    assert found.values["share"] == pytest.approx(0.25, abs=0.05)
+
+
+def test_a_rank_without_collectives_that_makes_fewer_steps_lags(tmp_path: Path) -> None:
+    ranks = {
+        0: rank_steps(tmp_path, lines(noise(3000, 10)), "rank0"),
+        1: rank_steps(tmp_path, lines(noise(2000, 15), rank=1), "rank1"),
+    }
+    judge = Judge()
+    (found,) = [each for each in judge.update(ranks, BEGUN_NS + 31 * 10**9) if each.kind == "behind"]
+    assert found.rank == 1
+    assert found.values["steps"] == 1000
+
+
+def test_memory_that_grows_by_a_megabyte_a_step_is_found_within_four_hundred_steps(tmp_path: Path) -> None:
+    held = np.full(1500, 1 << 30) + (1 << 20) * np.clip(np.arange(1500) - 500, 0, None)
+    (found,) = judged({0: rank_steps(tmp_path, lines(noise(1500, 20), held=held))})
+    assert (found.kind, found.values["kind"]) == ("memory", "host")
+    assert found.seen_at <= 900
+    assert found.values["bytes_per_step"] == pytest.approx(1 << 20, rel=0.15)
+
+
+def test_memory_that_fills_at_the_start_does_not_grow(tmp_path: Path) -> None:
+    held = (2 << 30) * (1 - np.exp(-np.arange(5000) / 60))
+    assert judged({0: rank_steps(tmp_path, lines(noise(5000, 20), held=held))}) == []
+
+
+def test_no_step_for_so_long_is_a_hang_and_said_once(tmp_path: Path) -> None:
+    rank = rank_steps(tmp_path, lines(noise(1000, 10)))
+    judge, last = Judge(hang_after_s=30), rank.stretches[-1].end
+    assert judge.update({0: rank}, last + 29 * 10**9) == []
+    (found,) = judge.update({0: rank}, last + 31 * 10**9)
+    assert (found.kind, found.seen_at) == ("hang", 1000)
+    assert judge.update({0: rank}, last + 60 * 10**9) == []
+    whole = rank_steps(tmp_path, lines(np.append(noise(1000, 10), [70e9, 10e6])))
+    (found,) = judge.update({0: whole}, whole.stretches[-1].end)
+    assert (found.kind, judge.hangs_since) == ("goes-on", 0)
+
+
+def test_a_pause_as_long_as_the_ones_before_is_no_hang(tmp_path: Path) -> None:
+    lengths = noise(1000, 10)
+    lengths[500] = 100e9  # an evaluation
+    rank = rank_steps(tmp_path, lines(lengths))
+    judge, last = Judge(hang_after_s=30), rank.stretches[-1].end
+    assert not [each for each in judge.update({0: rank}, last + 200 * 10**9) if each.kind == "hang"]
+    assert [each.kind for each in judge.update({0: rank}, last + 301 * 10**9)] == ["hang"]
+
+
+def test_a_rank_that_has_ended_does_not_hang(tmp_path: Path) -> None:
+    rank = rank_steps(tmp_path, [*lines(noise(1000, 10)), '{"ended": 5, "why": ""}'])
+    assert Judge(1).update({0: rank}, rank.stretches[-1].end + 10**12) == []
+
+
+def test_a_gpu_that_is_held_back_is_said_once_until_it_is_over(tmp_path: Path) -> None:
+    rank = rank_steps(tmp_path, lines(noise(100, 10)))
+    judge, now, held = Judge(), rank.stretches[-1].end, Throttled(3, "heat", 1000, 1980)
+    assert [(each.kind, each.values["device"]) for each in judge.update({0: rank}, now, held)] == [("throttled", 3)]
+    assert judge.update({0: rank}, now, held) == []
+    judge.update({0: rank}, now, None)
+    assert len(judge.update({0: rank}, now, held)) == 1

@@ -1,0 +1,35 @@
+"""Samples of the driver, read on while they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfdoctor.recording.tools.nvml import COLUMNS
+from perfdoctor.watching.throttling import GpuSamples, Throttled
+
+
+def row(device: int, reasons: str, used: object = 95) -> str:
+    values = {"device": device, "throttle_reasons": reasons, "utilization_percent": used, "sm_clock_mhz": 1005}
+    values |= {"max_sm_clock_mhz": 1980, "unix_ns": 1}
+    return ",".join(str(values.get(column, "")) for column in COLUMNS) + "\n"
+
+
+def test_a_gpu_that_is_hot_in_half_of_twenty_samples_is_throttled(tmp_path: Path) -> None:
+    file = tmp_path / "samples.csv"
+    samples = GpuSamples(file)
+    assert samples.throttled() is None
+    file.write_text(",".join(COLUMNS) + "\n" + "".join(row(0, "0x0") + row(1, "0x40") for _ in range(9)), "utf-8")
+    assert samples.throttled() is None
+    with file.open("a", encoding="utf-8") as more:
+        more.write(row(1, "0x60")[:20])
+        more.flush()
+        assert samples.throttled() is None
+        more.write(row(1, "0x60")[20:])
+    assert samples.throttled() == Throttled(1, "heat", 1005, 1980)
+
+
+def test_an_idle_gpu_or_a_limit_of_power_is_no_trouble(tmp_path: Path) -> None:
+    file = tmp_path / "samples.csv"
+    rows = [row(0, "0x40", used=0) + row(1, "0x4") + row(2, "") + "damaged\n" for _ in range(20)]
+    file.write_text(",".join(COLUMNS) + "\n" + "".join(rows), "utf-8")
+    assert GpuSamples(file).throttled() is None

@@ -1,0 +1,150 @@
+"""When a window is opened by itself, and what is written meanwhile; the clock is the test's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watched_steps import BEGUN_NS, MS, lines, noise
+
+from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.system.run_folder import Manifest, RunFolder
+from perfdoctor.watching import document, judge, watcher, windows
+from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.hangs import Hang
+from perfdoctor.watching.rows import RankSteps
+from perfdoctor.watching.watcher import Policy, Watcher
+from perfdoctor.watching.windows import WindowState, next_step
+
+S = 10**9
+
+
+class AtOnce:
+    """A window that is diagnosed when it is polled first."""
+
+    def __init__(self, run: RunFolder, number: int, why: str, *_: object, **__: object) -> None:
+        (run.make("windows") / str(number)).mkdir()
+        self.state = WindowState(number, why, 1)
+        self.is_over = False
+
+    def poll(self, *, has_ended: bool = False) -> bool:
+        self.is_over = True
+        self.state = WindowState(self.state.number, self.state.why, 1, "diagnosed", "Training waits", "input-wait")
+        return True
+
+    def end(self) -> None: ...
+
+
+class Job:
+    """A run under watch whose only rank makes steps of 20 ms, in time that the test moves on."""
+
+    def __init__(self, folder: Path, policy: Policy) -> None:
+        self.run = RunFolder.create(folder / "run", Manifest(perfdoctor="test", command=["train"]))
+        windows.rows_folder(self.run.path).mkdir()
+        self.file = windows.rows_folder(self.run.path) / "rank0-1.jsonl"
+        self.now, self.said = BEGUN_NS, list[Any]()
+        self.made = lines(noise(26_000, 20, spread=0.002))
+        self.watcher = Watcher(
+            self.run, policy, PySpy(trouble="none here", do="install it"), self.said.append, now_ns=lambda: self.now
+        )
+
+    def go_on(self, seconds: float, ratio: float = 1.0) -> None:
+        """Make the steps of so many seconds, `ratio` times as long, and tick each second."""
+        for _ in range(int(seconds)):
+            self.now += S
+            with self.file.open("a") as file:
+                while self.made:
+                    row = json.loads(self.made[0])
+                    if row.get("end", row.get("at", 0)) > self.now:
+                        break
+                    if "q" in row:
+                        row["q"] = [int(each * ratio) for each in row["q"]]
+                        row["sum"] = int(row["sum"] * ratio)
+                    file.write("\n" + json.dumps(row))
+                    self.made.pop(0)
+            self.watcher.tick()
+
+    def windows(self) -> list[str]:
+        return [each.why for each in self.said if isinstance(each, WindowState) and each.state == "asked"]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "Window", AtOnce)
+    monkeypatch.setattr(judge, "is_gradual", lambda _: False)  # its library takes half a second to load
+
+
+def test_a_first_window_comes_after_its_time_and_others_around_trouble_apart_from_each_other(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(windows=2, apart_s=100, first_s=30))
+    job.go_on(29)
+    assert job.windows() == []
+    job.go_on(21)
+    assert job.windows() == ["first"]
+    job.go_on(60, ratio=1.1)
+    assert job.windows() == ["first", "level"]
+    job.go_on(60, ratio=1.25)
+    assert len([each for each in job.said if isinstance(each, Anomaly)]) == 2, "within 100 s of the last window"
+    assert job.windows() == ["first", "level"]
+    job.go_on(120, ratio=1.4)
+    assert job.windows() == ["first", "level", "level"]
+    job.go_on(200, ratio=1.6)
+    assert job.windows() == ["first", "level", "level"], "two at most"
+
+
+def test_what_is_known_is_written_with_the_curve_of_the_whole_run(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=0))
+    job.go_on(60)
+    job.go_on(30, ratio=1.1)
+    known = document.read(job.run.path)
+    assert (known.state, [each.kind for each in known.anomalies], known.windows[0].state) == (
+        "running",
+        ["level"],
+        "diagnosed",
+    )
+    assert known.ranks[0].steps == pytest.approx(4350, abs=200)  # written each five seconds
+    assert known.step_ns == pytest.approx(22 * MS, rel=0.02)
+    assert [each.median_ns for each in known.curve][:1] == [pytest.approx(20 * MS, rel=0.02)]
+    assert known.curve[-1].median_ns == pytest.approx(22 * MS, rel=0.02)
+    assert len(known.curve) <= 400
+    job.watcher.end(exit_code=3)
+    assert (document.read(job.run.path).state, document.read(job.run.path).exit_code) == ("ended", 3)
+
+
+def test_a_hang_is_said_with_why_its_place_is_not_known_and_opens_no_window(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=0, hang_after_s=20))
+    job.go_on(30)
+    for _ in range(25):
+        job.now += S
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang"]
+    assert [each.trouble for each in job.said if isinstance(each, Hang)] == ["none here"]
+    assert document.read(job.run.path).state == "hangs"
+    assert job.windows() == []
+
+
+def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path, Policy(first_s=0))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(document, "write", full)
+    monkeypatch.setattr(watcher, "Window", full)
+    job.go_on(60)
+    job.go_on(30, ratio=1.1)
+    assert job.watcher.trouble == "a window could not be opened: No space left on device"
+
+
+def test_all_ranks_can_begin_with_the_step_that_is_named(tmp_path: Path) -> None:
+    ranks = {}
+    for number, steps in ((0, 1000), (1, 1020)):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text("\n".join(lines(noise(steps, 10, number), rank=number)))
+        ranks[number] = RankSteps(file)
+        ranks[number].read()
+    now = max(each.stretches[-1].end for each in ranks.values())
+    step = next_step(ranks, now)
+    assert step >= 1020 + 150, "agents ask twice a second, and a rank is further than its file says"
+    assert next_step(ranks, now + S) >= step + 90
