@@ -18,8 +18,11 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from perfdoctor.recording.attaching.target import Target
     from perfdoctor.recording.tools.torch_profiler import StepWindow
+    from perfdoctor.system.run_folder import RunFolder
 
 _LIMIT_S = 600.0
+#: As of any command that could not do what it was asked for.
+NOTHING_RECORDED = 1
 
 
 def attach(
@@ -80,8 +83,16 @@ def attach(
     )  # fmt: skip
     window = _window(steps, skip_steps, stacks=stacks, sampling=sampling, source=source, modules=modules)
     signal.signal(signal.SIGTERM, _ended)
-    targets = _targets(pid, children=children, output=output, quiet=quiet)
-    _recorded(targets, output, window, timeout, asked, reports)
+    where = output or _new_name(pid)
+    every = _processes(pid, children=children)
+    targets, why = _permitted(every, where, quiet=quiet)
+    if targets:
+        folder, why = _recorded(targets, where, window, timeout, asked)
+        where = folder.path
+    if why is None:
+        recorded.report(folder, asked, reports, "attach", 0)
+    else:
+        _from_outside(every, where, why, with_source=source, reports=reports)
 
 
 def _window(steps: int | None, skip: int, *, stacks: bool, sampling: bool, source: bool, modules: bool) -> StepWindow:
@@ -96,49 +107,67 @@ def _ended(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _targets(pid: int, *, children: bool, output: Path | None, quiet: bool) -> list[Target]:
+def _new_name(pid: int) -> Path:
+    from perfdoctor.recording.attaching.target import inspect
+    from perfdoctor.recording.launch import program
+    from perfdoctor.system.run_folder import RUNS, free_name
+
+    found = inspect(pid)
+    return free_name(Path(RUNS), program.Program(found.command).name if found and found.command else "attach")
+
+
+def _processes(pid: int, *, children: bool) -> list[Target]:
     """The processes to attach to. PerfdoctorError where there is none."""
+    from perfdoctor.recording.attaching import ranks
+
+    return ranks.chosen(pid, children=children)
+
+
+def _permitted(every: Sequence[Target], where: Path, *, quiet: bool) -> tuple[list[Target], PerfdoctorError | None]:
+    """Those of them that may be attached to, and why the last of the others may not."""
     import tempfile
 
-    from perfdoctor.recording.attaching import checks, ranks
+    from perfdoctor.recording.attaching import checks
     from perfdoctor.recording.tools.torch_profiler import AGENT
 
-    places = (
-        AGENT,
-        Path(tempfile.gettempdir()),
-        (output or Path()).absolute() if output is None else output.absolute().parent,
-    )
+    above = next(folder for folder in where.absolute().parents if folder.exists())
     found, why = [], None
-    for target in ranks.chosen(pid, children=children):
-        trouble = checks.trouble(target, places)
+    for target in every:
+        trouble = checks.trouble(target, (AGENT, Path(tempfile.gettempdir()), above))
         if trouble is None:
             found.append(target)
             continue
         why = trouble
         if not quiet:
-            say.note(f"process {target.pid} is left out: {trouble.what}. {trouble.do}")
-    if not found:
-        assert why is not None
-        raise why
-    return found
+            say.note(f"process {target.pid} is not attached to: {trouble.what}. {trouble.do}")
+    return found, why
 
 
 def _recorded(
-    targets: Sequence[Target], output: Path | None, window: StepWindow, limit_s: float,
-    asked: analyze.AnalysisRequest, reports: analyze.Reports,
-) -> None:  # fmt: skip
+    targets: Sequence[Target], where: Path, window: StepWindow, limit_s: float, asked: analyze.AnalysisRequest
+) -> tuple[RunFolder, PerfdoctorError | None]:
+    """Record into a new run folder; why nothing was recorded, if so."""
     from perfdoctor.recording.attaching import session
-    from perfdoctor.recording.launch import program
-    from perfdoctor.system.run_folder import RUNS, free_name
 
     def notify(text: str) -> None:
         if not asked.quiet:
             say.note(text)
 
-    where = output or free_name(Path(RUNS), program.Program(targets[0].command).name)
     folder = session.new_folder(where, targets)
     notify(f"recording into {folder.path}: {window.in_words()}")
-    outcome = session.record(folder, targets, window, limit_s, notify)
-    if outcome.why is not None:
-        raise PerfdoctorError(f"nothing was recorded: {outcome.why.what}", do=outcome.why.do)
-    recorded.report(folder, asked, reports, "attach", 0)
+    return folder, session.record(folder, targets, window, limit_s, notify).why
+
+
+def _from_outside(
+    every: Sequence[Target], where: Path, why: PerfdoctorError, *, with_source: bool, reports: analyze.Reports
+) -> None:
+    """Say why nothing was recorded, and what is seen from outside. Exits with 1, as there is no diagnosis of steps."""
+    from perfdoctor.cli import from_outside
+    from perfdoctor.recording.attaching.checks import is_seen_from_outside
+
+    say.failure(f"nothing was recorded: {why.what}", why.do)
+    seen = [each for each in every if is_seen_from_outside(each)]
+    if seen:
+        as_json = reports.output is OutputFormat.JSON
+        from_outside.look(seen, where, why, with_source=with_source, as_json=as_json)
+    raise typer.Exit(NOTHING_RECORDED)

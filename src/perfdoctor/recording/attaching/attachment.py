@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -32,6 +33,10 @@ from perfdoctor.system.run_folder import RunFolder, json_object
 PASS = "torch"  # noqa: S105 a pass of the run
 _START = "attached_start.py"
 _LOOK_EVERY_S = 0.1
+#: Its window is over: it has a trace, or will have none.
+_BEHIND = ("written", "failed", "worker")
+#: Then it times steps without the profiler, at least twenty: of long steps not all are awaited.
+_BEHIND_S = 20.0
 #: An agent that was ordered to leave does so with its next step, of which nobody knows the length.
 _LEAVING_S = 5.0
 
@@ -144,11 +149,14 @@ class Attachment:
 
     def wait(self, until: float, notice: Callable[[Attached, dict[str, Any]], None] = lambda *_: None) -> None:
         """Let all record as soon as all are ready, and wait for their end, at most until that time (monotonic)."""
-        asked_ns, has_gone = 0, False
+        asked_ns, has_gone, written_by = 0, False, math.inf
         while not all(each.is_over for each in self.attached) and time.monotonic() < until:
             facts = [each.facts() for each in self.attached]
             for each, known in zip(self.attached, facts, strict=True):
                 notice(each, known)
+            if all(known.get("state") in _BEHIND for known in facts):
+                written_by = min(written_by, time.monotonic() + _BEHIND_S)
+                until = min(until, written_by)
             training = {
                 each.target.pid: known
                 for each, known in zip(self.attached, facts, strict=True)

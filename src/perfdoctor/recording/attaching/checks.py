@@ -10,7 +10,7 @@ from pathlib import Path
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.attaching import debugger, image
 from perfdoctor.recording.attaching.interpreter_calls import PENDING_CALL, REMOTE_EXEC, without_symbols
-from perfdoctor.recording.attaching.target import Target, interpreter
+from perfdoctor.recording.attaching.target import Target, inspect, interpreter
 from perfdoctor.recording.launch.processes import name_of
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.py_spy import ptrace_scope
@@ -28,6 +28,11 @@ def trouble(target: Target, places: Sequence[Path]) -> PerfdoctorError | None:
     """The first reason against attaching to a process; None where there is none. It has to see these `places`."""
     checks = (_program, _others, _permission, partial(_place, places=places), _way)
     return next((PerfdoctorError(what, do=do) for check in checks for what, do in check(target)), None)
+
+
+def is_seen_from_outside(target: Target) -> bool:
+    """Is it a Python of which a sampler may read the stacks, though nothing of ours runs in it?"""
+    return target.has_torch and not target.is_pypy and not target.tracer and inspect(target.pid) is not None
 
 
 def _who(target: Target) -> str:

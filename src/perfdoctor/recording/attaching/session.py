@@ -6,6 +6,7 @@ As in `perfdoctor run`: the agents' windows, stacks sampled from outside, the co
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,8 @@ from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, record
 
 #: An interpreter that runs Python comes to our words at once. One that waits, or works in C, comes when it is back.
 ANSWER_S = 30.0
+#: A step of a training seldom takes longer.
+_PATIENCE_S = 60.0
 _LET_IT_TRAIN = "Attach while it trains, or give it more time: --timeout SECONDS."
 
 
@@ -127,8 +130,12 @@ class _Notices:
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.notify, self.said = notify, set[tuple[int, str]]()
+        self.begun = time.monotonic()
 
     def __call__(self, attached: Attached, facts: dict[str, Any]) -> None:
+        if not facts.get("steps_seen") and time.monotonic() - self.begun > _PATIENCE_S:
+            self.begun = math.inf
+            self.notify("no step has ended so far. Ctrl-C: leave, and see what can be seen from outside")
         said = attached.target.pid, str(facts.get("state", ""))
         if said in self.said or said[1] not in ("recording", "written"):
             return

@@ -569,7 +569,7 @@ class Agent:
     def _catch_ending(self) -> None:
         """Write the trace on a signal that else would lose it. A program's own handler is left in place."""
         has_more = self.recorder is not None or not self.settings["steps"]
-        if threading.current_thread() is not threading.main_thread() or not has_more:
+        if not _is_main_thread() or not has_more:
             return
         for number in _ENDING:
             if signal.getsignal(number) is signal.SIG_DFL:
@@ -582,7 +582,7 @@ class Agent:
         os.kill(os.getpid(), number)
 
     def _release_signals(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if _is_main_thread():
             while self._caught:
                 number = self._caught.pop()
                 if signal.getsignal(number) == self._ended_by:
@@ -650,6 +650,11 @@ class Agent:
         rank, world_size = identity.rank(self.torch)
         self.report.facts.update(rank=rank, world_size=world_size)
         return rank
+
+
+def _is_main_thread() -> bool:
+    """Not by `current_thread`, which makes a thread known to `threading` that it has not started."""
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def _identity(module: Any) -> Any:

@@ -49,7 +49,7 @@ class AttachedAgent(InsideAgent):
         """Leave as soon as possible. Only the training's own thread can end torch.profiler, when its step ends."""
         self.is_withdrawn = True
         with self._lock:
-            if self.window < 0 or self.is_done:
+            if not self.has_left and (self.window < 0 or self.is_done):
                 self.finish()
 
     def _event(self, kind: Any, found_by: str) -> None:

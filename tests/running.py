@@ -1,0 +1,77 @@
+"""Programs that run on while a test does something to them: how are they started, and how are their ends awaited?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_LONGEST_S = 60.0
+
+
+def needs_gdb() -> None:
+    """Skips the test without gdb, or where no process may be attached to; fails it where PERFDOCTOR_REQUIRE_GDB is set."""
+    if sys.platform == "linux" and (os.environ.get("PERFDOCTOR_GDB") or shutil.which("gdb")):
+        return
+    if os.environ.get("PERFDOCTOR_REQUIRE_GDB"):
+        pytest.fail("no gdb: apt install gdb")
+    pytest.skip("no gdb: apt install gdb")
+
+
+class Running:
+    """A Python program and what it has printed so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process, self._output = process, output
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End it by a signal; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_LONGEST_S)
+
+
+@contextlib.contextmanager
+def running(folder: Path, code: str, *, python: str = sys.executable, until: str = "begun") -> Iterator[Running]:
+    """The program, once it has printed `until`. It is killed at the end, with what it started."""
+    output = folder / "output"
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            [python, "-c", code], stdout=stream, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+        )
+    found = Running(process, output)
+    try:
+        awaited(lambda: until in found.output or not found.is_alive)
+        assert found.is_alive, found.output
+        yield found
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def awaited(is_so: Callable[[], bool], seconds: float = _LONGEST_S) -> bool:
+    """Wait until it is so; False where it is not in time."""
+    until = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < until:
+        time.sleep(0.02)
+    return is_so()
