@@ -90,7 +90,7 @@ def test_a_budget_has_a_unit(text: str, wanted: float) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--fix", "loader_worker"], "loader_workers"), (["--fix", "nothing"], "perfdoctor treat --list"),
+    (["--fix", "loader_worker"], "loader_workers"), (["--fix", "xyzzy"], "perfdoctor treat --list"),
     (["--only", "input-wiat"], "input-wait"),
 ])  # fmt: skip
 def test_an_unknown_fix_or_rule_is_refused_before_anything_is_made(tmp_path: Path, words: list[str], said: str) -> None:

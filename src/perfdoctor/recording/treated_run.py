@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +67,6 @@ class TrialOrder(Struct, frozen=True):
     turns: Mapping[str, Any] | None = None
 
 
-class _Queued(Struct, frozen=True):
-    """What the agent's turns.py knows of the training thread."""
-
-    first: int = 0
-    sums_ns: tuple[int, ...] = ()
-    used_ns: int = 0
-
-
 class _Facts(Struct, frozen=True):
     touched: dict[str, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -86,7 +77,6 @@ class _Facts(Struct, frozen=True):
     parameter_bytes: int = 0
     threads: int = 0
     handed: tuple[int, ...] = ()
-    queued: _Queued = _Queued()
 
 
 class TrialReport(Struct, frozen=True):
@@ -111,10 +101,6 @@ class TrialReport(Struct, frozen=True):
     parameter_bytes: int = 0
     #: That torch uses for an op.
     threads: int = 0
-    #: For how much of each of these steps the training thread had no core, though it could run; () if nobody knows.
-    queued_ns: tuple[int, ...] = ()
-    #: Cores that the program used beside its training thread.
-    beside: float = 0.0
     #: Of each of its turns but the first, by how many steps had ended before it: its first step, and that behind it.
     turns: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -164,20 +150,17 @@ def _report(
     why = _why(first, ended, log, is_stopped=is_stopped) or next(
         (f"{name} could not be applied: {error}" for name, error in facts.errors.items()), ""
     )
-    used_s = load.used_s()
     start_s = 0.0
     if timed is not None and first is not None and first.started_unix_ns:
         start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
     return TrialReport(
         lengths_ns=_without_waits(timed.lengths_ns, facts.handed) if timed else (),
-        queued_ns=_without_waits(_queued(len(timed.lengths_ns), facts.queued), facts.handed) if timed else (),
-        beside=max(used_s - facts.queued.used_ns / 1e9, 0.0) / max(ended.seconds, _TICK_S),
         why=masked(why)[:_LONGEST_LINE],
         code=0 if is_stopped else ended.code,
         is_cut=ended.timed_out,
         start_s=start_s,
         wall_s=ended.seconds,
-        others=load.of_others(used_s),
+        others=load.of_others(load.used_s()),
         ranks=max((report.world_size or 1 for report in reports), default=1),
         here=max(sum(report.timed is not None for report in reports), 1),
         torch=first.torch if first else "",
@@ -192,18 +175,10 @@ def _report(
     )
 
 
-def _without_waits(values: Sequence[int], handed: Sequence[int]) -> tuple[int, ...]:
-    """The values of all steps but those at whose beginning the program waited for its turn."""
+def _without_waits(lengths_ns: Sequence[int], handed: Sequence[int]) -> tuple[int, ...]:
+    """The steps but those at whose beginning the program waited for its turn."""
     waited = {count - 1 for count in handed}
-    return tuple(each for number, each in enumerate(values) if number not in waited)
-
-
-def _queued(steps: int, known: _Queued) -> list[int]:
-    """For how long the thread was queued in each of so many steps; 0 in those before it was known."""
-    sums = known.sums_ns[: max(steps - known.first + 2, 0)]
-    each = [b - a for a, b in pairwise(sums)]
-    before = min(max(known.first - 1, 0), steps)
-    return [*[0] * before, *each, *[0] * (steps - before - len(each))] if each else []
+    return tuple(each for number, each in enumerate(lengths_ns) if number not in waited)
 
 
 def _turns(steps: int, handed: Sequence[int]) -> dict[int, tuple[int, int]]:

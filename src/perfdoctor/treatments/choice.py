@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
+from perfdoctor.patterns import regex
 from perfdoctor.treatments.catalogue import Treatment
 from perfdoctor.treatments.records import ShareRange
 
@@ -22,12 +24,17 @@ class _Speedup(Struct, frozen=True):
     high: float = 1.0
 
 
+class _Fix(Struct, frozen=True):
+    how: str = ""
+
+
 class DiagnosedFinding(Struct, frozen=True):
     """A finding of a diagnosis.json, as far as it is needed here."""
 
     rule: str
     speedup: _Speedup | None = None
     values: dict[str, Any] = field(default_factory=dict)
+    fixes: tuple[_Fix, ...] = ()
 
     @property
     def promised(self) -> ShareRange | None:
@@ -101,6 +108,8 @@ class Arm(Struct, frozen=True):
     values: Mapping[str, Any]
     rule: str = ""
     promised: ShareRange | None = None
+    #: The finding's own advice is to do this.
+    is_advised: bool = False
 
     @property
     def name(self) -> str:
@@ -143,10 +152,32 @@ def arms(
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
         else:
+            values, is_advised = _values(machine, found), _is_advised(each, found)
             chosen.append(
-                Arm(each, _values(machine, found), found.rule if found else "", found.promised if found else None)
+                Arm(each, values, found.rule, found.promised, is_advised) if found is not None else Arm(each, values)
             )
-    return sorted(chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0))), left_out
+    return _in_order(chosen), left_out
+
+
+def _is_advised(treatment: Treatment, finding: DiagnosedFinding | None) -> bool:
+    if finding is None or not treatment.advice:
+        return False
+    wanted = regex(treatment.advice)
+    return any(wanted.search(each.how) for each in finding.fixes)
+
+
+def _in_order(chosen: Sequence[Arm]) -> list[Arm]:
+    """As the budget may end before the last: findings first, of each group one before a second one of any group."""
+    likeliest = sorted(
+        chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0), not arm.is_advised)
+    )
+    counted = Counter[str]()
+    places = []
+    for arm in likeliest:
+        group = arm.treatment.group or arm.name
+        places.append((not arm.rule, counted[group]))
+        counted[group] += 1
+    return [arm for _, arm in sorted(zip(places, likeliest, strict=True), key=lambda each: each[0])]
 
 
 _MISSING = {
