@@ -69,6 +69,13 @@ def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_
     assert report["stopped"]
     assert len(report["treated"]["losses"]) == found["steps_per_run"]
     assert len(report["treated"]["checksum"]) == 64
+    compared = subprocess.run(
+        [sys.executable, "-m", "perfdoctor", "compare", "out/trials/1", "out/trials/2", "--no-html", "--json", "-"],
+        capture_output=True, text=True, cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    shown = json.loads(compared.stdout)
+    assert shown["step"]["before"]["mean_ns"] == pytest.approx(found["runs"][0]["mean_ns"])
+    assert "BEFORE: out/trials/1 is a trial of the untreated program." in shown["notes"]
 
 
 @ALL_AT_ONE

@@ -71,3 +71,25 @@ def test_a_fix_that_hurt_this_project_is_no_longer_advised():
 )
 def test_the_last_trial_of_this_project_counts_alone(rows):
     assert len(as_measured(diagnosis(), rows, ADVISED).findings[0].fixes) == 2
+
+
+def test_a_fix_that_is_named_for_other_cases_alone_is_not_to_blame():
+    fixes = (Fix("Use the fused optimizer", "AdamW(w, fused=True)  # or foreach=True", "minutes", False),)
+    whole = diagnosis()
+    found = replace(whole, findings=(replace(whole.findings[0], rule="unfused-optimizer", fixes=fixes),))
+    known = {"fused_optimizer": "fused=True", "foreach_optimizer": "foreach=True"}
+    row = {**ROW, "rule": "unfused-optimizer", "verdict": "slower", "measured_likely": -0.12}
+    of_foreach, of_fused = (
+        as_measured(found, [{**row, "fix": name}], known).findings[0] for name in ("foreach_optimizer", "fused_optimizer")
+    )
+    assert of_foreach.fixes == fixes
+    assert "make steps longer" in of_fused.fixes[0].caution
+
+
+def test_a_fix_of_a_symptom_that_hurt_is_no_longer_advised_either():
+    whole = diagnosis()
+    cause = replace(whole.findings[0], rule="launch-bound", symptoms=whole.findings)
+    hurt = {**ROW, "verdict": "slower", "measured_likely": -0.12}
+    found = as_measured(replace(whole, findings=(cause,)), [hurt], ADVISED).findings[0]
+    assert len(found.fixes) == 2
+    assert [fix.title for fix in found.symptoms[0].fixes] == ["Make batches cheaper"]

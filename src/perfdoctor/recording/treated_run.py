@@ -32,6 +32,7 @@ from perfdoctor.system.paths import text_of
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 
 _PASS = "treated"  # noqa: S105 as reports call what timed them
+_LOG = "output.log"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 #: A program that made no step for so many times its longest one, and so many seconds, hangs.
 _STILL_TIMES, _STILL_S = 10.0, 5.0
@@ -113,7 +114,7 @@ def run_trial(
     `is_to_end`: has whoever asked for it enough? It is as a time limit then. KeyboardInterrupt after Ctrl-C.
     """
     (into / "agents").mkdir(parents=True)
-    log = into / "output.log"
+    log = into / _LOG
     treated = {
         "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge,
         "bitwise": order.bitwise, "turns": order.turns,
@@ -137,13 +138,18 @@ def run_trial(
     ended.timed_out |= requested
     if ended.interrupted_by:
         raise KeyboardInterrupt
-    reports = made.reports(_PASS)
-    return _report(longest_of(reports), reports, ended, log, load)
+    report = _report(made.reports(_PASS), ended, log)
+    return msgspec.structs.replace(report, others=load.of_others(load.used_s()))
 
 
-def _report(
-    first: ProcessReport | None, reports: Sequence[ProcessReport], ended: launch.Ended, log: Path, load: Load
-) -> TrialReport:
+def read_trial(folder: Path) -> TrialReport | None:
+    """What is left of a trial in its folder: its steps and what it computed; None where that is not one."""
+    reports = RunFolder(folder, Manifest()).reports(_PASS) if (folder / "agents").is_dir() else []
+    return _report(reports, launch.Ended(), folder / _LOG) if any(each.timed for each in reports) else None
+
+
+def _report(reports: Sequence[ProcessReport], ended: launch.Ended, log: Path) -> TrialReport:
+    first = longest_of(reports)
     timed = first.timed if first is not None else None
     facts = _facts(first)
     is_stopped = any(report.stopped for report in reports)
@@ -160,7 +166,6 @@ def _report(
         is_cut=ended.timed_out,
         start_s=start_s,
         wall_s=ended.seconds,
-        others=load.of_others(load.used_s()),
         ranks=max((report.world_size or 1 for report in reports), default=1),
         here=max(sum(report.timed is not None for report in reports), 1),
         torch=first.torch if first else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -108,8 +109,8 @@ class Arm(Struct, frozen=True):
     values: Mapping[str, Any]
     rule: str = ""
     promised: ShareRange | None = None
-    #: The finding's own advice is to do this.
-    is_advised: bool = False
+    #: Where the finding's own advice says to do this; infinite where it does not.
+    advised_at: float = math.inf
 
     @property
     def name(self) -> str:
@@ -152,24 +153,25 @@ def arms(
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
         else:
-            values, is_advised = _values(machine, found), _is_advised(each, found)
+            values, place = _values(machine, found), _advised_at(each, found)
             chosen.append(
-                Arm(each, values, found.rule, found.promised, is_advised) if found is not None else Arm(each, values)
+                Arm(each, values, found.rule, found.promised, place) if found is not None else Arm(each, values)
             )
     return _in_order(chosen), left_out
 
 
-def _is_advised(treatment: Treatment, finding: DiagnosedFinding | None) -> bool:
+def _advised_at(treatment: Treatment, finding: DiagnosedFinding | None) -> float:
+    """At which letter of the advice the treatment is: what comes first there is best as a rule."""
     if finding is None or not treatment.advice:
-        return False
-    wanted = regex(treatment.advice)
-    return any(wanted.search(each.how) for each in finding.fixes)
+        return math.inf
+    found = regex(treatment.advice).search("\n".join(each.how for each in finding.fixes))
+    return found.start() if found else math.inf
 
 
 def _in_order(chosen: Sequence[Arm]) -> list[Arm]:
     """As the budget may end before the last: findings first, of each group one before a second one of any group."""
     likeliest = sorted(
-        chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0), not arm.is_advised)
+        chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0), arm.advised_at)
     )
     counted = Counter[str]()
     places = []
