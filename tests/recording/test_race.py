@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from torch_python import torch_python
 
@@ -67,3 +71,24 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     lengths = [len(list(turn)) for _, turn in itertools.groupby(steps, key=lambda step: step[2])]
     assert {length % 10 for length in lengths} == {0}
     assert len(lengths) > 4
+
+
+def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.replace("range(200)", "range(10**6)"))
+    program = TrialProgram((torch_python(), "program.py"), dict(os.environ), tmp_path)
+    entries = [
+        Entry(program, msgspec.structs.replace(order(name, n), end_after=0), tmp_path / name)
+        for n, name in enumerate(("one", "other"))
+    ]
+    before = set(processes.descendants(os.getpid()))
+
+    def interrupt_in_turns() -> None:
+        while not all((tmp_path / f"steps-{entry.into.name}").exists() for entry in entries):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt_in_turns, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_race(entries, steps=10, seed=1)
+    assert set(processes.descendants(os.getpid())) <= before
