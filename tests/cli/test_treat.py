@@ -60,7 +60,7 @@ def test_a_fix_that_fails_and_one_that_finds_nothing_are_lines_of_the_table(tmp_
     assert found["together"] is None
     assert found["steps_per_run"] >= 20
     assert {run["steps"] for run in found["runs"][:1]} == {19}
-    assert found["steps_of_turn"] >= 4
+    assert found["steps_of_turn"] >= 1
     assert "a line of the program" not in done.stdout + done.stderr
     assert "a line of the program" in (tmp_path / "out" / "trials" / "1" / "output.log").read_text()
     assert (tmp_path / "out" / "treat.html").is_file()

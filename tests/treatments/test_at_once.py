@@ -21,6 +21,6 @@ def test_how_many_have_room(report: TrialReport, most: int, why: str) -> None:
     assert (found, why in reason, bool(reason)) == (most, True, bool(why))
 
 
-@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 100), (0.03, 4), (2.0, 4), (0.0, 4)])
-def test_a_turn_has_whole_steps_and_more_than_one_that_counts(step_s: float, steps: int) -> None:
+@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 50), (0.02, 3), (2.0, 1), (0.0, 1)])
+def test_a_turn_has_whole_steps(step_s: float, steps: int) -> None:
     assert steps_of_turn(step_s) == steps

@@ -17,7 +17,7 @@ def taken_in_turns(seed: int, factor: float) -> tuple[TrialReport, TrialReport]:
     """Two programs on a machine that is two to ten times as slow from one turn to the next, for both alike."""
     drawn = random.Random(seed)
     paces = [drawn.uniform(2, 10) for _ in range(20)]
-    turns = {(n + 1) * 5: (n * 4, n * 4 + 4) for n in range(20)}
+    turns = {(n + 1) * 4: (n * 4, n * 4 + 4) for n in range(20)}
 
     def made(times: float) -> TrialReport:
         lengths = tuple(round(MS * pace * times * drawn.uniform(0.98, 1.02)) for pace in paces for _ in range(4))
@@ -35,9 +35,10 @@ def test_runs_without_common_turns_are_compared_as_a_whole() -> None:
     assert log_ratio(TrialReport((20,) * 40), TrialReport((10,) * 40)) == pytest.approx(math.log(2))
 
 
-def test_steps_in_which_the_program_waited_for_its_turn_are_left_out() -> None:
-    lengths = list(range(10))  # step n lies between end n and end n + 1; turns of four steps
-    assert _without_waits(lengths, (4, 8)) == (0, 1, 2, 4, 5, 6, 8, 9)
-    turns = _turns(len(lengths), (4, 8))
-    assert turns == {4: (3, 6), 8: (6, 8)}
-    assert [_without_waits(lengths, (4, 8))[slice(*each)] for each in turns.values()] == [(4, 5, 6), (8, 9)]
+def test_the_turns_of_others_are_no_part_of_a_step() -> None:
+    lengths = (10, 10, 10, 95, 10, 10, 10, 110, 10)  # step n lies between end n and end n + 1; turns of four steps
+    handed = ((4, 85), (8, 100), (12, 5))
+    assert _without_waits(lengths, handed) == (10,) * 9
+    turns = _turns(len(lengths), handed)
+    assert turns == {4: (3, 7), 8: (7, 9)}
+    assert sum(len(lengths[slice(*each)]) for each in turns.values()) == 9 - 3

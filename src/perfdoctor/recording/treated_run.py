@@ -77,7 +77,7 @@ class _Facts(Struct, frozen=True):
     gpu_bytes: int = 0
     parameter_bytes: int = 0
     threads: int = 0
-    handed: tuple[int, ...] = ()
+    handed: tuple[tuple[int, int], ...] = ()
 
 
 class TrialReport(Struct, frozen=True):
@@ -180,17 +180,20 @@ def _report(reports: Sequence[ProcessReport], ended: launch.Ended, log: Path) ->
     )
 
 
-def _without_waits(lengths_ns: Sequence[int], handed: Sequence[int]) -> tuple[int, ...]:
-    """The steps but those at whose beginning the program waited for its turn."""
-    waited = {count - 1 for count in handed}
-    return tuple(each for number, each in enumerate(lengths_ns) if number not in waited)
+def _without_waits(lengths_ns: Sequence[int], handed: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The steps without the time in which others had their turns, at the begin of the first step of each turn."""
+    lengths = list(lengths_ns)
+    for count, waited_ns in handed:
+        if count <= len(lengths):
+            lengths[count - 1] = max(lengths[count - 1] - waited_ns, 1)
+    return tuple(lengths)
 
 
-def _turns(steps: int, handed: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Where the steps of each turn lie among those that are left without waits."""
-    ends = [*(count - 1 for count in handed[1:]), steps]
-    found = {count: (count - 1 - n, end - 1 - n) for n, (count, end) in enumerate(zip(handed, ends, strict=False))}
-    return {count: (first, behind) for count, (first, behind) in found.items() if first < behind}
+def _turns(steps: int, handed: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Where the steps of each turn but the first lie among so many lengths, the first of which ends with step 2."""
+    begins = [count for count, _ in handed if count <= steps]
+    ends = [*(count - 1 for count in begins[1:]), steps]
+    return {count: (count - 1, end) for count, end in zip(begins, ends, strict=False)}
 
 
 def _facts(report: ProcessReport | None) -> _Facts:

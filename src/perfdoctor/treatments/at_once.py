@@ -6,9 +6,9 @@ import math
 
 from perfdoctor.recording.treated_run import TrialReport
 
-#: A turn is short against what changes a machine (other programs come and go within seconds), and long against a switch
-#: between two programs, some ms. Its first step, with cold caches, does not count: it is one of so many at least.
-_TURN_S, _FEWEST_STEPS = 0.1, 4
+#: A turn is short against what changes a machine: on a busy one turns of 0.1 s and of 0.5 s differed by as much. It is
+#: long against a switch between two programs, some ms, and against filling a processor's caches again, below one.
+_TURN_S = 0.05
 #: The untreated program and so many treated ones; those that are stopped still hold their memory.
 _MOST = 5
 #: Of the memory that is free: the rest is for what treatments take beyond the untreated program, and for others.
@@ -27,4 +27,4 @@ def most_at_once(report: TrialReport, free_bytes: int) -> tuple[int, str]:
 
 def steps_of_turn(step_s: float) -> int:
     """How many steps a turn has."""
-    return max(math.ceil(_TURN_S / step_s), _FEWEST_STEPS) if step_s else _FEWEST_STEPS
+    return math.ceil(_TURN_S / step_s) if step_s else 1

@@ -48,8 +48,8 @@ _FEWEST, _MOST = 3, 16
 #: seconds say little more, as runs differ by more than the mean of their steps.
 _FEWEST_STEPS, _MOST_STEPS, _STEPPING_S, _LONGEST_S = 20, 2000, 2.0, 10.0
 #: Turns of a run. Single ones differ by 10 to 25 % on a busy machine, and what a process has by chance for all its life
-#: (where its memory lies) makes 3 to 5 %: more of them say little more, and a start costs as much as some dozens.
-_TURNS = 24
+#: (where its memory lies) makes 3 to 5 %: the mean of 64 is as sure as that, and more of them would say little more.
+_TURNS = 64
 #: A treated run may take so many times as long as the untreated one; its start too, and so much more.
 _SLOWER, _LONGER_START, _SPARE_S = 4.0, 3.0, 15.0
 #: Of the cores: a pair is disturbed where others used so much more beside one of its runs.

@@ -17,7 +17,7 @@ from typing import Any
 
 from perfdoctor_agent import private
 from perfdoctor_agent.treating import Given
-from perfdoctor_agent.turns import Turns
+from perfdoctor_agent.turns import Turns, descendants
 
 #: More losses than these are not needed to see that two trainings are one.
 _MOST_LOSSES = 10_000
@@ -156,14 +156,10 @@ def _held_bytes() -> int:
     """What this process held at most, and what its children (a loader's workers) hold beside it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         held = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
-    children = []
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
-            children += file.read().split()
-    return held + sum(_quietly(lambda pid=pid: _shared_out_bytes(pid), 0) for pid in children)
+    return held + sum(_quietly(lambda pid=pid: _shared_out_bytes(pid), 0) for pid in descendants(os.getpid()))
 
 
-def _shared_out_bytes(pid: str) -> int:
+def _shared_out_bytes(pid: int) -> int:
     """The memory of a process; pages that it shares count in part (Pss)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
