@@ -177,7 +177,7 @@ class Session:
                 case.verdict, case.why = "nothing to change", _NOTHING
         step_s = mean_ns(report) / 1e9
         self.at_once, self.why_alone = self.most_at_once(report)
-        self.steps_of_turn = steps_of_turn(step_s)
+        self.steps_of_turn = steps_of_turn(report.lengths_ns)
         wanted_s = max(report.start_s, _STEPPING_S) if self.at_once == 1 else _TURNS * self.steps_of_turn * step_s
         if self.stops and step_s:
             self.end_after = int(min(max(min(wanted_s, _LONGEST_S) / step_s, _FEWEST_STEPS), _MOST_STEPS))
