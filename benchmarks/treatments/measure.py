@@ -3,14 +3,16 @@
 ```
 python benchmarks/treatments/measure.py cases [NAME...] [--budget 300]    programs made slow, beside their mended twins
 python benchmarks/treatments/measure.py harmful [--budget 1500]           twenty planted treatments, each wrong in its way
-python benchmarks/treatments/measure.py same [--runs 120]                 a program against itself: how often is something kept?
+python benchmarks/treatments/measure.py same [--runs 20]                  a program against itself: how often is something kept?
+python benchmarks/treatments/measure.py ways [--runs 10]              runs that take turns against runs one behind the other
 python benchmarks/treatments/measure.py simulated [--runs 300]            the same with drawn noise, and with effects of known size
 ```
 
 `cases`: a program is diagnosed and treated as a user would, with nothing said about it. Beside the treatments its mended
 twin runs in the same rounds, so that both intervals are of the same minutes. `harmful`: of each treatment the verdict is
-known. `same`: consecutive runs of one program are dealt to an untreated and to treated sides, in all the ways that a
-session would, and a keep is an error. `simulated`: nothing is run; steps are drawn, with noise from run to run that is normal,
+known. `same`: races of one program against itself are dealt to a hundred sessions, in another order and with others on the
+untreated side, and a keep is an error. `ways`: of so many rounds, each of a program, the same once more and one that is
+5 % slower, how much do the ratios differ, by either way, and what does a round cost? `simulated`: nothing is run; steps are drawn, with noise from run to run that is normal,
 has rare long runs, or wanders. Results are added to `--results`.
 """
 
@@ -18,10 +20,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import math
 import os
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -37,17 +41,20 @@ else:
     import tomli as tomllib
 
 from perfdoctor.cli.treat import Asked, Treating
-from perfdoctor.recording.race import Entry
+from perfdoctor.recording.race import Entry, run_race
 from perfdoctor.recording.treated_run import TrialOrder, TrialProgram, TrialReport, run_trial
-from perfdoctor.treatments import catalogue
+from perfdoctor.treatments import catalogue, evidence
 from perfdoctor.treatments.catalogue import Treatment
 from perfdoctor.treatments.choice import Arm, arms
 from perfdoctor.treatments.records import TreatResult
 from perfdoctor.treatments.session import Session
+from perfdoctor.treatments.step_times import log_ratio
 
 _HERE = Path(__file__).parent
-_TWIN_ARM = Arm(catalogue.read(_HERE / "twin")["twin"], {})
+_TWIN_ARM = Arm(catalogue.read(_HERE / "known")["twin"], {})
 _PYTHON = os.environ.get("PERFDOCTOR_PROGRAMS_PYTHON") or os.environ.get("PERFDOCTOR_TORCH_PYTHON", sys.executable)
+#: Of plain.py, whose step takes 3 ms of a core: a session would make as many.
+_STEPS, _TURN = 700, 30
 _TRUTH = {
     "slower": ("slower",), "wrong": ("changes the numbers",), "crash": ("failed",), "hang": ("failed",),
 }  # fmt: skip
@@ -106,27 +113,85 @@ def _harmful(budget_s: float, into: Path, only: Sequence[str]) -> dict[str, Any]
 
 
 def _same(count: int, into: Path) -> dict[str, Any]:
-    """Run one program so often, and deal the runs, in their order, to a hundred sessions of four treatments."""
+    """Run one program five times at once, so often, and deal these races to a hundred sessions of four treatments."""
     program = TrialProgram((_PYTHON, "plain.py"), dict(os.environ), _HERE)
-    made = [run_trial(program, TrialOrder(n, end_after=150), into / "same" / str(n)) for n in range(count)]
-    made = [each for each in made if not each.why]
-    return {"runs": len(made), **dealt(made, 100, 4)}
+    made = []
+    for number in range(count):
+        orders = [TrialOrder(n, end_after=_STEPS, limit_s=200) for n in range(5)]
+        entries = [Entry(program, order, into / "same" / f"{number}-{order.number}") for order in orders]
+        race = run_race(entries, steps=_TURN, seed=number)
+        ratios = [round(log_ratio(each, race[0]), 4) for each in race[1:] if not each.why and not race[0].why]
+        print(number, ratios, f"{race[0].others:.1f} cores used by others", flush=True)
+        if not any(each.why for each in race):
+            made.append(race)
+    every = [log_ratio(race[n], race[m]) for race in made for n, m in itertools.combinations(range(len(race)), 2)]
+    return {"races": len(made), "spread of a pair": statistics.stdev(every), **dealt(made, 100, 4)}
 
 
-def dealt(made: Sequence[TrialReport], sessions: int, treatments: int) -> dict[str, Any]:
+def _ways(rounds: int, into: Path) -> dict[str, Any]:
+    """The logarithms of the ratios of each round, by both ways in turn, and what follows from them."""
+    program = TrialProgram((_PYTHON, "plain.py"), dict(os.environ), _HERE)
+    slower = {"name": "five_percent", "file": str(_HERE / "known" / "five_percent.py"), "values": {}}
+    orders = [
+        TrialOrder(n, treatments, end_after=_STEPS, limit_s=200) for n, treatments in enumerate(((), (), (slower,)))
+    ]
+    found: dict[str, list[tuple[float, ...]]] = {"turns": [], "one behind the other": []}
+    for number in range(rounds):
+        entries = [Entry(program, order, into / "ways" / f"{number}-{order.number}") for order in orders]
+        begun = time.monotonic()
+        raced = run_race(entries, steps=_TURN, seed=number)
+        found["turns"].append((*_ratios(raced), time.monotonic() - begun, raced[0].others))
+        begun = time.monotonic()
+        mixed = random.Random(number).sample(entries, len(entries))
+        alone = {each.order.number: run_trial(program, each.order, into / f"{each.into.name}-alone") for each in mixed}
+        ratios = _ratios([alone[n] for n in range(len(alone))])
+        found["one behind the other"].append((*ratios, time.monotonic() - begun, alone[0].others))
+        print(number, {way: [round(each, 4) for each in values[-1]] for way, values in found.items()}, flush=True)
+    return {way: _of_way(values) for way, values in found.items()}
+
+
+def _ratios(reports: Sequence[TrialReport]) -> tuple[float, float]:
+    plain, same, slower = reports
+    return log_ratio(same, plain), log_ratio(slower, plain)
+
+
+def _of_way(rounds: Sequence[tuple[float, ...]]) -> dict[str, Any]:
+    """Spread of a pair and bias, seconds and cores of others a round, and what the intervals of a session would say."""
+    same, slower, seconds, others = zip(*rounds, strict=True)
+    level = evidence.level(1)
+    intervals = {name: evidence.change(values, level) for name, values in (("same", same), ("slower", slower))}
+    return {
+        "rounds": len(rounds), "seconds a round": statistics.mean(seconds), "others": statistics.mean(others),
+        "spread of a pair": {"same": statistics.stdev(same), "slower": statistics.stdev(slower)},
+        "mean": {"same": statistics.mean(same), "slower": statistics.mean(slower)},
+        "intervals": {name: (each.low, each.high) for name, each in intervals.items() if each}, "ratios": rounds,
+    }  # fmt: skip
+
+
+def dealt(made: Sequence[Sequence[TrialReport]], sessions: int, treatments: int) -> dict[str, Any]:
     """How many of so many sessions keep something where every run is of the same program."""
     names = [f"nothing{n}" for n in range(treatments)]
     kept, verdicts = 0, []
     for number in range(sessions):
-        at = [random.Random(number).randrange(len(made))]
+        drawn = random.Random(number)
+        order = drawn.sample(range(len(made)), len(made))
 
-        def runs(given: Sequence[Arm], *, at: list[int] = at, **_: Any) -> TrialReport:
-            at[0] += 1
-            report = made[at[0] % len(made)]
-            return msgspec.structs.replace(report, touched={arm.name: 1 for arm in given})
+        def races(
+            many: Sequence[Sequence[Arm]], *, drawn: random.Random = drawn, order: list[int] = order, **_: Any
+        ) -> list[TrialReport]:
+            if not order:
+                raise KeyboardInterrupt  # there are no more of them: it ends with what it knows
+            reports = drawn.sample(made[order.pop()], len(many))
+            return [
+                msgspec.structs.replace(report, touched={arm.name: 1 for arm in arms})
+                for arms, report in zip(many, reports, strict=True)
+            ]
 
         chosen = [Arm(Treatment(name, "", "Nothing", ""), {}) for name in names]
-        session = Session(runs, chosen, budget_s=1e9, cores=2, seed=number)
+        session = Session(
+            lambda *_, **__: made[0][0], chosen, budget_s=1e9, cores=2, seed=number, races=races,
+            most_at_once=lambda _: (1 + treatments, ""),
+        )  # fmt: skip
         session.go()
         found = [row.verdict for row in session.result().rows]
         kept += "keep" in found
@@ -184,7 +249,7 @@ def _drawn_sessions(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cases", "harmful", "same", "simulated"))
+    parser.add_argument("what", choices=("cases", "harmful", "same", "ways", "simulated"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--budget", type=float, default=300.0)
     parser.add_argument("--runs", type=int, default=120)
@@ -200,6 +265,8 @@ def main() -> None:
         found = {"harmful": _harmful(given.budget, into, given.names)}
     elif given.what == "simulated":
         found = {"simulated": _simulated(given.runs)}
+    elif given.what == "ways":
+        found = {"ways": _ways(given.runs, into)}
     else:
         found = {"same": _same(given.runs, into)}
     text = json.dumps({"seconds": round(time.time() - begun), **found}, indent=1)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 from history.test_promises import ROW
+from msgspec import Struct
 from msgspec.structs import replace
 from report.samples import SAMPLES
 
+from perfdoctor.cli import history
 from perfdoctor.history.measured_fixes import as_measured
+from perfdoctor.recording.treated_run import machine_facts
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Fix
 from perfdoctor.records.savings import Saving
+from perfdoctor.treatments.choice import Machine
+from perfdoctor.vocabulary.rulebook import load_rules
 
 ADVISED = {"loader_workers": r"num_workers="}
 
@@ -71,3 +77,53 @@ def test_a_fix_that_hurt_this_project_is_no_longer_advised():
 )
 def test_the_last_trial_of_this_project_counts_alone(rows):
     assert len(as_measured(diagnosis(), rows, ADVISED).findings[0].fixes) == 2
+
+
+def test_a_fix_that_is_named_for_other_cases_alone_is_not_to_blame():
+    fixes = (Fix("Use the fused optimizer", "AdamW(w, fused=True)  # or foreach=True", "minutes", False),)
+    whole = diagnosis()
+    found = replace(whole, findings=(replace(whole.findings[0], rule="unfused-optimizer", fixes=fixes),))
+    known = {"fused_optimizer": "fused=True", "foreach_optimizer": "foreach=True"}
+    row = {**ROW, "rule": "unfused-optimizer", "verdict": "slower", "measured_likely": -0.12}
+    of_foreach, of_fused = (
+        as_measured(found, [{**row, "fix": name}], known).findings[0] for name in ("foreach_optimizer", "fused_optimizer")
+    )
+    assert of_foreach.fixes == fixes
+    assert "make steps longer" in of_fused.fixes[0].caution
+
+
+def test_a_fix_of_a_symptom_that_hurt_is_no_longer_advised_either():
+    whole = diagnosis()
+    cause = replace(whole.findings[0], rule="launch-bound", symptoms=whole.findings)
+    hurt = {**ROW, "verdict": "slower", "measured_likely": -0.12}
+    found = as_measured(replace(whole, findings=(cause,)), [hurt], ADVISED).findings[0]
+    assert len(found.fixes) == 2
+    assert [fix.title for fix in found.symptoms[0].fixes] == ["Make batches cheaper"]
+
+
+class Examined(Struct, frozen=True):
+    """As much of an examination as is needed here."""
+
+    diagnosis: Diagnosis
+
+
+def test_what_treat_stored_reaches_the_next_run_on_this_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "history.db"))
+    rule = load_rules()["unfused-optimizer"]
+    fixes = tuple(Fix(each.title, each.how, each.effort, each.changes_numerics) for each in rule.fixes)
+    whole = diagnosis()
+    found = replace(whole, gpus=(), findings=(replace(whole.findings[0], rule=rule.id, fixes=fixes),))
+    machine = Machine(**machine_facts()).kind
+    row = {
+        **ROW, "rule": rule.id, "fix": "fused_optimizer", "machine": machine, "verdict": "slower",
+        "measured_likely": -0.2, "source": "treat",
+    }  # fmt: skip
+    before = history.with_measured(Examined(found)).diagnosis
+    history.save_promises([{name: value for name, value in row.items() if name not in ("id", "made_at")}], quiet=True)
+    after = history.with_measured(Examined(found)).diagnosis
+    assert before == found
+    cautions = [fix.caution for fix in after.findings[0].fixes]
+    left = [each.partition(":")[0] for each in after.findings[0].left_out]
+    assert left == [fixes[0].title] or "make steps longer" in cautions[0]
+    assert "fused=True" in fixes[0].how

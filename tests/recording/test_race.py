@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from torch_python import torch_python
 
@@ -19,6 +23,13 @@ PROGRAM = """
 import os, sys, time
 import torch
 
+parent = os.getpid()
+if not os.fork():  # a loader's worker
+    with open("work-" + os.environ["NAME"], "w") as work:
+        while os.getppid() == parent:
+            print(time.monotonic_ns(), file=work, flush=True)
+            time.sleep(0.001)
+    os._exit(0)
 model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 with open("steps-" + os.environ["NAME"], "w") as steps:
@@ -55,7 +66,7 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     for name in ("one", "other"):
         assert made[name].why == ""
         assert sorted(made[name].turns) == [10, 20, 30, 40, 50]
-        assert len(made[name].queued_ns) == len(made[name].lengths_ns) == 59 - 5
+        assert len(made[name].lengths_ns) == 59
         assert max(made[name].lengths_ns) < 1e9  # no step holds the turns of the others
 
     steps = []
@@ -64,6 +75,32 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
         steps += [(*map(int, line.split()), name) for line in lines]
     steps.sort()
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(steps))
+    for name, other in (("one", "other"), ("other", "one")):
+        worked = [int(line) for line in (tmp_path / f"work-{name}").read_text().split("\n")[:-1]]
+        theirs = [step for step in steps if step[2] == other]
+        assert len(worked) > 100
+        assert not any(begin < each < end for each in worked for begin, end, _ in theirs)
     lengths = [len(list(turn)) for _, turn in itertools.groupby(steps, key=lambda step: step[2])]
     assert {length % 10 for length in lengths} == {0}
     assert len(lengths) > 4
+
+
+def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.replace("range(200)", "range(10**6)"))
+    program = TrialProgram((torch_python(), "program.py"), dict(os.environ), tmp_path)
+    entries = [
+        Entry(program, msgspec.structs.replace(order(name, n), end_after=0), tmp_path / name)
+        for n, name in enumerate(("one", "other"))
+    ]
+    before = set(processes.descendants(os.getpid()))
+
+    def interrupt_in_turns() -> None:
+        while not all((tmp_path / f"steps-{entry.into.name}").exists() for entry in entries):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt_in_turns, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_race(entries, steps=10, seed=1)
+    assert set(processes.descendants(os.getpid())) <= before

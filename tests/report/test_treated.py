@@ -89,3 +89,18 @@ def test_json_has_each_row_and_unknown_ends_are_null():
 )
 def test_without_a_fix_to_keep_the_verdict_says_why(facts, said):
     assert said in words.verdict(result(**facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "left_out"),
+    [
+        ({"steps_of_turn": 12}, "in turns of 12 steps", "one behind the other"),
+        ({"why_alone": "it uses a GPU"}, "one behind the other: it uses a GPU", "in turns"),
+        ({"runs": [TrialRun(1, (), others=1.5)] * 3, "cores": 2}, "used 1.5 of 2 cores", "in turns"),
+        ({"runs": [TrialRun(1, (), others=0.1)] * 3}, "3 runs", "Other programs"),
+    ],
+)
+def test_it_says_how_it_was_measured(facts, said, left_out):
+    text = " ".join(words.how(result(**facts)))
+    assert said in text.replace("\xa0", " ").replace("\u2060", "")
+    assert left_out not in text

@@ -21,6 +21,8 @@ def test_how_many_have_room(report: TrialReport, most: int, why: str) -> None:
     assert (found, why in reason, bool(reason)) == (most, True, bool(why))
 
 
-@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 100), (0.03, 4), (2.0, 4), (0.0, 4)])
-def test_a_turn_has_whole_steps_and_more_than_one_that_counts(step_s: float, steps: int) -> None:
-    assert steps_of_turn(step_s) == steps
+@pytest.mark.parametrize(("lengths_ms", "steps"), [
+    ([1] * 20, 50), ([20] * 20, 3), ([2000] * 20, 1), ([], 1), ([3] * 5 + [50] * 15, 4),
+])  # fmt: skip
+def test_a_turn_has_whole_steps_and_some_ms_of_work(lengths_ms: list[int], steps: int) -> None:
+    assert steps_of_turn([each * 1_000_000 for each in lengths_ms]) == steps

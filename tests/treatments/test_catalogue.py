@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.treatments import catalogue
-from perfdoctor.treatments.choice import DiagnosedFinding, Machine, _Speedup, arms
+from perfdoctor.treatments.choice import DiagnosedFinding, Machine, _Fix, _Speedup, arms
 from perfdoctor.vocabulary.rulebook import load_rules
 
 SHIPPED = catalogue.shipped()
@@ -56,9 +56,18 @@ def test_findings_choose_treatments_and_their_values():
     }
 
 
+def test_what_the_finding_advises_comes_first_and_a_second_one_of_its_group_last():
+    found = DiagnosedFinding("unfused-optimizer", _Speedup(1.4, 1.5, 1.6), {}, (_Fix("AdamW(weights, fused=True)  # or foreach=True"),))
+    chosen, _ = arms(SHIPPED, [found, finding("busy-machine", 1.2)], Machine(cores=8))
+    names = [arm.name for arm in chosen if arm.rule]
+    assert names[:2] == ["fused_optimizer", "loader_workers"]
+    assert names.index("foreach_optimizer") > 1
+
+
 def test_what_cannot_work_here_is_left_out_with_its_reason():
     _, left_out = arms(SHIPPED, [finding("fp32-matmuls")], Machine(torch="2.13.0"))
-    assert left_out == {"tf32": "there is no GPU", "autocast_bf16": "the processor has no bfloat16"}
+    gpu = "there is no GPU"
+    assert left_out == {"tf32": gpu, "autocast_fp16": gpu, "autocast_bf16": "the processor has no bfloat16"}
     _, left_out = arms(SHIPPED, [finding("unfused-optimizer")], Machine(torch="2.3.1"))
     assert left_out["fused_optimizer"] == "it needs torch 2.4"
 
@@ -75,3 +84,20 @@ def test_variables_of_a_treatment_are_filled_in():
     chosen, _ = arms(SHIPPED, (), Machine(cores=8, ranks=2), fixes=["torch_threads"])
     assert chosen[0].environment == {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
     assert "set_num_threads(4)" in chosen[0].patch
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("large_blocks_whole", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"),
+        ("expandable_segments", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        ("nccl_ring", "NCCL_ALGO=allreduce:ring"),
+        ("nccl_tree", "NCCL_ALGO=allreduce:tree"),
+        ("nccl_low_latency", "NCCL_PROTO=LL"),
+        ("nccl_bandwidth", "NCCL_PROTO=Simple"),
+    ],
+)
+def test_what_a_library_reads_from_a_variable_is_set_before_the_program_starts(name, variable):
+    chosen, _ = arms(SHIPPED, (), Machine(gpu="H100", ranks=8), fixes=[name])
+    assert chosen[0].environment == dict([variable.split("=")])
+    assert variable in chosen[0].patch

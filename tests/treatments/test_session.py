@@ -132,7 +132,7 @@ def test_at_once_with_the_untreated_program_no_more_run_than_have_room():
     assert verdicts(made) == {"good": "keep", "bad": "slower", "idle": "no effect"}
     assert {group[0] for group in made.races.groups} == {"untreated"}
     assert {len(group) for group in made.races.groups[:2]} == {2, 3}
-    assert made.result().steps_of_turn >= 4
+    assert made.result().steps_of_turn in (1, 2)  # of 50 ms
     assert made.result().why_alone == ""
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.compare import Reruns
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.recording.treated_run import TrialReport
     from perfdoctor.report.given_run import Given
 
 _PERCENT = 100
@@ -215,6 +216,7 @@ def _compare(
 
 def _read(given: Sequence[Given], asked: AnalysisRequest, *, drawn: bool) -> tuple[list[Snapshot], Any]:
     """A snapshot of each run of one side, and if a page is `drawn`, the timeline of the first that was recorded."""
+    from perfdoctor.comparison.from_facts import of_trial
     from perfdoctor.comparison.snapshot import of_document, of_examination
 
     rules, snapshots, timeline = asked.known, [], None
@@ -222,11 +224,22 @@ def _read(given: Sequence[Given], asked: AnalysisRequest, *, drawn: bool) -> tup
         if (document := each.document()) is not None:
             snapshots.append(of_document(each.name, document, rules))
             continue
+        if (trial := _trial(each)) is not None:
+            snapshots.append(of_trial(each.name, trial))
+            continue
         examination = diagnosed(each.paths, asked)
         snapshots.append(of_examination(each.name, examination, rules, each.local))
         if drawn and timeline is None:
             timeline = timeline_of(examination)
     return snapshots, timeline
+
+
+def _trial(given: Given) -> TrialReport | None:
+    """The trial of `perfdoctor treat` that it is the folder of; None where it is anything else."""
+    from perfdoctor.recording.treated_run import read_trial
+
+    is_folder = len(given.paths) == len(given.local) == 1 and given.local[0].is_dir()
+    return read_trial(given.local[0]) if is_folder else None
 
 
 def timeline_of(examination: Examination) -> Any:

@@ -231,6 +231,7 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
             if note not in common:
                 yield f"{name}: {note}"
     if not all(each.by_kernel for each in (*before, *after)):
-        yield "The history holds the parts of a step: kernels, ops, lines and memory of each GPU were not compared."
+        known = "parts" if all(each.parts for each in (*before, *after)) else "length"
+        yield f"Of one side only the {known} of a step is known: kernels, ops, lines and memory were not compared."
     elif not all(each.by_op for each in (*before, *after)):
         yield "A diagnosis.json has no ops, lines and shapes: kernels were matched by their names alone."

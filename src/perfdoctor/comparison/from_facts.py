@@ -1,4 +1,7 @@
-"""What of a run is compared whose recording is gone? What the history stored of it: its steps, parts and findings."""
+"""What of a run is compared that has no recording?
+
+What the history stored of it: its steps, parts and findings; or, of a trial of a fix, its steps.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import numpy as np
 from perfdoctor.comparison.records import PromisedSaving, Snapshot, StepSample, sums
 from perfdoctor.comparison.settings import batch_words
 from perfdoctor.comparison.snapshot import promised, timed_sample
+from perfdoctor.metrics.accounting.timed_steps import steady
+from perfdoctor.recording.treated_run import TrialReport
 from perfdoctor.records.savings import CASES
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
 from perfdoctor.vocabulary.parts import PARTS
@@ -68,6 +73,19 @@ def of_facts(
         project=f"{row['project_id']} {row['program_words']}" if row["program_words"] else "",
         notes=(f"{name} ended with exit code {row['exit_code']}.",) if row["exit_code"] else (),
     )
+
+
+def of_trial(name: str, trial: TrialReport) -> Snapshot:
+    """The snapshot of a trial of `perfdoctor treat`, of which nothing was recorded but its steps."""
+    steps = steady(trial.lengths_ns)
+    fixes = " and ".join(fix for fix, touched in trial.touched.items() if touched)
+    found = {"torch": trial.torch, "ranks": str(trial.ranks)}
+    return Snapshot(
+        name=name, step_ns=float(steps.mean()), basis=STEP.noun, steps=StepSample(steps), parts={}, compute={}, work=(),
+        by_op=False, by_kernel=False, findings=(), checked=frozenset(), predictions={}, memory=(),
+        settings={each: value for each, value in found.items() if value}, without_gpu=not trial.gpu_bytes,
+        notes=(f"{name} is a trial with {fixes}." if fixes else f"{name} is a trial of the untreated program.",),
+    )  # fmt: skip
 
 
 def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:

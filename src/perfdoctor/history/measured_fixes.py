@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from perfdoctor.history.promises import in_words
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Fix
+from perfdoctor.records.findings import Advice, Fix, with_symptoms
 from perfdoctor.records.savings import Range, Saving
 
 #: Of n trials so many at each end are left out, so that the rest hold the next one in 80 of 100 cases.
@@ -33,12 +33,17 @@ def as_measured(diagnosis: Diagnosis, rows: Sequence[_Row], advised_by: Mapping[
     by_rule: dict[str, list[_Row]] = {}
     for row in rows:
         by_rule.setdefault(row["rule"] or "", []).append(row)
-    if not any(each.rule in by_rule for each in diagnosis.findings):
+    if not any(each.rule in by_rule for each in with_symptoms(diagnosis.findings)):
         return diagnosis
-    findings = tuple(_measured(each, by_rule.get(each.rule, ()), diagnosis, advised_by) for each in diagnosis.findings)
+
+    def measured(advice: Advice) -> Advice:
+        symptoms = tuple(map(measured, advice.symptoms))
+        return _measured(replace(advice, symptoms=symptoms), by_rule.get(advice.rule, ()), diagnosis, advised_by)
+
+    findings = tuple(map(measured, diagnosis.findings))
     said = tuple(
         f"{each.title}: {text[0].lower()}{text[1:].removesuffix('.')}"
-        for each in diagnosis.findings
+        for each in with_symptoms(diagnosis.findings)
         if (text := in_words([row for row in by_rule.get(each.rule, ()) if row["measured_likely"] is not None]))
     )
     return replace(diagnosis, findings=findings, notes=(*diagnosis.notes, *said))
@@ -72,18 +77,24 @@ def _without_harm(advice: Advice, rows: Sequence[_Row], advised_by: Mapping[str,
     for row in rows:
         if row["source"] == "treat":
             last.setdefault(row["fix"], row)
-    slower = [row for row in last.values() if row["verdict"] == "slower" and row["fix"] in advised_by]
-    kept, left_out = list[Fix](), list(advice.left_out)
+    slower = [row for row in last.values() if row["verdict"] == "slower"]
+    kept, left_out, blamed = list[Fix](), list(advice.left_out), list[Fix]()
     for fix in advice.fixes:
-        against = next((row for row in slower if regex(advised_by[row["fix"]]).search(fix.how)), None)
+        names = _advised(fix, advised_by)
+        against = next((row for row in slower if row["fix"] in names), None)
         if against is None:
             kept.append(fix)
             continue
         longer = f"measured in this project to make a step {-against['measured_likely'] * 100:.0f} % longer"
         left_out.append(f"{fix.title}: {longer}")
-    if kept:
+        blamed.append(replace(fix, caution="it was measured in this project to make steps longer"))
+    if kept or not blamed:
         return replace(advice, fixes=tuple(kept), left_out=tuple(left_out))
-    cautious = tuple(
-        replace(fix, caution="it was measured in this project to make steps longer") for fix in advice.fixes
-    )
-    return replace(advice, fixes=cautious) if slower and advice.fixes else advice
+    return replace(advice, fixes=tuple(blamed))
+
+
+def _advised(fix: Fix, advised_by: Mapping[str, str]) -> set[str]:
+    """The fixes that it advises above all: those that its code names first. Others are named for other cases."""
+    places = {name: found.start() for name, each in advised_by.items() if (found := regex(each).search(fix.how))}
+    first = min(places.values(), default=0)
+    return {name for name, place in places.items() if place == first}

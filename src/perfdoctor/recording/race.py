@@ -133,8 +133,7 @@ class _Racer:
     def final(self, others: float) -> TrialReport:
         """The report, by the time in which it ran. `others`: cores that were busy with other programs meanwhile."""
         assert self.report is not None
-        beside = self.report.beside * self.report.wall_s / max(self.ran_s, self.report.start_s, 1e-9)
-        return msgspec.structs.replace(self.report, wall_s=self.ran_s, others=others, beside=beside)
+        return msgspec.structs.replace(self.report, wall_s=self.ran_s, others=others)
 
     def _stop(self) -> None:
         """Stop all processes of the program: also those that are started meanwhile."""

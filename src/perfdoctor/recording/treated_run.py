@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from perfdoctor.system.paths import text_of
 from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 
 _PASS = "treated"  # noqa: S105 as reports call what timed them
+_LOG = "output.log"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 #: A program that made no step for so many times its longest one, and so many seconds, hangs.
 _STILL_TIMES, _STILL_S = 10.0, 5.0
@@ -68,14 +68,6 @@ class TrialOrder(Struct, frozen=True):
     turns: Mapping[str, Any] | None = None
 
 
-class _Queued(Struct, frozen=True):
-    """What the agent's turns.py knows of the training thread."""
-
-    first: int = 0
-    sums_ns: tuple[int, ...] = ()
-    used_ns: int = 0
-
-
 class _Facts(Struct, frozen=True):
     touched: dict[str, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -85,8 +77,7 @@ class _Facts(Struct, frozen=True):
     gpu_bytes: int = 0
     parameter_bytes: int = 0
     threads: int = 0
-    handed: tuple[int, ...] = ()
-    queued: _Queued = _Queued()
+    handed: tuple[tuple[int, int], ...] = ()
 
 
 class TrialReport(Struct, frozen=True):
@@ -111,10 +102,6 @@ class TrialReport(Struct, frozen=True):
     parameter_bytes: int = 0
     #: That torch uses for an op.
     threads: int = 0
-    #: For how much of each of these steps the training thread had no core, though it could run; () if nobody knows.
-    queued_ns: tuple[int, ...] = ()
-    #: Cores that the program used beside its training thread.
-    beside: float = 0.0
     #: Of each of its turns but the first, by how many steps had ended before it: its first step, and that behind it.
     turns: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -127,7 +114,7 @@ def run_trial(
     `is_to_end`: has whoever asked for it enough? It is as a time limit then. KeyboardInterrupt after Ctrl-C.
     """
     (into / "agents").mkdir(parents=True)
-    log = into / "output.log"
+    log = into / _LOG
     treated = {
         "treatments": list(order.treatments), "end_after": order.end_after, "nudge": order.nudge,
         "bitwise": order.bitwise, "turns": order.turns,
@@ -151,33 +138,34 @@ def run_trial(
     ended.timed_out |= requested
     if ended.interrupted_by:
         raise KeyboardInterrupt
-    reports = made.reports(_PASS)
-    return _report(longest_of(reports), reports, ended, log, load)
+    report = _report(made.reports(_PASS), ended, log)
+    return msgspec.structs.replace(report, others=load.of_others(load.used_s()))
 
 
-def _report(
-    first: ProcessReport | None, reports: Sequence[ProcessReport], ended: launch.Ended, log: Path, load: Load
-) -> TrialReport:
+def read_trial(folder: Path) -> TrialReport | None:
+    """What is left of a trial in its folder: its steps and what it computed; None where that is not one."""
+    reports = RunFolder(folder, Manifest()).reports(_PASS) if (folder / "agents").is_dir() else []
+    return _report(reports, launch.Ended(), folder / _LOG) if any(each.timed for each in reports) else None
+
+
+def _report(reports: Sequence[ProcessReport], ended: launch.Ended, log: Path) -> TrialReport:
+    first = longest_of(reports)
     timed = first.timed if first is not None else None
     facts = _facts(first)
     is_stopped = any(report.stopped for report in reports)
     why = _why(first, ended, log, is_stopped=is_stopped) or next(
         (f"{name} could not be applied: {error}" for name, error in facts.errors.items()), ""
     )
-    used_s = load.used_s()
     start_s = 0.0
     if timed is not None and first is not None and first.started_unix_ns:
         start_s = max(timed.start_unix_ns - min(r.started_unix_ns for r in reports if r.started_unix_ns), 0) / 1e9
     return TrialReport(
         lengths_ns=_without_waits(timed.lengths_ns, facts.handed) if timed else (),
-        queued_ns=_without_waits(_queued(len(timed.lengths_ns), facts.queued), facts.handed) if timed else (),
-        beside=max(used_s - facts.queued.used_ns / 1e9, 0.0) / max(ended.seconds, _TICK_S),
         why=masked(why)[:_LONGEST_LINE],
         code=0 if is_stopped else ended.code,
         is_cut=ended.timed_out,
         start_s=start_s,
         wall_s=ended.seconds,
-        others=load.of_others(used_s),
         ranks=max((report.world_size or 1 for report in reports), default=1),
         here=max(sum(report.timed is not None for report in reports), 1),
         torch=first.torch if first else "",
@@ -192,25 +180,20 @@ def _report(
     )
 
 
-def _without_waits(values: Sequence[int], handed: Sequence[int]) -> tuple[int, ...]:
-    """The values of all steps but those at whose beginning the program waited for its turn."""
-    waited = {count - 1 for count in handed}
-    return tuple(each for number, each in enumerate(values) if number not in waited)
+def _without_waits(lengths_ns: Sequence[int], handed: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The steps without the time in which others had their turns, at the begin of the first step of each turn."""
+    lengths = list(lengths_ns)
+    for count, waited_ns in handed:
+        if count <= len(lengths):
+            lengths[count - 1] = max(lengths[count - 1] - waited_ns, 1)
+    return tuple(lengths)
 
 
-def _queued(steps: int, known: _Queued) -> list[int]:
-    """For how long the thread was queued in each of so many steps; 0 in those before it was known."""
-    sums = known.sums_ns[: max(steps - known.first + 2, 0)]
-    each = [b - a for a, b in pairwise(sums)]
-    before = min(max(known.first - 1, 0), steps)
-    return [*[0] * before, *each, *[0] * (steps - before - len(each))] if each else []
-
-
-def _turns(steps: int, handed: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Where the steps of each turn lie among those that are left without waits."""
-    ends = [*(count - 1 for count in handed[1:]), steps]
-    found = {count: (count - 1 - n, end - 1 - n) for n, (count, end) in enumerate(zip(handed, ends, strict=False))}
-    return {count: (first, behind) for count, (first, behind) in found.items() if first < behind}
+def _turns(steps: int, handed: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Where the steps of each turn but the first lie among so many lengths, the first of which ends with step 2."""
+    begins = [count for count, _ in handed if count <= steps]
+    ends = [*(count - 1 for count in begins[1:]), steps]
+    return {count: (count - 1, end) for count, end in zip(begins, ends, strict=False)}
 
 
 def _facts(report: ProcessReport | None) -> _Facts:

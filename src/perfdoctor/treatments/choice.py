@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
+from perfdoctor.patterns import regex
 from perfdoctor.treatments.catalogue import Treatment
 from perfdoctor.treatments.records import ShareRange
 
@@ -22,12 +25,17 @@ class _Speedup(Struct, frozen=True):
     high: float = 1.0
 
 
+class _Fix(Struct, frozen=True):
+    how: str = ""
+
+
 class DiagnosedFinding(Struct, frozen=True):
     """A finding of a diagnosis.json, as far as it is needed here."""
 
     rule: str
     speedup: _Speedup | None = None
     values: dict[str, Any] = field(default_factory=dict)
+    fixes: tuple[_Fix, ...] = ()
 
     @property
     def promised(self) -> ShareRange | None:
@@ -101,6 +109,8 @@ class Arm(Struct, frozen=True):
     values: Mapping[str, Any]
     rule: str = ""
     promised: ShareRange | None = None
+    #: Where the finding's own advice says to do this; infinite where it does not.
+    advised_at: float = math.inf
 
     @property
     def name(self) -> str:
@@ -143,10 +153,33 @@ def arms(
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
         else:
+            values, place = _values(machine, found), _advised_at(each, found)
             chosen.append(
-                Arm(each, _values(machine, found), found.rule if found else "", found.promised if found else None)
+                Arm(each, values, found.rule, found.promised, place) if found is not None else Arm(each, values)
             )
-    return sorted(chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0))), left_out
+    return _in_order(chosen), left_out
+
+
+def _advised_at(treatment: Treatment, finding: DiagnosedFinding | None) -> float:
+    """At which letter of the advice the treatment is: what comes first there is best as a rule."""
+    if finding is None or not treatment.advice:
+        return math.inf
+    found = regex(treatment.advice).search("\n".join(each.how for each in finding.fixes))
+    return found.start() if found else math.inf
+
+
+def _in_order(chosen: Sequence[Arm]) -> list[Arm]:
+    """As the budget may end before the last: findings first, of each group one before a second one of any group."""
+    likeliest = sorted(
+        chosen, key=lambda arm: (not arm.rule, -(arm.promised.likely if arm.promised else 0.0), arm.advised_at)
+    )
+    counted = Counter[str]()
+    places = []
+    for arm in likeliest:
+        group = arm.treatment.group or arm.name
+        places.append((not arm.rule, counted[group]))
+        counted[group] += 1
+    return [arm for _, arm in sorted(zip(places, likeliest, strict=True), key=lambda each: each[0])]
 
 
 _MISSING = {

@@ -47,6 +47,9 @@ _FEWEST, _MOST = 3, 16
 #: A run is long enough for the rule that leaves its warm-up out, and for how steps differ; longer ones than some
 #: seconds say little more, as runs differ by more than the mean of their steps.
 _FEWEST_STEPS, _MOST_STEPS, _STEPPING_S, _LONGEST_S = 20, 2000, 2.0, 10.0
+#: Turns of a run. Single ones differ by 10 to 25 % on a busy machine, and what a process has by chance for all its life
+#: (where its memory lies) makes 3 to 5 %: the mean of 64 is as sure as that, and more of them would say little more.
+_TURNS = 64
 #: A treated run may take so many times as long as the untreated one; its start too, and so much more.
 _SLOWER, _LONGER_START, _SPARE_S = 4.0, 3.0, 15.0
 #: Of the cores: a pair is disturbed where others used so much more beside one of its runs.
@@ -174,17 +177,17 @@ class Session:
                 case.verdict, case.why = "nothing to change", _NOTHING
         step_s = mean_ns(report) / 1e9
         self.at_once, self.why_alone = self.most_at_once(report)
-        self.steps_of_turn = steps_of_turn(step_s)
-        wanted_s = min(max(report.start_s, _STEPPING_S), _LONGEST_S)
+        self.steps_of_turn = steps_of_turn(report.lengths_ns)
+        wanted_s = max(report.start_s, _STEPPING_S) if self.at_once == 1 else _TURNS * self.steps_of_turn * step_s
         if self.stops and step_s:
-            self.end_after = int(min(max(wanted_s / step_s, _FEWEST_STEPS), _MOST_STEPS))
+            self.end_after = int(min(max(min(wanted_s, _LONGEST_S) / step_s, _FEWEST_STEPS), _MOST_STEPS))
         passed_s = float(np.mean(report.lengths_ns or [0])) / 1e9
         self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * passed_s
         self.say(f"a start takes {report.start_s:.1f} s and a step {step_s * 1e3:.3g} ms")
 
     def _fit(self) -> None:
         """Leave those out, from the end, for whose fewest pairs the budget has no room."""
-        each_s = max(self._expected_s(), self.longest_s)
+        each_s = self.longest_s
         room = int(self.budget_s * (1 - _TOGETHER) / (each_s * (_FEWEST + 1))) - 1
         for case in [each for each in self.cases if each.verdict is None][max(room, 1) :]:
             self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"

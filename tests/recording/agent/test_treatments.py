@@ -108,3 +108,80 @@ def test_all_treatments_of_a_cpu_together_train_what_the_untreated_program_train
     assert moved["losses"] != plain["losses"]
     assert moved["losses"] == pytest.approx(plain["losses"], rel=1e-3)
     assert plain["parameter_bytes"] == sum((8 * 3 * 9 + 8, 8 * 4 + 4)) * 4
+
+
+def test_float16_is_scaled_so_that_the_program_sees_what_it_would_see_without(tmp_path: Path) -> None:
+    plain = ended(start(tmp_path / "plain", []), tmp_path / "plain")
+    treated = ended(start(tmp_path / "treated", ["autocast_fp16"]), tmp_path / "treated")
+    assert treated["errors"] == {}
+    assert treated["touched"] == {"autocast_fp16": 1}
+    assert treated["losses"] != plain["losses"]
+    assert treated["losses"] == pytest.approx(plain["losses"], rel=1e-2)
+
+
+SCRIPT = """
+import sys
+import torch
+sys.path.insert(0, AGENT)
+from perfdoctor_agent.treating import Given
+
+def treat(name):
+    space, given = {}, Given(torch, {})
+    with open(AGENT + "/perfdoctor_agent/treatments/" + name + ".py") as file:
+        exec(file.read(), space)
+    space["apply"](torch, given)
+    return given
+
+"""
+ATTENTION = """
+given = treat("sdpa_fused")
+from torch.nn.attention import SDPBackend, sdpa_kernel
+torch.backends.cuda.enable_flash_sdp(False)
+with sdpa_kernel(SDPBackend.MATH):
+    query = torch.randn(1, 2, 64, 32)
+    with torch.profiler.profile() as profile:
+        torch.nn.functional.scaled_dot_product_attention(query, query, query)
+print(given.touched, torch.backends.cuda.flash_sdp_enabled(),
+      any("flash_attention" in event.key for event in profile.key_averages()))
+"""
+CUDNN = """
+torch.backends.cuda.enable_cudnn_sdp(False)
+treat("sdpa_cudnn")
+print(torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled())
+"""
+BATCHES = """
+given = treat("double_batch")
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+data = TensorDataset(torch.arange(64))
+own = DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 4, False))
+for loader in (DataLoader(data, batch_size=4), own, DataLoader(data, batch_size=4)):
+    print(len(next(iter(loader))[0]), end=" ")
+print(given.touched)
+"""
+OVERFLOW = """
+treat("autocast_fp16")
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+weights = []
+for _ in range(16):
+    optimizer.zero_grad()
+    (model(torch.ones(4, 8)).sum() * 100).backward()
+    optimizer.step()
+    schedule.step()
+    weights.append(model.weight.sum().item())
+moved = [a != b for a, b in zip(weights, weights[1:])]
+print(moved[0], all(moved[-3:]), all(map(torch.isfinite, model.parameters().__next__().flatten())))
+"""
+
+
+@pytest.mark.parametrize(("script", "printed"), [
+    (ATTENTION, "2 True True"), (CUDNN, "True False"), (BATCHES, "8 8 8 3"), (OVERFLOW, "False True True"),
+], ids=["attention", "cudnn", "batches", "overflow"])  # fmt: skip
+def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(f"AGENT = {str(torch_profiler.AGENT)!r}\n" + SCRIPT + script)
+    done = subprocess.run(
+        [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == printed, done.stderr

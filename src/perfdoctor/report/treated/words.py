@@ -127,10 +127,7 @@ def how(result: TreatResult) -> Iterator[str]:
         yield f"Each run was alone, one behind the other: {clean(result.why_alone)}."
     busy = [run.others for run in result.runs if not run.why]
     if busy and median(busy) >= _BUSY:
-        yield (
-            f"Other programs used {median(busy):.1f} of {counted(result.cores, 'core')} meanwhile. The time for which "
-            "they kept the training thread from a core is taken off."
-        )
+        yield f"Other programs used {median(busy):.1f} of {counted(result.cores, 'core')} meanwhile."
     disturbed = sum(row.disturbed for row in result.rows)
     if disturbed:
         yield f"{counted(disturbed, 'pair')} made anew, as other programs disturbed one of its runs."

@@ -355,7 +355,7 @@ class Agent:
                 self.report.write(stopped=True)
                 raise SystemExit(0)
             if self.treated is not None and self.whole_run is not None:
-                self.treated.step_ended(self.whole_run.steps)
+                self.treated.turns.step_ended(self.whole_run.steps)
             return
         if self.settings["activities"] and self.foreign.is_active:
             self.report.note(_NOT_STARTED)

@@ -17,7 +17,7 @@ from typing import Any
 
 from perfdoctor_agent import private
 from perfdoctor_agent.treating import Given
-from perfdoctor_agent.turns import Queued, Turns
+from perfdoctor_agent.turns import Turns, descendants
 
 #: More losses than these are not needed to see that two trainings are one.
 _MOST_LOSSES = 10_000
@@ -34,7 +34,7 @@ class Treated:
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
-        self.turns, self.queued = Turns(torch, settings.get("turns")), Queued()
+        self.turns = Turns(torch, settings.get("turns"))
         self.errors: dict[str, str] = {}
         self.given: dict[str, Given] = {}
         self._losses = array("d")
@@ -134,11 +134,6 @@ class Treated:
         """Does the program end with this step?"""
         return 0 < self.settings["end_after"] <= steps
 
-    def step_ended(self, count: int) -> None:
-        """Note the end of a step, of `count` so far, and let others have their turn."""
-        self.queued.step_ended(count)
-        self.turns.step_ended(count)
-
     def facts(self) -> dict[str, Any]:
         """What the trial's report says: losses in their order, bytes that were held at most, what was touched."""
         cuda = self.torch.cuda
@@ -148,7 +143,6 @@ class Treated:
             "losses": _quietly(self._read, []), "checksum": _quietly(self._checksum, ""),
             "host_bytes": _quietly(_held_bytes, 0), "threads": _quietly(self.torch.get_num_threads, 0),
             "parameter_bytes": self._parameter_bytes, "handed": self.turns.handed,
-            "queued": self.queued.facts(),
             "gpu_bytes": _quietly(cuda.max_memory_allocated, 0) if on_gpu else 0,
         }  # fmt: skip
 
@@ -162,14 +156,10 @@ def _held_bytes() -> int:
     """What this process held at most, and what its children (a loader's workers) hold beside it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         held = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
-    children = []
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
-            children += file.read().split()
-    return held + sum(_quietly(lambda pid=pid: _shared_out_bytes(pid), 0) for pid in children)
+    return held + sum(_quietly(lambda pid=pid: _shared_out_bytes(pid), 0) for pid in descendants(os.getpid()))
 
 
-def _shared_out_bytes(pid: str) -> int:
+def _shared_out_bytes(pid: int) -> int:
     """The memory of a process; pages that it shares count in part (Pss)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))

@@ -79,9 +79,13 @@ class Given:
         modules = self.torch.nn.modules.module
         depth, seen = [0], []
 
+        def is_part(module: Any) -> bool:
+            """Is it one, or a part of one? Parts are called by themselves where activations are computed again."""
+            return any(part is module for each in seen for part in each.modules())
+
         def before(module: Any, _args: Any) -> None:
             depth[0] += 1
-            is_new = depth[0] == 1 and len(seen) < _MOST_MODELS and not any(each is module for each in seen)
+            is_new = depth[0] == 1 and len(seen) < _MOST_MODELS and not is_part(module)
             if is_new and module.training and any(each.requires_grad for each in module.parameters()):
                 seen.append(module)
 
@@ -100,6 +104,48 @@ class Given:
             modules.register_module_forward_hook(after, always_call=True),
         ]
         self.at_first_update(updated)
+
+    def autocast(self, dtype: Any) -> None:
+        """Compute the forward passes of models in a precision; what they return becomes fp32 again."""
+        torch = self.torch
+
+        def widened(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value.float() if value.dtype is dtype else value
+            if type(value) in (list, tuple):
+                return type(value)(map(widened, value))
+            if isinstance(value, dict):
+                for key in value:
+                    value[key] = widened(value[key])
+            return value
+
+        def treat(module: Any) -> None:
+            forward = module.forward
+            kind = next(module.parameters()).device.type
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                with torch.autocast(kind, dtype=dtype):
+                    result = forward(*args, **kwargs)
+                return widened(result)
+
+            module.forward = call
+
+        self.models(treat)
+
+    def communication_hook(self, name: str) -> None:
+        """Give each DistributedDataParallel one of torch's own hooks, with which it sends gradients."""
+
+        def hooked(original: Callable[..., None]) -> Callable[..., None]:
+            def made(module: Any, *args: Any, **kwargs: Any) -> None:
+                from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+                original(module, *args, **kwargs)
+                module.register_comm_hook(None, getattr(default_hooks, name))
+                self.touch()
+
+            return made
+
+        self.replace(self.torch.nn.parallel.DistributedDataParallel, "__init__", hooked)
 
     def at_first_update(self, act: Callable[[], Any]) -> None:
         """Call `act()` where the first optimizer begins its first update."""

@@ -6,20 +6,11 @@ TOUCHES = "the communication hook of DistributedDataParallel"
 SINCE = "1.11"
 RISK = "Gradients are rounded to 8 bits before they are added up."
 CHANGES_NUMERICS = True
+GROUP = "gradient precision"
 NEEDS = ("ranks",)
 PATCH = """from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 model.register_comm_hook(None, bf16_compress_hook)"""
 
 
 def apply(torch, given):
-    def hooked(original):
-        def made(self, *args, **kwargs):
-            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-
-            original(self, *args, **kwargs)
-            self.register_comm_hook(None, bf16_compress_hook)
-            given.touch()
-
-        return made
-
-    given.replace(torch.nn.parallel.DistributedDataParallel, "__init__", hooked)
+    given.communication_hook("bf16_compress_hook")

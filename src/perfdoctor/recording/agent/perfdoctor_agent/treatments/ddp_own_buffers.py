@@ -12,9 +12,10 @@ PATCH = """model = DistributedDataParallel(model, ..., broadcast_buffers=False)"
 
 def apply(torch, given):
     def change(arguments):
-        if not (arguments["broadcast_buffers"]):
+        name = "broadcast_buffers" if arguments.get("forward_sync_buffers") is None else "forward_sync_buffers"
+        if arguments[name] is False:
             return False
-        arguments["broadcast_buffers"] = False
+        arguments[name] = False
         return True
 
     given.construct(torch.nn.parallel.DistributedDataParallel, change)
