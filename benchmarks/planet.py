@@ -425,7 +425,7 @@ def _copied(job: Any, copy: int, times: int) -> Any:
     from perfdoctor.model.packed_columns import Numbers  # noqa: PLC0415
 
     (place,) = job.places
-    group, size = place.texts["group"], place.numbers["group_size"].values()
+    group, size = place.texts["group_name"], place.numbers["group_size"].values()
     together = [100_000 < int(name) <= 200_000 for name in group.values]
     named = [
         name if one else str(int(name) + 1_000_000 * copy) for name, one in zip(group.values, together, strict=True)
@@ -433,7 +433,7 @@ def _copied(job: Any, copy: int, times: int) -> Any:
     sizes = np.where(np.array(together)[group.codes.values()], times * size, size)
     place = replace(
         place,
-        texts={**place.texts, "group": replace(group, values=tuple(named))},
+        texts={**place.texts, "group_name": replace(group, values=tuple(named))},
         numbers={**place.numbers, "group_size": Numbers.of(sizes)},
     )
     return replace(job, world_size=times * job.world_size, places=(place,))

@@ -131,7 +131,15 @@ def test_a_slice_shows_its_size_and_shapes():
         kernels=[{"start_ns": 0, "end_ns": 5, "name": "k", "blocks": 108, "threads_per_block": 256}],
         copies=[{"start_ns": 6, "end_ns": 9, "name": "c", "bytes": 2**40 + 1, "host_memory": "pageable"}],
         collectives=[
-            {"start_ns": 9, "end_ns": 12, "name": "n", "group": "tp", "group_size": 8, "data_type": "bf16", "bytes": 0},
+            {
+                "start_ns": 9,
+                "end_ns": 12,
+                "name": "n",
+                "group_name": "tp",
+                "group_size": 8,
+                "data_type": "bf16",
+                "bytes": 0,
+            },
             {"start_ns": 12, "end_ns": 13, "name": "unknown"},
         ],
         ops=[{"start_ns": 0, "end_ns": 3, "name": "aten::mm", "input_shapes": "[[2, 3]]", "input_types": "['float']"}],

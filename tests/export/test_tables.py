@@ -11,9 +11,11 @@ import subprocess
 import sys
 from contextlib import closing
 
+import ncu_tables
 import numpy as np
 import pytest
 from folders import FIXTURES, ROOT, public
+from snapshots import MIB, Recording
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
@@ -527,6 +529,31 @@ def test_the_questions_of_the_page_have_answers(exported):
         result = invoke("query", exported / "train.db", sql, *options.split())
         assert result.exit_code == 0, result.stderr
         assert len(result.stdout.splitlines()) > 0
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Recordings that have, together, what people ask about: ranks, stacks, samples, a memory snapshot and profiles."""
+    folder = tmp_path_factory.mktemp("several")
+    snapshot = Recording()
+    snapshot.alloc(100 * MIB, "work/model.py:4 forward", "work/train.py:30 main")
+    (folder / "kernels.csv").write_text(ncu_tables.wide(ncu_tables.RAW, launches=3))
+    paths = [
+        FIXTURES / "straggler" / "torch", FIXTURES / "h100-gpt" / "eager-stacks.json.gz",
+        FIXTURES / "pairs" / "h100-fp32-matmuls", FIXTURES / "pairs" / "large-heap", folder / "kernels.csv", snapshot.write(folder / "rank0.pickle"),
+    ]  # fmt: skip
+    return [prepare(read([path])) for path in paths]
+
+
+_ASKED = _PAGE[_PAGE.index("## What people ask") : _PAGE.index("## With other tools")]
+
+
+@pytest.mark.parametrize(
+    ("question", "sql"), re.findall(r'^# (.*)\nperfdoctor query \S+ "(.*)"$', _ASKED, re.MULTILINE)
+)
+def test_what_people_ask_has_an_answer_in_some_recording(several, question, sql):
+    answers = [query(run, sql).rows for run in several]
+    assert any(None not in row for rows in answers for row in rows), question
 
 
 #: Prints what `datasette FILE` serves at each address.

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import worker_functions as functions
 from folders import FIXTURES
+from typer.testing import CliRunner
 
+from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.report import json_report
@@ -69,6 +71,15 @@ def test_one_process_several_and_a_cluster_give_the_same_bytes(address: str, mon
     monkeypatch.setenv(JOBS, "3")
     assert diagnosis() == expected
     assert diagnosis(cluster=address) == expected
+
+
+def test_what_nodes_left_is_read_here_and_asks_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(app, ["summarize", str(FIXTURES / "straggler" / "torch"), "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.stderr
+    here = json_report.render(examine(read_run([tmp_path], silent), list(load_rules().values())).diagnosis)
+    monkeypatch.setattr(cluster, "each", lambda *_: pytest.fail("a cluster was asked"))
+    asked = read_run([tmp_path], silent, cluster="tcp://127.0.0.1:1")
+    assert json_report.render(examine(asked, list(load_rules().values())).diagnosis) == here
 
 
 def test_workers_of_this_machine_are_started_and_one_that_always_dies_is_an_error() -> None:

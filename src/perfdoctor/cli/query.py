@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from perfdoctor.records.query_result import QueryResult
     from perfdoctor.system.remote import RemoteFile
 
-#: What is asked where nothing is: what there is.
-_TABLES = "SELECT table_name, count(*) AS column_count FROM columns GROUP BY table_name ORDER BY min(id)"
+#: What is asked where nothing is: what there is, and of what was recorded how much.
+_TABLES = """
+SELECT table_name, count(*) AS column_count, row_count FROM columns
+LEFT JOIN signals ON signals.name = table_name AND is_recorded GROUP BY table_name ORDER BY min(columns.id)"""
+_COLUMNS = "Columns of one: SELECT column_name, unit, meaning FROM columns WHERE table_name = 'kernels'"
 _SHOWN, _ALL = 100, 10_000_000
 #: Of a line in a pipe: rich needs a number.
 _WIDEST = 1_000_000
@@ -77,6 +80,8 @@ def query(
         say.table((answer.columns, *rows), "," if output is QueryFormat.CSV else "\t")
     if answer.note and not quiet:
         say.note(answer.note)
+    if sql is None and not quiet:
+        say.note(_COLUMNS)
     if answer.is_cut and not quiet:
         say.note(f"the first {most} rows; --limit shows more.")
 

@@ -30,7 +30,7 @@ from perfdoctor.system.project import Project
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TimedSteps
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 from perfdoctor.vocabulary.spellings import column_hint, table_hint
-from perfdoctor.vocabulary.tables import RENAMED, tables
+from perfdoctor.vocabulary.tables import tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,8 +120,8 @@ class Frame(Struct, frozen=True):
         try:
             return self.columns[name]
         except (KeyError, TypeError):  # a slice or a mask
-            if isinstance(name, str) and (found := self._as_exported(name)) is not None:
-                return found
+            if name == "duration_ns" and "end_ns" in self.columns:
+                return self.duration_ns
             raise PerfdoctorError(f"there is no column {name!r}", do=self._hint(name)) from None
 
     def _hint(self, name: object) -> str:
@@ -139,12 +139,6 @@ class Frame(Struct, frozen=True):
                 raise AttributeError(name)
             how = f"columns are taken as frame[{name!r}]" if name in self.columns else self._hint(name)
             raise AttributeError(f"a frame has no attribute {name!r}: {how}")
-
-    def _as_exported(self, name: str) -> Column | None:
-        """The column that an export calls so; None where there is none."""
-        if name == "duration_ns" and "end_ns" in self.columns:
-            return self.duration_ns
-        return next((self.columns[ours] for ours in RENAMED if RENAMED[ours] == name and ours in self.columns), None)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows.

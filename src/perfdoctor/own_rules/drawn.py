@@ -180,7 +180,12 @@ def draw(
                     if signal == "kernels":
                         row["blocks"] = blocks
                     if signal == "collectives":
-                        row |= {"group": group, "group_size": group_size, "data_type": data_type, "bytes": nccl_bytes}
+                        row |= {
+                            "group_name": group,
+                            "group_size": group_size,
+                            "data_type": data_type,
+                            "bytes": nccl_bytes,
+                        }
                         if bus_gigabytes_per_second:
                             moved = (end - begin) * unit_ns * bus_gigabytes_per_second
                             row["bytes"] = round(moved / bus_factor(str(row["kind"]), group_size))

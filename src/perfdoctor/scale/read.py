@@ -75,7 +75,8 @@ def read_run(
     def known(timeline: Timeline) -> Timeline:
         return replace(timeline, user_values=user_values) if user_values else timeline
 
-    if not remote and _fit(found, 1 if cluster else most_in_full) and not _left(found):
+    some_left = any(_is_left(file, WHOLE_RECORDING) for file in found)  # other ranks of their nodes were not left whole
+    if not remote and _fit(found, 1 if cluster else most_in_full) and not some_left:
         timeline = known(read(here, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
@@ -142,11 +143,6 @@ def _fit(files: Sequence[RankSource], most_in_full: int | None) -> bool:
     if sum(file.part.ranks if file.part else 1 for file in files) > MOST_IN_FULL:
         return False
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
-
-
-def _left(files: Sequence[RankSource]) -> bool:
-    """Is any of them what a node left of its ranks? Others were not left whole."""
-    return any(packed.is_left(file.file) for file in files)
 
 
 def _kept(files: Sequence[RankSource | RemoteFile], progress: Progress) -> list[Path]:
@@ -221,13 +217,29 @@ def summaries(
         else:
             tasks.append((file, selection))
     found: list[bytes | Exception] = [b""] * len(files)
-    for done, outcome in enumerate(_outcomes(tasks, _workers(files, selection), cluster, progress), 1):
-        file = files[outcome.index]
-        progress(
-            ProgressText(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files")
-        )
-        found[outcome.index] = _left_out(file, outcome.error) if outcome.error else outcome.value()
+    done = 0
+    for chosen, where in _divided(files, selection, cluster):
+        workers = _workers([files[number] for number in chosen], selection)
+        for outcome in _outcomes([tasks[number] for number in chosen], workers, where, progress):
+            file, done = files[number := chosen[outcome.index]], done + 1
+            said = f"Summarised {file.name} ({done} of {len(files)})"
+            progress(ProgressText(said, _SUMMARISING, done, len(files), "files"))
+            found[number] = _left_out(file, outcome.error) if outcome.error else outcome.value()
     return found
+
+
+def _divided(
+    files: Sequence[RankSource | RemoteFile], selection: Selection, cluster: str | None
+) -> Iterator[tuple[list[int], str | None]]:
+    """Which of the files are summarised at once, and on which cluster. What a node left is sooner read than sent."""
+    here = [cluster is None or _is_left(file, selection) for file in files]
+    yield [number for number, is_here in enumerate(here) if is_here], None
+    if not all(here):
+        yield [number for number, is_here in enumerate(here) if not is_here], cluster
+
+
+def _is_left(file: RankSource | RemoteFile, selection: Selection) -> bool:
+    return selection == WHOLE_RECORDING and isinstance(file, RankSource) and packed.is_left(file.file)
 
 
 def _outcomes(
@@ -254,12 +266,8 @@ def _left_out(file: RankSource | RemoteFile, error: Exception) -> Exception:
 
 
 def _workers(files: Sequence[RankSource | RemoteFile], selection: Selection) -> int:
-    """The number of worker processes: one a core, and no more than there is memory for the largest file in each.
-
-    What a node left brings its summary: where there is nothing else, starting a process takes longer than reading all.
-    """
-    if selection == WHOLE_RECORDING:
-        files = [each for each in files if not (isinstance(each, RankSource) and packed.is_left(each.file))]
+    """One process a core, and no more than there is memory for the largest file in each; one for what nodes left."""
+    files = [each for each in files if not _is_left(each, selection)]
     if not files:
         return 1
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)

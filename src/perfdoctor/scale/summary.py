@@ -45,7 +45,7 @@ _THINNING = (1, 4, 16, 64, 256)
 _MOST_KERNELS = 256
 #: Columns of collectives that questions about several ranks ask for; the others are unknown in a summary.
 _NUMBERS = ("bytes", "sent_bytes", "group_size", "blocks")
-_TEXTS = ("kind", "group", "data_type", "peers")
+_TEXTS = ("kind", "group_name", "data_type", "peers")
 
 
 class Kernel(Struct, frozen=True):

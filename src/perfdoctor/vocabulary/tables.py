@@ -16,9 +16,6 @@ from msgspec import Struct
 from perfdoctor.system import toml_tables
 from perfdoctor.vocabulary.signals import DECLARED, EVENTS, SIGNALS, DeclaredColumn, declared
 
-#: Signals' columns under another name: GROUP is a word of SQL.
-RENAMED: Mapping[str, str] = {"group": "group_name"}
-
 #: Signals whose rows lie inside of each other on a thread, and have what was launched in them.
 NESTED = ("ops", "ranges", "functions", "modules")
 
@@ -59,14 +56,13 @@ def _said() -> toml_tables.Table:
 
 def _known_columns() -> Mapping[str, Any]:
     """All columns of all tables, as the files declare them."""
-    of_signals = {RENAMED.get(name, name): column for name, column in DECLARED["columns"].items()}
-    return {**of_signals, **_said()["columns"]}
+    return {**DECLARED["columns"], **_said()["columns"]}
 
 
 def _of_signal(name: str) -> ExportedTable:
     """The id, the signal's columns, how long each row took, and what else is known of it."""
     more = _said()["derived"].get(name, {"columns": ""})
-    columns = " ".join(("id", *(RENAMED.get(column, column) for column in SIGNALS[name].declared), more["columns"]))
+    columns = " ".join(("id", *SIGNALS[name].declared, more["columns"]))
     own = {**DECLARED["signals"][name].get("own", {}), **more.get("own", {})}
     names = columns.replace(" end_ns", " end_ns duration_ns").split()
     return ExportedTable(name, SIGNALS[name].meaning, declared(names, _known_columns(), own), name)

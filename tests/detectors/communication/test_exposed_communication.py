@@ -63,7 +63,7 @@ def test_where_ranks_are_missing_their_waiting_is_not_transfer():
     assert finding.situation == "some-ranks"
     assert "Only 2 of 4 ranks were recorded, so it is not known how much of this is transfer" in summary(finding)
     alike, different = (
-        only_finding("exposed-communication", described(merge(each), bytes=MIB, group="0")).saving_ns_per_step
+        only_finding("exposed-communication", described(merge(each), bytes=MIB, group_name="0")).saving_ns_per_step
         for each in (both, uneven)
     )
     assert alike.likely == 10 / 2 * MS

@@ -18,7 +18,7 @@ def rank(number: int, nccl: str, groups: list[str], kinds: list[str], sizes: lis
     drawn = draw(
         kernels="#" + " " * 30, nccl=" " + nccl, rank=number, device=number, unit_us=100, gpu="NVIDIA H100 80GB HBM3"
     )
-    return described(drawn, group=groups, kind=kinds, bytes=sizes, group_size=2)
+    return described(drawn, group_name=groups, kind=kinds, bytes=sizes, group_size=2)
 
 
 def two_ranks():

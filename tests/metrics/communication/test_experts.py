@@ -55,7 +55,7 @@ def test_uneven_tokens_are_found_where_no_bytes_are_recorded():
 def test_what_moves_tokens_is_evidence_only_where_there_are_experts():
     host = {"host": ["l", "i" * 4], "legend": GROUPED, "launched_us_before": 5}
     moves = draw(kernels=" ee#", nccl="    =", unit_us=1000, **host)
-    experts = described(moves, kind="all_to_all", group="mesh_ep [0, 1]")
+    experts = described(moves, kind="all_to_all", group_name="mesh_ep [0, 1]")
     (measure,) = permutation(prepare(experts))
     assert measure.value == 3 * MS
-    assert permutation(prepare(described(moves, kind="all_reduce", group="mesh_dp [0, 1]"))) == ()
+    assert permutation(prepare(described(moves, kind="all_reduce", group_name="mesh_dp [0, 1]"))) == ()

@@ -31,10 +31,10 @@ def of_lengths(*lengths: int):
 
 def test_a_collective_takes_no_longer_than_the_shortest_of_its_size():
     timeline = of_lengths(2, 6, 4)
-    assert largest_transfer_share(prepare(described(timeline, bytes=MIB, group="0"))) == pytest.approx(6 / 12)
+    assert largest_transfer_share(prepare(described(timeline, bytes=MIB, group_name="0"))) == pytest.approx(6 / 12)
     # those of other sizes say nothing about each other, and neither do those of unknown size
     assert largest_transfer_share(
-        prepare(described(timeline, bytes=[MIB, 2 * MIB, 2 * MIB], group="0"))
+        prepare(described(timeline, bytes=[MIB, 2 * MIB, 2 * MIB], group_name="0"))
     ) == pytest.approx(10 / 12)
     assert largest_transfer_share(prepare(timeline)) == 1.0
     assert largest_transfer_share(prepare(described(timeline, bytes=MIB))) == 1.0  # they may be of several groups

@@ -13,7 +13,7 @@ from perfdoctor.views.pages import communication
 
 def uses(groups, kinds, **host):
     drawn = draw(kernels="# " * len(kinds), nccl=" =" * len(kinds), **host)
-    return group_uses(prepare(described(drawn, group=groups, kind=kinds)))
+    return group_uses(prepare(described(drawn, group_name=groups, kind=kinds)))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_recordings_without_groups_are_told_apart_by_kind():
 
 def test_the_page_shows_what_a_group_is_for_and_that_few_bytes_in_much_time_are_waiting():
     drawn = draw(kernels="# ", nccl=" ====", unit_us=100)
-    rows = described(drawn, group="mesh_tp [0, 1]", kind="all_gather", bytes=64, group_size=2)
+    rows = described(drawn, group_name="mesh_tp [0, 1]", kind="all_gather", bytes=64, group_size=2)
     (table,) = communication.view(prepare(rows), None)
     shown = {column.name: column.values[0] for column in table.columns}
     assert shown["parallelism"] == "tensor"
@@ -71,7 +71,7 @@ def test_the_page_shows_what_a_group_is_for_and_that_few_bytes_in_much_time_are_
 
 def test_sums_of_one_size_with_a_product_between_each_are_of_layers_where_ops_were_recorded():
     def kinds_of(drawn, sizes):
-        rows = described(drawn, group="7 [0, 1]", kind="all_reduce", bytes=sizes, group_size=2)
+        rows = described(drawn, group_name="7 [0, 1]", kind="all_reduce", bytes=sizes, group_size=2)
         return [use.kind for use in group_uses(prepare(rows)).values()]
 
     def drawn(name, kernels="G " * 4):
@@ -90,7 +90,7 @@ def test_few_whole_numbers_are_part_of_the_exchange_that_they_announce():
     host = {"host": ["l", "n"], "legend": {"n": ("ranges", "MoELayer.forward")}}
     drawn = draw(kernels="# " * 2, nccl=" =" * 2, **host)
     kinds = ["all_gather", "all_to_all"]
-    rows = described(drawn, group=["0 [0, 1]", "1 [0, 1]"], kind=kinds, data_type=["Long", "BFloat16"], bytes=64)
+    rows = described(drawn, group_name=["0 [0, 1]", "1 [0, 1]"], kind=kinds, data_type=["Long", "BFloat16"], bytes=64)
     assert [use.kind for use in group_uses(prepare(rows)).values()] == ["expert", "expert"]
 
 
@@ -104,5 +104,5 @@ def test_scattered_and_gathered_embeddings_are_no_sharded_parameters():
 def test_messages_of_ring_attention_divide_a_sequence():
     host = {"host": ["l", "n"], "legend": {"n": ("functions", "ring_flash_attn.py(10): ring_flash_attn_forward")}}
     drawn = draw(kernels="# ", nccl=" =", **host)
-    rows = described(drawn, group="0 [0, 1]", kind="send_recv", group_size=2)
+    rows = described(drawn, group_name="0 [0, 1]", kind="send_recv", group_size=2)
     assert [use.kind for use in group_uses(prepare(rows)).values()] == ["sequence"]

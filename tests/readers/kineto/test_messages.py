@@ -36,7 +36,7 @@ def launched(ts: int, correlation: int, thread: int = 6):
 
 def read_messages(*events):
     frame = read_text(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()).collectives
-    names = ("peers", "kind", "bytes", "sent_bytes", "group", "group_size", "data_type")
+    names = ("peers", "kind", "bytes", "sent_bytes", "group_name", "group_size", "data_type")
     return list(zip(*(list(frame.columns[name]) for name in names), strict=True))
 
 

@@ -207,7 +207,7 @@ def test_collectives_are_kernels_of_their_own_with_bytes_from_elements_and_type(
     }  # fmt: skip
     timeline = read(trace(kernel("ncclDevKernel_Generic", **args), kernel("ncclKernel_AllReduce_RING", ts=20)))
     assert len(timeline.kernels) == 0
-    assert rows(timeline, "collectives", "kind", "bytes", "group", "group_size", "data_type") == [
+    assert rows(timeline, "collectives", "kind", "bytes", "group_name", "group_size", "data_type") == [
         ("all_gather", 160, "0", 8, "BFloat16"),
         ("all_reduce", UNKNOWN, "", UNKNOWN, ""),
     ]
@@ -232,7 +232,7 @@ def test_collectives_are_kernels_of_their_own_with_bytes_from_elements_and_type(
 def test_a_group_is_named_with_its_ranks_where_all_are_listed(ranks, size, group, group_size):
     args = {"Process Group Name": "tp", "Process Group Ranks": ranks, "Group size": size}
     timeline = read(trace(kernel("ncclKernel_AllReduce_RING", **args)))
-    assert rows(timeline, "collectives", "group", "group_size") == [(group, group_size)]
+    assert rows(timeline, "collectives", "group_name", "group_size") == [(group, group_size)]
 
 
 def test_ranges_of_the_device_are_left_out():

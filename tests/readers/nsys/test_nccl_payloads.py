@@ -120,7 +120,7 @@ def at(tmp_path: Path) -> Path:
 
 def sizes_and_groups(timeline: Timeline) -> list[tuple[int, str, int]]:
     frame = timeline.collectives
-    return list(zip(frame["bytes"].tolist(), frame.text("group"), frame["group_size"].tolist(), strict=True))
+    return list(zip(frame["bytes"].tolist(), frame.text("group_name"), frame["group_size"].tolist(), strict=True))
 
 
 ALL_REDUCE, ALL_GATHER = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(A)", "ncclDevKernel_AllGather_RING_LL(A)"

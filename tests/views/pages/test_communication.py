@@ -36,7 +36,7 @@ def test_each_kind_costs_what_plain_loops_find(path):
     for place in run.places:
         computing = [(row.start_ns, row.end_ns) for row in on_device(run, place, "kernels")]
         for row in on_device(run, place, "collectives"):
-            key = row.kind, row.bytes if row.bytes >= 0 else None, row.group
+            key = row.kind, row.bytes if row.bytes >= 0 else None, row.group_name
             each = place.units * len(run.places)
             found[key].append(row.end_ns - row.start_ns)
             ns[key] += inside_ns(row, window_of(place)) / each

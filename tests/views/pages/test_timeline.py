@@ -207,7 +207,7 @@ def test_details_of_each_kind_of_event():
                 {**at, "bytes": 4 << 20, "host_memory": "pageable"},
                 {**at, "direction": "d2d", "host_memory": "none", "stream": 9},
             ],
-            collectives=[{**at, "bytes": 3_136, "group": "tp", "group_size": 8, "data_type": "BFloat16"}],
+            collectives=[{**at, "bytes": 3_136, "group_name": "tp", "group_size": 8, "data_type": "BFloat16"}],
             ops=[{**at, "input_shapes": "[[64, 1024], []]"}, {**at, "thread": 2}],
         )
     )

@@ -67,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     # Those that depend on each other cannot be merged, and of the others as many remain as there are kinds and groups.
     frame = worst.collectives.take(rows)
-    different = len(set(zip(frame.text("kind"), frame.text("group"), strict=True)))
+    different = len(set(zip(frame.text("kind"), frame.text("group_name"), strict=True)))
     are_sized = bool((frame["bytes"] != UNKNOWN).all())
     merged_ns = max(int(found.ns * (1 - different / count)), 0)
     yield Finding(

@@ -26,7 +26,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.vocabulary.names.kernels import family
 from perfdoctor.vocabulary.parts import IDLE_PARTS, PARTS
 from perfdoctor.vocabulary.signals import SIGNALS
-from perfdoctor.vocabulary.tables import NESTED, RENAMED, ExportedTable, tables, views
+from perfdoctor.vocabulary.tables import NESTED, ExportedTable, tables, views
 
 #: Of the tables' names, columns and units. Raised where one is renamed.
 FORMAT = 1
@@ -86,7 +86,7 @@ class RecordingTables:
             frame = frame.take(rows)
         found: dict[str, Callable[[], Column]] = {"id": lambda: rows, "duration_ns": lambda: frame.duration_ns}
         for name in SIGNALS[signal].columns:
-            found[RENAMED.get(name, name)] = partial(frame.columns.__getitem__, name)
+            found[name] = partial(frame.columns.__getitem__, name)
         return {**found, **self._derived(signal, frame)}
 
     def _derived(self, signal: str, frame: Frame) -> Columns:

@@ -52,7 +52,7 @@ class HostPlace(Place, frozen=True):
         taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
         return Frame({
             **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
-            "kind": rows.name.mapped(nccl_names.collective_kind), "bytes": unknown, "group": no_text,
+            "kind": rows.name.mapped(nccl_names.collective_kind), "bytes": unknown, "group_name": no_text,
             "group_size": unknown, "data_type": no_text, "blocks": unknown, "sent_bytes": unknown,
             "peers": no_text,
         })  # fmt: skip

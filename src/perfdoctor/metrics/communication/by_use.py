@@ -95,7 +95,7 @@ def mostly(run: Run, places: Sequence[AnyPlace], ns_of: Callable[[AnyPlace], Flo
     """
     total: dict[tuple[str, str], float] = {}
     for place in places:
-        kind, group = place.collectives.text("kind"), place.collectives.text("group")
+        kind, group = place.collectives.text("kind"), place.collectives.text("group_name")
         pair = group.codes.astype(np.int64) * len(kind.values) + kind.codes
         for row, ns in zip(*_sums(pair, ns_of(place)), strict=True):
             use = _use_of(run, group[row], kind[row])

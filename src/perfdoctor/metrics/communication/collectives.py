@@ -127,7 +127,7 @@ def won_by_all_ns(run: Job[JobPlace]) -> float:
     for number, place in enumerate(_places(run.job, matched)):
         frame, waited, last = place.recorded_collectives, waited_for(place), matched.last_rows_of(number)
         # At a window's edge collectives of a matched kind and group may be left unmatched.
-        kind, group = frame.text("kind"), frame.text("group")
+        kind, group = frame.text("kind"), frame.text("group_name")
         of_kind = kind.codes.astype(np.int64) * len(group.values) + group.codes
         others = ~np.isin(of_kind, of_kind[matched.rows_of(number)])
         won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
@@ -284,7 +284,7 @@ def _bandwidth(kind: str, places: Sequence[JobPlace], rows: Matrix, sizes: Ints,
         members=tuple(place.rank for place in places),
         shared=where(places),
         transfer_ns=round(float(transfer_ns.sum()) / places[0].units),
-        group=places[0].recorded_collectives.text("group")[int(rows[0, 0])],
+        group=places[0].recorded_collectives.text("group_name")[int(rows[0, 0])],
     )
 
 

@@ -87,7 +87,7 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
         return None
     inside = _overlap(rows, lambda place: place.window)
     exposed = _overlap(rows, lambda place: place.exposed_communication)
-    texts = [rows.frame.text(name) for name in ("kind", "data_type", "group")]
+    texts = [rows.frame.text(name) for name in ("kind", "data_type", "group_name")]
     ranks, sizes = rows.frame["group_size"], rows.frame["bytes"]
     group, first = grouping.combined(*(text.codes.astype(np.int64) for text in texts), ranks, sizes)
     groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
@@ -135,7 +135,9 @@ def _rows(run: Run) -> _CollectiveRows | None:
     return _CollectiveRows(
         places=places,
         place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
-        frame=below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns")),
+        frame=below_each_other(
+            frames, ("kind", "data_type", "group_name", "group_size", "bytes", "start_ns", "end_ns")
+        ),
         shortest_ns=np.concatenate([each[mask] for each, mask in zip(shortest, touching, strict=True)]),
         is_whole=np.concatenate([each[mask] for each, mask in zip(whole, touching, strict=True)]),
     )

@@ -82,7 +82,7 @@ def purposes(run: Run, place: Place) -> Purposes:
         sharded = bool(known & SHARDED)
         in_layers = (sums & ~of_hook) | ((gathers | kind.equals("reduce_scatter")) & (not sharded))
     # Groups that are named after what they divide: what a layer or a sequence sends, the next kernel needs.
-    named = place.collectives.text("group").where(lambda group: nccl_names.parallelism(group) in _OF_LAYERS)
+    named = place.collectives.text("group_name").where(lambda group: nccl_names.parallelism(group) in _OF_LAYERS)
     in_layers |= named & (sums | gathers | kind.equals("reduce_scatter"))
     gradients = (sums | kind.equals("reduce_scatter")) & ~in_layers
     return Purposes(gradients, gathers & ~in_layers, in_layers)

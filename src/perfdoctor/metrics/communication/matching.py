@@ -173,7 +173,7 @@ def _offset(ends: Ints, reference: Ints) -> int | None:
 def _collectives(place: JobPlace) -> dict[tuple[str, str, int], _Own]:
     """The place's recorded collectives by kind, group and group size (or UNKNOWN), each in order."""
     frame = place.recorded_collectives
-    kinds, groups = frame.text("kind"), frame.text("group")
+    kinds, groups = frame.text("kind"), frame.text("group_name")
     sizes = frame["group_size"]
     found: dict[tuple[str, str, int], _Own] = {}
     for kind in _TOGETHER:

@@ -32,7 +32,7 @@ def messages(places: Sequence[JobPlace]) -> Mapping[tuple[int, int], tuple[Ints,
     size: dict[str, int] = {}
     for number, place in enumerate(places):
         frame = place.recorded_collectives
-        groups, sizes = frame.text("group"), frame["group_size"]
+        groups, sizes = frame.text("group_name"), frame["group_size"]
         for name in {groups.values[code] for code in np.unique(groups.codes).tolist()}:
             members.setdefault(name, []).append(number)
             size[name] = max(size.get(name, UNKNOWN), int(sizes[groups.equals(name)].max()))
@@ -83,7 +83,7 @@ def _own(place: Place) -> dict[_Ends, Ints]:
     ranges, frame = place.timeline.ranges, place.recorded_collectives
     rows = np.flatnonzero(frame.text("kind").equals(MESSAGE) & frame.text("peers").equals(""))
     inside = recorded_launches(place, "collectives").outermost("ranges", ranges.name.matches(nccl_names.BETWEEN))[rows]
-    groups, names = frame.text("group").take(rows), ranges.name.take(inside[inside != UNKNOWN])
+    groups, names = frame.text("group_name").take(rows), ranges.name.take(inside[inside != UNKNOWN])
     of_stream = list(zip(frame["stream"][rows].tolist(), groups, strict=True))
     ends: list[tuple[int, int] | None] = [None] * rows.size
     seen: dict[tuple[int, str], set[tuple[int, int]]] = {}

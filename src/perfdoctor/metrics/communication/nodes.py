@@ -79,11 +79,11 @@ def largest_transfer_share(run: Run) -> float:
     took = np.concatenate([frame.duration_ns for frame in frames]).astype(np.float64)
     size = np.concatenate([frame["bytes"] for frame in frames])
     # Frames of a run share the codes of their texts.
-    kind, group = (np.concatenate([frame.text(name).codes for frame in frames]) for name in ("kind", "group"))
+    kind, group = (np.concatenate([frame.text(name).codes for frame in frames]) for name in ("kind", "group_name"))
     alike, first = combined(kind, group, size)
     shortest = np.full(first.size, np.inf)
     np.minimum.at(shortest, alike, took)
     ranks = np.concatenate([frame["group_size"] for frame in frames])
-    named = np.concatenate([~frame.text("group").equals("") for frame in frames])
+    named = np.concatenate([~frame.text("group_name").equals("") for frame in frames])
     at_most = np.where((size != UNKNOWN) & (named | (ranks != UNKNOWN)), shortest[alike], took)
     return float(at_most.sum() / max(took.sum(), 1))

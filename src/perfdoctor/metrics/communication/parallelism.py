@@ -64,7 +64,7 @@ def key_of(group: str, kind: str) -> GroupKey:
 def _carried(run: Run, place: Place) -> Iterator[tuple[GroupKey, str, float]]:
     """What the place's collectives carry, by group, with the time that it takes in ns."""
     frame, what = place.collectives, purposes(run, place)
-    kind, group = frame.text("kind"), frame.text("group")
+    kind, group = frame.text("kind"), frame.text("group_name")
     numbers = frame.text("data_type").matches(nccl_names.WHOLE_NUMBERS) & (frame["bytes"] < SMALL_BYTES)
     carried: list[tuple[str, Mask]] = [
         ("messages", proven_messages(place)),
@@ -115,7 +115,7 @@ def _sums_in_layers(place: Place, sums: Mask) -> Mask:
     rows = rows & ~launched.while_open(torch_names.OPTIMIZER_RANGE, "ops", "ranges")
     found = np.zeros(len(frame), dtype=bool)
     product_ns = np.sort(place.kernels.start_ns[place.kernel_rows(*MATMUL_FAMILIES)])
-    for own in _alike(frame.text("group"), frame["bytes"], rows):
+    for own in _alike(frame.text("group_name"), frame["bytes"], rows):
         between = np.diff(np.searchsorted(product_ns, frame.start_ns[own])) > 0
         if own.size >= _FEWEST_IN_LAYERS * place.units and between.mean() > _MOST:
             found[own] = True

@@ -201,7 +201,7 @@ def _collective_texts(events: Events, args: Events) -> Texts:
         **_launch_size(events, args),
         "collective": (str(arg.collective or "") for arg in args),
         "data_type": (str(arg.dtype or "") for arg in args),
-        "group": map(_group, args),
+        "group_name": map(_group, args),
         "peers": map(_peer, args),
     }
 

@@ -65,12 +65,12 @@ def with_messages(rows: Frame, calls: Frame, sent: Frame, messages: Text, elemen
     for row, text in zip(behind.tolist(), messages, strict=True):
         if row != UNKNOWN:
             of_row.setdefault(row, []).append(_Message.of(text, element_bytes))
-    kinds, texts = rows.text("kind"), {name: list(rows.text(name)) for name in ("peers", "group", "data_type")}
+    kinds, texts = rows.text("kind"), {name: list(rows.text(name)) for name in ("peers", "group_name", "data_type")}
     numbers = {name: rows[name].copy() for name in ("group_size", "bytes", "sent_bytes")}
     for row, own in of_row.items():
         if kinds[row] == "send_recv" and not texts["peers"][row]:
             texts["peers"][row] = " ".join(dict.fromkeys(message.peer for message in own))
-            texts["group"][row], texts["data_type"][row] = own[0].group, own[0].data_type
+            texts["group_name"][row], texts["data_type"][row] = own[0].group, own[0].data_type
             numbers["group_size"][row] = own[0].group_size
             sent_bytes, received = (_sum(own, sign) for sign in (SENT_TO, RECEIVED_FROM))
             if UNKNOWN not in (sent_bytes, received):

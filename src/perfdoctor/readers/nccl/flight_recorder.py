@@ -100,7 +100,7 @@ def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, ob
     # Bus bandwidth of n ranks as in nccl-tests, doc/PERFORMANCE.md.
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
     return {
-        "name": kind, "source": "flight recorder", "group": named[:60], "ranks": ranks, "bytes": size,
+        "name": kind, "source": "flight recorder", "group_name": named[:60], "ranks": ranks, "bytes": size,
         "time_ns": time_ns, "bus_bytes_per_second": size / time_ns * 1e9 * factor,
     }  # fmt: skip
 

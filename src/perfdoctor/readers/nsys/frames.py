@@ -138,7 +138,7 @@ def _collectives(kernels: Frame) -> Frame:
     common = ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name", "blocks")
     return Frame({
         **{column: kernels.columns[column] for column in common}, "kind": names.mapped(collective_kind),
-        "bytes": unknown, "sent_bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
+        "bytes": unknown, "sent_bytes": unknown, "group_name": Text.constant("", len(kernels)), "group_size": unknown,
         "peers": Text.constant("", len(kernels)), "data_type": names.mapped(data_type),
     })  # fmt: skip
 

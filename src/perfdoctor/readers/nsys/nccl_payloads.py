@@ -202,12 +202,12 @@ def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
     ours = rows.name.matches(nccl_names.NAMED_NCCL)
     if not (known & group.where(bool))[ours].all():
         return rows.with_columns(bytes=np.where(size != UNKNOWN, size, rows["bytes"]))
-    both = Text.join([rows.text("group"), group])
+    both = Text.join([rows.text("group_name"), group])
     codes = np.where(known, both.codes[len(rows) :], both.codes[: len(rows)]).astype(np.int32)
     ranks = _integers([found.ranks_of.get(value, UNKNOWN) for value in both.values])[codes]
     return rows.with_columns(
         bytes=np.where(size != UNKNOWN, size, rows["bytes"]),
-        group=Text(codes, both.values),
+        group_name=Text(codes, both.values),
         group_size=np.where(ranks != UNKNOWN, ranks, rows["group_size"]),
     )
 
