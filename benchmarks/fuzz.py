@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 
 import forked_readers
+import fuzz_cases
 import fuzz_child
 import fuzz_targets
 import mutations
@@ -135,7 +136,7 @@ def _check_seeds(name: str, target: Target, pool: list[bytes]) -> None:
         for number, content in enumerate(pool):
             folder = Path(where).resolve() / str(number)
             folder.mkdir()
-            path = fuzz_targets.written(target, content, folder)
+            path = fuzz_cases.written(target.name, content, folder)
             found = fuzz_targets.outcome(target.use, path, Random(4))
             if found.startswith("error"):
                 raise SystemExit(f"{name}: seed {number} is refused: {found}")
@@ -158,8 +159,8 @@ def _note(report: dict[str, object], result: Result, pool: list[bytes], original
 
 def _kept(keep: Path, content: bytes, target: Target, trace: str) -> Path:
     folder = keep / f"{zlib.crc32(content):08x}"
-    fuzz_targets.emptied(folder) if folder.exists() else folder.mkdir(parents=True)
-    fuzz_targets.written(target, content, folder.resolve())
+    fuzz_cases.emptied(folder) if folder.exists() else folder.mkdir(parents=True)
+    fuzz_cases.written(target.name, content, folder.resolve())
     (folder / "content").write_bytes(content)
     (folder / "trace.txt").write_text(trace, errors="replace")
     return folder

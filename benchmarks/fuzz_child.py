@@ -24,6 +24,7 @@ from random import Random
 
 import confined
 import forked_readers
+import fuzz_cases
 import fuzz_targets
 from fuzz_targets import Target
 
@@ -167,8 +168,8 @@ def _outcome(
     target: Target, content: bytes, random: Random, folder: Path, known: set[str] | None
 ) -> tuple[str, str, bool, float]:
     """What came out, the traceback, whether it is wrong, and the seconds of the processor that it took."""
-    fuzz_targets.emptied(folder)
-    path = fuzz_targets.written(target, content, folder)
+    fuzz_cases.emptied(folder)
+    path = fuzz_cases.written(target.name, content, folder)
     before = len(_tried)
     trace, is_wrong = "", True
     signal.setitimer(signal.ITIMER_PROF, confined.MOST_SECONDS)

@@ -19,6 +19,7 @@ with atheris.instrument_imports(include=["perfdoctor.readers", "perfdoctor.model
     import perfdoctor.readers.open  # noqa: F401
 
 import confined
+import fuzz_cases
 import fuzz_targets
 from fuzz_targets import TARGETS, Target
 
@@ -33,8 +34,8 @@ class Search:
         self.known: set[str] = set()
 
     def __call__(self, content: bytes) -> None:
-        fuzz_targets.emptied(self.case)
-        path = fuzz_targets.written(self.target, content, self.case)
+        fuzz_cases.emptied(self.case)
+        path = fuzz_cases.written(self.target.name, content, self.case)
         what = trace = ""
         try:
             fuzz_targets.outcome(self.target.use, path, Random(zlib.crc32(content)))
@@ -59,8 +60,8 @@ def main(name: str, seconds: str, keep: Path, seed: str) -> None:
         (folder / "corpus").mkdir()
         for number, content in enumerate(target.seeds()):
             (folder / "corpus" / str(number)).write_bytes(content)
-            fuzz_targets.emptied(folder / "case")  # and loads what is imported late
-            fuzz_targets.outcome(target.use, fuzz_targets.written(target, content, folder / "case"), Random(4))
+            fuzz_cases.emptied(folder / "case")  # and loads what is imported late
+            fuzz_targets.outcome(target.use, fuzz_cases.written(target.name, content, folder / "case"), Random(4))
         (keep / name).mkdir(parents=True, exist_ok=True)
         confined.only_below(folder, keep / name)
         search = Search(target, folder, keep / name, confined.watched(folder, keep / name))

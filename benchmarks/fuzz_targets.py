@@ -7,9 +7,7 @@ of what came out, so that a file with another outcome is changed further. It rai
 from __future__ import annotations
 
 import io
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +35,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import with_symptoms
 from perfdoctor.report import html, json_document, json_report, markdown, stored_diagnosis, terminal
 from perfdoctor.scale.read import read_run
+from perfdoctor.scrubbing.copies import scrubbed
 from perfdoctor.system.progress import silent, unheard
 from perfdoctor.viewer.contents import Folder
 from perfdoctor.viewer.root import ViewedFolder
@@ -175,6 +174,14 @@ def left_rank(path: Path, random: Random) -> str:
     return _examined(read_run([path], silent, most_in_full=random.choice((None, 0))), random)
 
 
+def copy(path: Path, _random: Random) -> str:
+    """A copy to hand on."""
+    copied = scrubbed(path, path.with_name("copy"), silent)
+    written = sum(file.is_file() for file in copied.written.rglob("*"))
+    hold(written == copied.files, f"{written} files, and not {copied.files}")
+    return _lines(copied.removed, (*copied.left_out.values(), *("damaged" for _ in copied.damaged)))
+
+
 def diagnosis_file(path: Path, random: Random) -> str:
     """Printed again, compared, and listed by the viewer."""
     known = rulebook.load_rules()
@@ -249,6 +256,7 @@ TARGETS: dict[str, Target] = {
     "run.json": Target(seeds.small_runs, change.member("run.json", _JSON), whole_folder, reads=alone),
     "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
     "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
+    "scrub": Target(seeds.small_runs, change.folder(_MEMBERS, OUTSIDE), copy),
     "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json"),
     "history": Target(seeds.histories, _TABLES, history_file, "history.sqlite"),
     "own-rules": Target(seeds.own_rules, _TEXT, own_rule, "slow-add.toml"),
@@ -257,53 +265,6 @@ TARGETS: dict[str, Target] = {
 }  # fmt: skip
 #: Read by NVIDIA's own program alone.
 ELSEWHERE = {"report"}
-
-
-# --- a case on disk --------------------------------------------------------------------------------------------------
-
-
-def written(target: Target, content: bytes, folder: Path) -> Path:
-    """The content as a new file or folder of this folder, which is empty. No link in it is followed."""
-    if target.name:
-        _new(folder / target.name, content)
-        return folder / target.name
-    root = folder / "given"
-    root.mkdir()
-    for name, member in change.unpacked(content).items():
-        _put(root, name, member)
-    return root
-
-
-def _put(root: Path, name: str, member: bytes) -> None:
-    plain, _, kind = name.partition("@")
-    path = root / plain
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parent.resolve() != path.parent:  # behind a link
-            return
-        match f"@{kind}":
-            case change.LINK:
-                path.symlink_to(member.decode())
-            case change.PIPE:
-                os.mkfifo(path)
-            case change.FOLDER:
-                path.mkdir()
-            case _:
-                _new(path, member)
-    except (OSError, ValueError):  # two of one name, or a name that no file has
-        return
-
-
-def _new(path: Path, content: bytes) -> None:
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(opened, "wb") as stream:
-        stream.write(content)
-
-
-def emptied(folder: Path) -> None:
-    """Remove all in it: `rmtree` follows no link."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
 
 
 def outcome(use: Use, path: Path, random: Random) -> str:

@@ -9,6 +9,8 @@ import faulty_runs
 import pytest
 from faulty_runs import FAULTS, PROGRAMS, Case, Ran
 
+from perfdoctor.recording.tools import ncu
+
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
@@ -73,3 +75,10 @@ def test_files_that_are_left_and_files_that_are_gone_are_seen(case: Case) -> Non
         "drafts are left: ['.run.json.1.tmp']",
         "the pass torch names files that are not there: ['gone']",
     ]
+
+
+def test_the_ncu_that_stands_in_has_the_options_without_which_there_is_no_pass(tmp_path: Path) -> None:
+    stand_in = tmp_path / "ncu"
+    stand_in.write_text(faulty_runs._NCU)
+    stand_in.chmod(0o755)
+    assert set(ncu._REQUIRED) <= ncu.options(str(stand_in))

@@ -11,7 +11,11 @@ from pathlib import Path
 from random import Random
 
 import confined
+import forked_readers
 import fuzz
+import fuzz_cases
+import fuzz_child
+import fuzz_seeds
 import fuzz_targets
 import mutations
 import pytest
@@ -19,6 +23,7 @@ from folders import ROOT
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers import formats
+from perfdoctor.readers.open import read
 
 FOUND = ROOT / "tests" / "found"
 #: Each of these files is read by a process of its own, or is a whole run: half a second each.
@@ -114,6 +119,41 @@ def test_a_library_in_c_cannot_write_outside_either(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+def test_a_file_is_used_in_full_where_its_reader_says_something_new(tmp_path: Path) -> None:
+    used: list[Path] = []
+
+    def use(path: Path, _random: Random) -> str:
+        used.append(path)
+        return "used"
+
+    target = fuzz_targets.Target(list, mutations.raw, use, "file", reads=lambda path, _random: path.name)
+    known: set[str] = set()
+    drawn = Random(1)
+    found = [fuzz_child._used(target, tmp_path / name, drawn, known) for name in ["a"] * 100 + ["b"]]
+    assert (found[0], found[-1], found[1]) == ("used", "used", "read: a")
+    assert 2 < len(used) == found.count("used") < 20  # one in twenty besides
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 40])
+def test_a_reader_in_a_process_of_its_own_says_the_same_where_it_is_forked(tmp_path: Path, damage: bytes) -> None:
+    content = fuzz_seeds.tables(".arrow")[0]
+    members = mutations.unpacked(content)
+    name = next(each for each in members if each.startswith("StringIds"))
+    folder = fuzz_cases.written("", mutations.packed({**members, name: damage or members[name]}), tmp_path)
+
+    def said() -> str:
+        try:
+            timeline = read([folder])
+        except PerfdoctorError as error:
+            return error.what
+        return f"{timeline!r} {timeline.notes}"
+
+    started = said()
+    with forked_readers.forked():
+        assert said() == started
+    assert ("cannot be read" in started) == bool(damage)
+
+
 def test_too_much_time_and_memory_and_a_crash_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "MOST_SECONDS", 1)
     for slow in (lambda _path, _random: str(time.sleep(30)), lambda _path, _random: str(sum(range(1 << 40)))):
@@ -136,7 +176,7 @@ def test_a_pack_of_files_is_put_on_disk_without_following_its_links(tmp_path: Pa
         "a/b.json": b"{}",
     }
     target = fuzz_targets.TARGETS["run-folder"]
-    fuzz_targets.written(target, mutations.packed(members), tmp_path / "inside")
+    fuzz_cases.written(target.name, mutations.packed(members), tmp_path / "inside")
     assert list((tmp_path / "outside").iterdir()) == []
     assert (tmp_path / "inside" / "given" / "a" / "b.json").read_bytes() == b"{}"
     shutil.rmtree(tmp_path / "inside")

@@ -119,7 +119,7 @@ def run_folder(out: Path) -> Path:
 
 
 def reports(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(file.read_text()) for file in sorted((folder / "agents").iterdir())]
+    return [json.loads(file.read_text()) for file in sorted((folder / "agents").glob("*.json"))]
 
 
 CASES = {

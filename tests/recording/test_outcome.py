@@ -67,3 +67,61 @@ def test_the_versions_that_are_tried_are_stated_and_tried_each_night() -> None:
     tried = (ROOT / "scripts/try-torch-versions").read_text()
     assert f"oldest={torch[0]}." in tried
     assert all(f"3.{minor}" in tried for minor in range(int(python[0][2:]), int(python[1][2:]) + 1))
+
+
+@pytest.mark.parametrize(
+    ("reports", "ended", "note", "do"),
+    [
+        ([], Ended(timed_out=True), "no step was seen until then", "--timeout"),
+        ([], Ended(interrupted_by=2), "SIGINT came before it imported torch", "Let it run"),
+        ([report()], Ended(code=137, signal=9), "the program was ended by SIGKILL before its first step", "dmesg"),
+        ([], Ended(code=143, signal=15), "the program was ended by SIGTERM before it imported torch", "Let it run"),
+        ([], Ended(code=139, signal=11), "the program was ended by SIGSEGV before it imported torch", "own last lines"),
+        ([], Ended(code=168, signal=40), "the program was ended by signal 40 before it imported torch", "own last lines"),
+        ([report()], Ended(code=3), "the program ended with code 3 before its first step", "own last lines"),
+        ([], Ended(), "no Python that perfdoctor's agent could enter imported torch: no steps", "docker, ssh, sbatch"),
+        ([report()], Ended(), "no optimizer made an update, and no module ran forward", "trains or runs a model"),
+        ([report(ended=False)], Ended(), "ran forward before the program was killed", "trains or runs a model"),
+    ],
+)  # fmt: skip
+def test_where_nothing_trained_it_is_said_how_far_the_program_came(
+    reports: list[ProcessReport], ended: Ended, note: str, do: str
+) -> None:
+    found = outcome(reports, StepWindow(), "torch", ended)
+    assert len(found.notes) == 1
+    assert note in found.notes[0]
+    assert do in found.do
+
+
+def test_a_program_that_did_not_start_says_nothing_of_steps() -> None:
+    found = outcome([], StepWindow(), "torch", Ended(was_started=False))
+    assert found.notes == ()
+    assert "Check the command" in found.do
+
+
+@pytest.mark.parametrize(
+    ("facts", "ended", "note", "do"),
+    [
+        ({"state": "recording", "steps_seen": 9}, Ended(signal=9, code=137), "what torch.profiler held is lost", "SIGTERM"),
+        ({"state": "watching", "steps_seen": 9, "ended": False}, Ended(), "before the recorded steps began", "Record the few"),
+        ({"state": "watching", "steps_seen": 1}, Ended(), "ended after 1 step, of which", "more steps: the first one is"),
+        ({"state": "watching", "steps_seen": 3}, Ended(code=4), "ended with code 4 after 3 steps", "own last lines"),
+        ({"steps_seen": 9, "steps_recorded": 2, "trace": "a"}, Ended(), "after 2 of 10 recorded steps: too few", ""),
+        ({"steps_seen": 12, "steps_recorded": 7, "trace": "a"}, Ended(), "after 7 of 10 recorded steps", ""),
+        ({"steps_seen": 9, "notes": ["its own torch.profiler ran"]}, Ended(), "own torch.profiler ran", "Only one profiler"),
+        ({"steps_seen": 9, "trace": "own-1", "own_traces": ["/a/x.json", "/a/y.json"]}, Ended(),
+         "its own trace (y.json, the last of 2) is diagnosed", ""),
+    ],
+)  # fmt: skip
+def test_of_a_training_it_is_said_what_is_missing_and_what_to_do(
+    facts: dict[str, Any], ended: Ended, note: str, do: str
+) -> None:
+    found = outcome([report(**facts)], StepWindow(), "torch", ended)
+    assert any(note in each for each in found.notes), found.notes
+    assert do in found.do
+    assert bool(do) == bool(found.do)
+
+
+def test_what_nsys_lost_are_the_ops_alone() -> None:
+    found = outcome([report(state="recording", steps_seen=9)], StepWindow(), "nsys", Ended(signal=9, code=137))
+    assert found.notes == ("killed while it was recorded: its ops are lost",)

@@ -560,7 +560,7 @@ class Timeline(Keeps, frozen=True):
                 _protect(column)
 
     def with_notes(self, *notes: str) -> Timeline:
-        return replace(self, notes=(*self.notes, *filter(None, notes)))
+        return replace(self, notes=self.notes + notes)
 
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
         """This recording with `frame` as the rows of a signal that was recorded beside it."""

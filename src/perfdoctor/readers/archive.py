@@ -71,7 +71,8 @@ def _wanted(file: Path, endings: Sequence[str]) -> list[ZipInfo]:
 
     try:
         with zipfile.ZipFile(file) as archive:
-            members = [each for each in archive.infolist() if not each.is_dir()]
+            # `is_dir` asks for the last character of a name, which in a damaged file may have none
+            members = [each for each in archive.infolist() if each.filename and not each.is_dir()]
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise _damaged(file, error) from error
     folders = tuple(ending for ending in endings if ending.startswith("/"))

@@ -165,7 +165,12 @@ class Session(Struct, frozen=True):
             record.notes += sampler.keep(stacks, record.name, Path.cwd())
         cells = sampler.folder if sampler is not None else Path()
         record.files += whole_run.keep(
-            self.folder, record.name, Path.cwd(), lambda pid: cells_of(cells, pid), with_source=self.window.source
+            self.folder,
+            record.name,
+            Path.cwd(),
+            lambda pid: cells_of(cells, pid),
+            record.notes,
+            with_source=self.window.source,
         )
         record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
 

@@ -25,7 +25,10 @@ def parsed(text: str) -> Table:
         import tomllib  # noqa: PLC0415
     else:
         import tomli as tomllib  # noqa: PLC0415
-    table: Table = tomllib.loads(text)
+    try:
+        table: Table = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("its brackets are nested too deep") from error
     return table
 
 

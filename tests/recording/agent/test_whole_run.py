@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -85,7 +86,7 @@ pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
 def test_what_comes_every_four_steps_is_named_with_its_share_and_line(recorded: tuple[RunFolder, float]) -> None:
     run, share = recorded
-    (name,) = whole_run.keep(run, "torch", run.path.parent, lambda _: {}, with_source=True)
+    (name,) = whole_run.keep(run, "torch", run.path.parent, lambda _: {}, [], with_source=True)
     assert not list((run.path / "agents").glob("*.steps")), "it names files by their whole paths"
     noted = reader.read(run.path / name)
     assert noted is not None
@@ -122,7 +123,7 @@ def test_the_source_says_which_lines_act_in_an_environment_or_compute_no_gradien
     run = RunFolder.create(tmp_path / "run", Manifest(perfdoctor="test"))
     (run.path / "agents" / "torch-1.json").write_text('{"pass": "torch", "pid": 1, "steps_seen": 3}', "utf-8")
     (run.path / "agents" / "whole-run-torch-1.steps").write_text(json.dumps(noted), "utf-8")
-    (name,) = whole_run.keep(run, "torch", tmp_path, lambda _: {}, with_source=True)
+    (name,) = whole_run.keep(run, "torch", tmp_path, lambda _: {}, [], with_source=True)
     stored = json.loads(gzip.decompress((run.path / name).read_bytes()))
     older = tmp_path / "older.json.gz"
     older.write_bytes(gzip.compress(json.dumps({k: v for k, v in stored.items() if k != "acting"}).encode()))
@@ -131,12 +132,34 @@ def test_the_source_says_which_lines_act_in_an_environment_or_compute_no_gradien
         assert [lines[each] for each in stored[kind]] == [line for line in lines if mark in line], kind
 
 
+def test_where_there_is_no_space_it_is_said_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = {
+        "pid": 1, "start_unix_ns": time.time_ns(), "end_ns": 1, "parameter_bytes": 0,
+        "ends_ns": [], "sites": [], "windows": [], "site_lines": [], "site_callers": [], "stacks": [], "iterators": [],
+        "frames": [], "sample_ns": [], "sample_stack": [], "sample_evaluating": [], "sample_written": [],
+    }  # fmt: skip
+    run = RunFolder.create(tmp_path / "run", Manifest(perfdoctor="test"))
+    (run.path / "agents" / "torch-1.json").write_text('{"pass": "torch", "pid": 1, "steps_seen": 3}', "utf-8")
+    (run.path / "agents" / "whole-run-torch-1.steps").write_text(json.dumps(noted), "utf-8")
+
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(whole_run.stacks, "write", full)
+    notes: list[str] = []
+    assert list(whole_run.keep(run, "torch", tmp_path, lambda _: {}, notes, with_source=True)) == []
+    assert notes == ["what process 1 did outside of the recorded steps cannot be stored: No space left on device"]
+    assert not list((run.path / "agents").glob("*.steps"))
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"pid": 1}', '{"pid": 1, "frames": [["a.py"]]}', "[1, 2]"])
 def test_a_damaged_file_is_left_out(tmp_path: Path, content: str) -> None:
     run = RunFolder.create(tmp_path / "run", Manifest(perfdoctor="test"))
     (run.path / "agents" / "torch-1.json").write_text('{"pass": "torch", "pid": 1, "steps_seen": 3}', "utf-8")
     (run.path / "agents" / "whole-run-torch-1.steps").write_text(content, "utf-8")
-    assert list(whole_run.keep(run, "torch", tmp_path, lambda _: {}, with_source=True)) == []
+    assert list(whole_run.keep(run, "torch", tmp_path, lambda _: {}, [], with_source=True)) == []
     assert not list((run.path / "agents").glob("*.steps"))
 
 

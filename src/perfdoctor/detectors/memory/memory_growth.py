@@ -14,11 +14,11 @@ from perfdoctor.records.findings import Finding, Measure, Rows
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Find the process that grows most. It takes no time, so a fix saves none: what it saves is the run."""
-    least = {"cuda": at["min_device_bytes_per_step"], "heap": at["min_heap_bytes_per_step"]}
+    least, of_device = {"heap": at["min_heap_bytes_per_step"]}, at["min_device_bytes_per_step"]
     rising = [
         growth
         for growth in growths(run.timeline, at["recorder_bytes_per_row"])
-        if growth.bytes_per_step >= least[growth.kind] and growth.rising_share >= at["min_rising_share"]
+        if growth.bytes_per_step >= least.get(growth.kind, of_device) and growth.rising_share >= at["min_rising_share"]
     ]
     if not rising:
         return

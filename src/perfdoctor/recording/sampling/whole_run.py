@@ -45,8 +45,9 @@ _COLUMNS = {
 
 
 def keep(
-    run: RunFolder, pass_name: str, project: Path, cells_of: Callable[[int], Mapping[str, Cell]], *, with_source: bool
-) -> Iterator[str]:
+    run: RunFolder, pass_name: str, project: Path, cells_of: Callable[[int], Mapping[str, Cell]], notes: list[str], *,
+    with_source: bool,
+) -> Iterator[str]:  # fmt: skip
     """Store the whole runs of a pass's processes in the run folder. Yields the names of the files.
 
     Args:
@@ -54,16 +55,23 @@ def keep(
         pass_name: The pass that has ended.
         project: The working directory.
         cells_of: The cells of a notebook by the name of their code, of a process by its pid.
+        notes: What could not be stored is added to them.
         with_source: The text of lines of the user's own is kept, too.
     """
     reports = {report.pid: report for report in run.reports(pass_name)}
     for file in sorted((run.path / "agents").glob(f"{NAME}-{pass_name}-*.steps")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # cut off, or no space
+        with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):  # cut off
             found = json_object(file) or {}
             report = reports.get(found["pid"])
             if report is not None:
                 content = _content(found, report, project, cells_of(report.pid), with_source=with_source)
-                yield f"stacks/{stacks.write(run.path / 'stacks', file.stem, content).name}"
+                try:
+                    made = stacks.write(run.path / "stacks", file.stem, content)
+                except OSError as error:
+                    why = error.strerror or error
+                    notes.append(f"what process {report.pid} did outside of the recorded steps cannot be stored: {why}")
+                else:
+                    yield f"stacks/{made.name}"
         file.unlink(missing_ok=True)
 
 
