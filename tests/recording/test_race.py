@@ -36,7 +36,7 @@ with open("steps-" + os.environ["NAME"], "w") as steps:
     for step in range(200):
         begun = time.monotonic_ns()
         model(torch.randn(4, 8)).sum().backward()
-        time.sleep(0.005)
+        time.sleep(0.1 if os.environ["NAME"] == "slow" else 0.005)
         print(begun, time.monotonic_ns(), file=steps, flush=True)
         if step == 30 and os.environ["NAME"] == "crashes":
             sys.exit("no data")
@@ -47,13 +47,13 @@ with open("steps-" + os.environ["NAME"], "w") as steps:
 
 
 def order(name: str, number: int, limit_s: float = 60.0) -> TrialOrder:
-    return TrialOrder(number, environment={"NAME": name}, end_after=60, limit_s=limit_s)
+    return TrialOrder(number, environment={"NAME": name}, end_after=150, limit_s=limit_s)
 
 
 def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     program = TrialProgram((torch_python(), "program.py"), dict(os.environ), tmp_path)
-    names = ["one", "other", "crashes", "hangs"]
+    names = ["one", "other", "crashes", "hangs", "slow"]
     orders = [order(name, n, 30.0 if name == "hangs" else 60.0) for n, name in enumerate(names)]
     before = set(processes.descendants(os.getpid()))
     entries = [Entry(program, each, tmp_path / name) for name, each in zip(names, orders, strict=True)]
@@ -63,10 +63,12 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     assert made["crashes"].why == "exit code 1: no data"
     assert made["hangs"].is_cut
     assert made["hangs"].why.startswith("hangs: no step for")
+    assert made["slow"].why == ""
+    assert 8 <= len(made["slow"].turns) < 14
     for name in ("one", "other"):
         assert made[name].why == ""
-        assert sorted(made[name].turns) == [10, 20, 30, 40, 50]
-        assert len(made[name].lengths_ns) == 59
+        assert sorted(made[name].turns) == list(range(10, 150, 10))
+        assert len(made[name].lengths_ns) == 149
         assert max(made[name].lengths_ns) < 1e9  # no step holds the turns of the others
 
     steps = []

@@ -35,6 +35,8 @@ _REPORTED_S = 2 * ENDING_GRACE_S
 #: Where torchrun takes the port from on which its ranks meet, if its command does not say: two jobs need two.
 _PORT = "PET_MASTER_PORT"
 _MOST_READINGS = 8
+#: After so many turns it is known of what takes so many times as long as the first trial: single ones differ by 20 %.
+_ENOUGH_TURNS, _SLOWER = 8, 4.0
 
 
 class Entry(Struct, frozen=True):
@@ -48,8 +50,8 @@ class Entry(Struct, frozen=True):
 def run_race(entries: Sequence[Entry], *, steps: int, seed: int) -> list[TrialReport]:
     """Make these trials at once, in turns of so many steps, and return their reports in the same order.
 
-    The limit of each is of the time in which it runs, as is `wall_s` of its report. Raises PerfdoctorError where a
-    process cannot be started, KeyboardInterrupt after Ctrl-C.
+    One that is far slower than the first one is ended early. The limit of each is of the time in which it runs, as is
+    `wall_s` of its report. Raises PerfdoctorError where a process cannot be started, KeyboardInterrupt after Ctrl-C.
     """
     chosen = random.Random(seed)  # noqa: S311 an order of turns
     load = Load()
@@ -59,9 +61,12 @@ def run_race(entries: Sequence[Entry], *, steps: int, seed: int) -> list[TrialRe
         for number in chosen.sample(range(len(entries)), len(entries)):
             racers.append(_Racer(entries[number], steps, number))
             racers[-1].run_on()
+        first = next(each for each in racers if not each.number)
         while running := [each for each in racers if each.report is None]:
             for each in chosen.sample(running, len(running)):
                 each.take_turn()
+                if each.number and each.is_slower_than(first):
+                    each.cut()
     others = load.of_others(sum(each.used_s for each in racers))
     made = sorted(racers, key=lambda each: each.number)
     return [each.final(others) for each in made]
@@ -73,7 +78,8 @@ class _Racer:
     def __init__(self, entry: Entry, steps: int, number: int) -> None:
         self.number, self.limit_s = number, entry.order.limit_s
         self.report: TrialReport | None = None
-        self.ran_s = self.used_s = 0.0
+        self.used_s = 0.0
+        self.turns_s: list[float] = []  # how long it ran in each, the first of which is its start
         self.stopped: list[int] = []
         entry.into.mkdir(parents=True)
         self.folder = entry.into / "turns"
@@ -114,13 +120,29 @@ class _Racer:
             self._stop()
         else:
             if not ready:
-                self.child.end_input()
-                poll.unregister(self.ends)
-                poll.poll(_REPORTED_S * 1e3)
-                if not poll.poll(0):
-                    self.child.end()
-            self._over()
-        self.ran_s += time.monotonic() - begun
+                self.cut()
+            else:
+                self._over()
+        self.turns_s.append(time.monotonic() - begun)
+
+    @property
+    def ran_s(self) -> float:
+        return sum(self.turns_s)
+
+    def is_slower_than(self, other: _Racer) -> bool:
+        """Does it take so much longer for the same turns that the rest of them would say nothing more?"""
+        both = min(len(self.turns_s), len(other.turns_s))
+        sides = [sum(each.turns_s[1:both]) for each in (self, other)]
+        return self.report is None and both > _ENOUGH_TURNS and sides[0] > _SLOWER * sides[1]
+
+    def cut(self) -> None:
+        """Request its end, and take what it reports."""
+        processes.send(self.stopped, signal.SIGCONT)
+        self.stopped = []
+        self.child.end_input()
+        if not select.select([self.child.answers], [], [], _REPORTED_S)[0]:
+            self.child.end()
+        self._over()
 
     def _over(self) -> None:
         answer = spawned.receive(self.child.answers)

@@ -236,7 +236,8 @@ def _why_cut(report: ProcessReport | None, ended: launch.Ended) -> str:
         return f"hangs, or is far slower: no step was reported within {ended.seconds:.0f} s"
     lengths = report.timed.lengths_ns
     silent_s = (report.reported_unix_ns - report.timed.start_unix_ns - sum(lengths)) / 1e9
-    if silent_s > _STILL_S and silent_s > _STILL_TIMES * max(lengths) / 1e9:
+    longest_s = max(_without_waits(lengths, _facts(report).handed)) / 1e9
+    if silent_s > _STILL_S and silent_s > _STILL_TIMES * longest_s:
         return f"hangs: no step for {silent_s:.0f} s behind step {len(lengths) + 1}"
     return ""
 
