@@ -241,6 +241,7 @@ def helps() -> str:
         "compare",
         "check",
         "run",
+        "attach",
         "treat",
         "env",
         "rules",
