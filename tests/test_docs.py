@@ -255,6 +255,7 @@ def helps() -> str:
         "compare",
         "check",
         "run",
+        "attach",
         "treat",
         "env",
         "rules",

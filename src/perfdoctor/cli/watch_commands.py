@@ -116,5 +116,7 @@ def run_of(given: str) -> Path:
     try:
         rows = json.loads(settings)["watch"]["rows"]
     except (ValueError, KeyError, TypeError):
-        raise PerfdoctorError(f"process {given} is not under watch", do=_TRAINING) from None
+        raise PerfdoctorError(
+            f"process {given} is not under watch", do=f"Record it from outside: perfdoctor attach {given}"
+        ) from None
     return Path(rows).parent
