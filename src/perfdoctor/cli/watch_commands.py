@@ -55,7 +55,7 @@ def record_now(
     modules: run_options.Modules = True,
     quiet: shared_options.Quiet = False,
 ) -> None:
-    """Record a window of a training under watch now, on all ranks at the same step, and diagnose it."""
+    """Record a window of a training under watch, and diagnose it."""
     from perfdoctor.cli.watch_process import window_of
     from perfdoctor.recording.tools import py_spy
     from perfdoctor.report.words import watched
