@@ -97,7 +97,7 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
         first = json.loads((run / "windows" / window / "diagnosis.json").read_text())["findings"][0]
         assert first["rule"] == "input-wait"
     assert (run / "report.html").is_file()
-    assert list((tmp_path / "left").glob("rank0-*")), "the window's summary"
+    assert list((tmp_path / "left" / "window-1").glob("rank0-*")), "the window's summary"
     assert "ended, step" in asked(tmp_path, "status", "left").stdout
 
 

@@ -148,3 +148,15 @@ def test_all_ranks_can_begin_with_the_step_that_is_named(tmp_path: Path) -> None
     step = next_step(ranks, now)
     assert step >= 1020 + 150, "agents ask twice a second, and a rank is further than its file says"
     assert next_step(ranks, now + S) >= step + 90
+
+
+def test_the_slowest_rank_of_all_nodes_is_named_from_what_each_has_left() -> None:
+    def node(*ranks: tuple[int, float]) -> document.WatchDocument:
+        made = [document.RankNow(rank, 1, 50, 20 * MS, wait, 0.2, 1, 0, 1, False) for rank, wait in ranks]
+        return document.WatchDocument(1, "running", 1, 1, ranks=tuple(made))
+
+    found = document.behind([node((0, 0.01), (1, 0.01)), node((2, 0.5), (3, 0.01))])
+    assert found is not None
+    assert (found.rank, found.cause, found.values["share"]) == (2, "input", pytest.approx(0.3))
+    assert document.behind([node((0, 0.01)), node((1, 0.02))]) is None
+    assert document.behind([]) is None

@@ -113,7 +113,7 @@ def compare(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Compare two versions of a training, or several numbers of GPUs."""
+    """Compare two versions of a training, or numbers of GPUs."""
     check_html(html, no_html=no_html)
     output = output_of(format_, json, ComparisonFormat)
     limit = limit_of(fail_above)

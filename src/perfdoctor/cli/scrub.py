@@ -28,7 +28,7 @@ def scrub(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what was left out.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Copy a recording without names of hosts and users, and secrets."""
+    """Copy a recording without secrets and names of hosts, users."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.scrubbing.copies import scrubbed

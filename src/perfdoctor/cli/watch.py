@@ -66,7 +66,7 @@ def watch(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Run COMMAND, watch all its steps, and record in full around what goes wrong. The exit code is COMMAND's own."""
+    """Watch all steps of COMMAND; record what goes wrong. The exit code is COMMAND's."""
     outside = outside_options.outside(metrics, log or [])
     rules = analyze.rules_of([], [], None, None, quiet=quiet)
     running.wanted_passes(command, "torch")

@@ -32,8 +32,11 @@ def status(
 
     folder = run_of(given)
     several = [] if (folder / document.FILE).exists() else sorted(folder.glob("watch-rank*.json"))
-    for file in several or [folder / document.FILE]:
-        found = document.read(folder, file.name)
+    every = [document.read(folder, file.name) for file in several or [folder / document.FILE]]
+    slowest = document.behind(every) if several else None
+    if slowest is not None and not as_json:
+        say.line(watched.anomaly(slowest))
+    for found in every:
         if as_json:
             say.line(document.encoded(found).decode())
             continue
@@ -55,7 +58,7 @@ def record_now(
     modules: run_options.Modules = True,
     quiet: shared_options.Quiet = False,
 ) -> None:
-    """Record a window of a training under watch now, on all ranks at the same step, and diagnose it."""
+    """Record a window of a training under watch, and diagnose it."""
     from perfdoctor.cli.watch_process import window_of
     from perfdoctor.recording.tools import py_spy
     from perfdoctor.report.words import watched

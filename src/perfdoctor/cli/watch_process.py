@@ -82,10 +82,8 @@ class _Beside:
 
     def _summarize(self, number: int) -> None:
         if self.orders.summaries:
-            window = str(self.run.path / WINDOWS / str(number))
-            self._start(
-                [sys.executable, "-m", "perfdoctor", "summarize", window, "-o", self.orders.summaries, "-q"], {}
-            )
+            window, target = str(self.run.path / WINDOWS / str(number)), f"{self.orders.summaries}/window-{number}"
+            self._start([sys.executable, "-m", "perfdoctor", "summarize", window, "-o", target, "-q"], {})
 
     def _start(self, command: list[str], facts: dict[str, str]) -> None:
         """Start what nobody waits for; what it says goes into a file."""

@@ -13,7 +13,8 @@ from msgspec import Meta, Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers import watched_run
 from perfdoctor.system.paths import write_whole
-from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching import ranks as of_ranks
+from perfdoctor.watching.anomalies import Anomaly, Cause
 from perfdoctor.watching.hangs import Hang
 from perfdoctor.watching.rows import RankSteps, per_step
 from perfdoctor.watching.windows import WindowState
@@ -94,6 +95,22 @@ def curve(rank: RankSteps) -> tuple[Point, ...]:
         low, median, high = (int(np.median([each.q[at] for each in piece])) for at in (1, 2, 3))
         found.append(Point(piece[0].first, low, median, high, any(each.recorded for each in piece)))
     return tuple(found)
+
+
+def behind(documents: Sequence[WatchDocument]) -> Anomaly | None:
+    """The rank of all nodes that keeps the others waiting now; None where there is none."""
+    ranks = {each.rank: each for document in documents for each in document.ranks if not each.ended}
+    waits = {rank: each.wait_share * each.step_ns for rank, each in ranks.items()}
+    hosts = {rank: each.host_share * each.step_ns for rank, each in ranks.items()}
+    if not ranks:
+        return None
+    found = of_ranks.compared(waits, hosts, float(np.median([each.step_ns for each in ranks.values()])))
+    if found is None:
+        return None
+    values = {"share": found.share, "more_ns": found.more_ns}
+    cause: Cause = "input" if found.cause == "input" else "host"
+    seen = ranks[found.rank]
+    return Anomaly("behind", seen.steps, seen.steps, seen.last_step_unix_ns, found.rank, cause, values)
 
 
 def write_curve(folder: Path, document: WatchDocument) -> None:

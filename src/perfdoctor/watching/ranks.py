@@ -52,10 +52,17 @@ def behind(ranks: Mapping[int, RankSteps]) -> Behind | None:
     waits = {number: float(np.median(per_step(found, "wait"))) for number, found in known.items()}
     hosts = {number: float(np.median(per_step(found, "host"))) for number, found in known.items()}
     step_ns = float(np.median([np.median(per_step(found, "sum")) for found in known.values()]))
+    return compared(waits, hosts, step_ns)
+
+
+def compared(waits: Mapping[int, float], hosts: Mapping[int, float], step_ns: float) -> Behind | None:
+    """The rank that does most by itself, of ns a step that each waits for batches and is on a core."""
+    if len(waits) < 2:
+        return None
     # A batch that the training thread makes itself is in both.
-    own = {number: max(waits[number], hosts[number]) for number in known}
+    own = {number: max(waits[number], hosts[number]) for number in waits}
     slowest = max(own, key=lambda each: own[each])
-    others = [number for number in known if number != slowest]
+    others = [number for number in waits if number != slowest]
     more = own[slowest] - float(np.median([own[each] for each in others]))
     if more < LEAST_SHARE * step_ns:
         return None

@@ -32,6 +32,8 @@ _LEAST_STRETCHES = 4
 #: At the end, a window that is recorded is diagnosed for so long.
 _AT_END_S = 60.0
 _POLL_S = 0.2
+#: Another change of level has another cause; memory that goes on growing has the same one.
+_AGAIN = ("level", "drift")
 _NS = 1_000_000_000
 
 
@@ -66,6 +68,7 @@ class Watcher:
         self._window: Window | None = None
         self._windows: dict[int, WindowState] = {}
         self._opened: list[int] = []  # when, for an anomaly
+        self._recorded: set[tuple[str, int | None]] = set()
         self._has_first = not policy.first_s
         self.trouble = ""
         self.exit_code: int | None = None
@@ -109,10 +112,12 @@ class Watcher:
     def _open_what_is_due(self, found: list[Anomaly], now: int) -> None:
         if self._window is not None or not self._is_steady():
             return
-        worth = [each for each in found if each.kind in RECORDED]
+        worth = [each for each in found if each.kind in RECORDED and (each.kind, each.rank) not in self._recorded]
         is_apart = not self._opened or now - self._opened[-1] >= self.policy.apart_s * _NS
         if worth and is_apart and len(self._opened) < self.policy.windows:
             self._opened.append(now)
+            if worth[0].kind not in _AGAIN:
+                self._recorded.add((worth[0].kind, worth[0].rank))
             self.open(worth[0].kind)
         elif not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS:
             self._has_first = True
