@@ -93,6 +93,27 @@ def test_a_torch_pass_finds_the_fault_and_leaves_a_folder_that_any_machine_reads
     assert step_stats(prepare(timeline)).count == 10
 
 
+@ALL_AT_ONE
+@pytest.mark.torch
+def test_a_program_that_is_to_keep_going_stays_open_for_windows_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING, "utf-8")
+    words = [
+        "--passes",
+        "torch",
+        "--steps",
+        "3",
+        "--keep-going",
+        "--",
+        warm_python(tmp_path),
+        tmp_path / "train.py",
+        "200",
+    ]
+    ran = perfdoctor(tmp_path / "run", *words)
+    assert (ran.code, len(ran.output.splitlines())) == (0, 200)
+    lines = [json.loads(line) for line in next((ran.folder / "steps").glob("*.jsonl")).read_text().split("\n") if line]
+    assert max(line["first"] + line["steps"] - 1 for line in lines if "first" in line) == 200
+
+
 @pytest.mark.torch
 @pytest.mark.nsys
 def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) -> None:

@@ -202,7 +202,8 @@ def _report(
     if not known.ranks:
         notify("no step was seen: nothing is known of this run. Mark where each step ends: perfdoctor.step()")
     elif run is None:
-        found = f"{len(known.anomalies)} anomalies" if known.anomalies else "no anomaly"
+        count = len(known.anomalies)
+        found = f"{count} anomalies" if count > 1 else "one anomaly" if count else "no anomaly"
         notify(f"{found} in {known.ranks[0].steps:,} steps, and no window was recorded; see {folder.path}/watch.json")
     else:
         with contextlib.suppress(OSError):
