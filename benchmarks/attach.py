@@ -40,6 +40,8 @@ _LIMIT_S = 150.0
 _BEGUN_S = 60.0
 #: Of each of many attaches.
 _STEPS = 3
+#: It says what else the machine did, and comes first where that is much.
+_RULES = ("--ignore", "busy-machine")
 
 _COUNTING = """
 import gc, os, signal, sys, threading, torch
@@ -135,7 +137,7 @@ def _perfdoctor(*words: str, folder: Path) -> tuple[int, str, float]:
 def _attached(pid: int, folder: Path, *words: str) -> tuple[dict[str, object] | None, str, float]:
     out = folder / f"attached-{random.randrange(1 << 30)}"
     code, said, seconds = _perfdoctor(
-        "attach", str(pid), "-o", str(out), "--no-save", "--no-html", "--quiet", *words, folder=folder
+        "attach", str(pid), "-o", str(out), "--no-save", "--no-html", "--quiet", *_RULES, *words, folder=folder
     )
     if code:
         return None, said, seconds
@@ -177,6 +179,7 @@ def _programs(given: argparse.Namespace, folder: Path) -> Iterator[str]:
                 "--no-html",
                 "--quiet",
                 "--no-trial",
+                *_RULES,
                 "--",
                 *command,
                 *few,

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def test_an_attach_that_is_killed_leaves_the_program_as_it_was(tmp_path: Path) -
         process.kill()
         process.wait()
         assert awaited(lambda: json.loads(report.read_text())["ended"])
+        assert awaited(lambda: not list(Path(tempfile.gettempdir()).glob(f"perfdoctor-attach-*/*{program.pid}*")))
         time.sleep(0.5)
         assert _leftovers(program) == "begun\nSAME []\n"
 

@@ -19,6 +19,16 @@ def _run(text):  # noqa: ANN001 nothing of typing is loaded here
         _attach(given)
     except BaseException as error:
         _failed(given["agent"], error)
+    _tidy(os, given["files"])
+
+
+def _tidy(os, files):  # noqa: ANN001
+    """Remove what was made for this, as whoever made it may have been killed."""
+    import contextlib
+
+    for remove, path in [(os.unlink, each) for each in files] + [(os.rmdir, os.path.dirname(files[0]))]:
+        with contextlib.suppress(OSError):  # whoever made it was quicker, or another rank's are there
+            remove(path)
 
 
 def _attach(given):  # noqa: ANN001

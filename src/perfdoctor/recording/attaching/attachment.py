@@ -94,8 +94,12 @@ class Attachment:
         orders = self.files / f"orders-{target.pid}"
         started = self.files / f"started-{target.pid}"
         os.mkfifo(orders, 0o600)
-        given = {"agent": self.settings, "orders": str(orders), "started": str(started), "folder": str(self._code)}
         start = self.files / f"{target.pid}.py"
+        made_for_it = [str(each) for each in (orders, started, start, start.with_suffix(interpreter_calls.WORDS))]
+        given = {
+            "agent": self.settings, "orders": str(orders), "started": str(started), "folder": str(self._code),
+            "files": made_for_it,
+        }  # fmt: skip
         start.write_text(_start_text(self._code / _START, json.dumps(given)), "utf-8")
         self._give(target.user, orders, start)
         # Open for both: it does not wait for a reader, and has one until the agent comes.

@@ -28,6 +28,8 @@ REMOTE_EXEC = 14
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 PENDING_CALL = (_ADD, _RUN)
 _QUEUE_FULL = -1
+#: The ending of the file that sys.remote_exec names.
+WORDS = ".words"
 _REMOTE_LIMIT_S = 20.0
 _REMOTE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 _DISABLED = "PYTHON_DISABLE_REMOTE_DEBUG"
@@ -90,7 +92,7 @@ def inject(target: Target, start: Path) -> Injection:
     """Let the interpreter run the file in a thread of its own. PerfdoctorError where that cannot be."""
     assert target.python is not None
     if target.python >= (3, REMOTE_EXEC):
-        script = start.with_suffix(".words")
+        script = start.with_suffix(WORDS)
         script.write_text(words(start), "ascii")
         script.chmod(0o644)
         _remote_exec(target, script)
