@@ -86,7 +86,8 @@ def test_a_fix_that_is_named_for_other_cases_alone_is_not_to_blame():
     known = {"fused_optimizer": "fused=True", "foreach_optimizer": "foreach=True"}
     row = {**ROW, "rule": "unfused-optimizer", "verdict": "slower", "measured_likely": -0.12}
     of_foreach, of_fused = (
-        as_measured(found, [{**row, "fix": name}], known).findings[0] for name in ("foreach_optimizer", "fused_optimizer")
+        as_measured(found, [{**row, "fix": name}], known).findings[0]
+        for name in ("foreach_optimizer", "fused_optimizer")
     )
     assert of_foreach.fixes == fixes
     assert "make steps longer" in of_fused.fixes[0].caution

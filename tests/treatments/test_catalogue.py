@@ -57,7 +57,9 @@ def test_findings_choose_treatments_and_their_values():
 
 
 def test_what_the_finding_advises_comes_first_and_a_second_one_of_its_group_last():
-    found = DiagnosedFinding("unfused-optimizer", _Speedup(1.4, 1.5, 1.6), {}, (_Fix("AdamW(weights, fused=True)  # or foreach=True"),))
+    found = DiagnosedFinding(
+        "unfused-optimizer", _Speedup(1.4, 1.5, 1.6), {}, (_Fix("AdamW(weights, fused=True)  # or foreach=True"),)
+    )
     chosen, _ = arms(SHIPPED, [found, finding("busy-machine", 1.2)], Machine(cores=8))
     names = [arm.name for arm in chosen if arm.rule]
     assert names[:2] == ["fused_optimizer", "loader_workers"]

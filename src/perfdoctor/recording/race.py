@@ -118,11 +118,10 @@ class _Racer:
         if self.ends in ready:
             os.read(self.ends, 1)
             self._stop()
+        elif not ready:
+            self.cut()
         else:
-            if not ready:
-                self.cut()
-            else:
-                self._over()
+            self._over()
         self.turns_s.append(time.monotonic() - begun)
 
     @property

@@ -2,7 +2,9 @@
 
 RULES = ("fp32-matmuls", "kernels-far-from-roofline", "memory-bound-kernels", "fp64-kernels")
 ADVICE = r"GradScaler\("
-TOUCHES = "the forward pass of each outermost module that is trained, `backward()` of its loss, and the optimizer's updates"
+TOUCHES = (
+    "the forward pass of each outermost module that is trained, `backward()` of its loss, and the optimizer's updates"
+)
 SINCE = "2.1"
 RISK = "Values beyond 65504 are infinite, and small gradients zero: updates are skipped until the scale fits."
 CHANGES_NUMERICS = True

@@ -2,7 +2,9 @@
 
 RULES = ("late-gathers", "exposed-communication")
 ADVICE = r"_prefetch"
-TOUCHES = "`forward_prefetch` and `backward_prefetch` of FullyShardedDataParallel; the prefetches of what fully_shard sharded"
+TOUCHES = (
+    "`forward_prefetch` and `backward_prefetch` of FullyShardedDataParallel; the prefetches of what fully_shard sharded"
+)
 SINCE = "2.6"
 RISK = "Parameters of one more layer are held at a time. Layers are to run in the order in which they were made."
 NEEDS = ("ranks",)
