@@ -69,5 +69,7 @@ def test_the_diagnosis_of_a_copy_of_a_public_recording_is_the_same(path, tmp_pat
     assert differing(path, tmp_path) == []
 
 
-def test_the_diagnosis_of_a_copy_of_a_run_is_the_same(tmp_path):
-    assert differing(planted.run_folder(tmp_path / "run"), tmp_path / "copies") == []
+def test_the_diagnosis_of_a_copy_of_a_run_is_the_same_but_for_its_project(tmp_path):
+    (found,) = differing(planted.run_folder(tmp_path / "run"), tmp_path / "copies")
+    assert found.startswith("run.project: ")
+    assert found.endswith(" → None")
