@@ -67,7 +67,7 @@ def attach(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Record some steps of a training that runs already, diagnose them, and leave it as it was."""
+    """Record some steps of a training that runs, and diagnose them."""
     analyze.check_html(html, no_html=no_html)
     if str(json) == analyze.STANDARD_OUTPUT:
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT, OutputFormat)
