@@ -112,7 +112,8 @@ def rates_of(place: Place, kind: Ints, size: int, counters: Callable[[Frame], Fl
     known = np.where(
         (_ERRORS * errors <= _MOST_ERROR) & (counts >= LEAST_SAMPLES)[:, None], np.clip(solved, 0, 1), np.nan
     )
-    rates, spread = (np.full((size, values.shape[1]), np.nan) for _ in range(2))
+    rates = np.full((size, values.shape[1]), np.nan)
+    spread = rates.copy()
     count = np.zeros(size, np.int64)
     rates[longest], spread[longest], count[longest] = known[:others], errors[:others], counts[:others]
     return Rates(rates, spread, count, known[idle])
