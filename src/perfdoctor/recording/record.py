@@ -19,7 +19,7 @@ from perfdoctor.recording.plan import Plan
 from perfdoctor.recording.sampling import whole_run
 from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.sampling.stacks import cells_of
-from perfdoctor.recording.tools import gpu_counters, ncu, nsys, torch_profiler
+from perfdoctor.recording.tools import gpu_counters, ncu, nsys, nsys_sessions, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.paths import draft, text_of
@@ -109,6 +109,8 @@ class Session(Struct, frozen=True):
         )
         plain = partial(nsys.command, tool, stem, has_gpu=gpu, has_range=has_range)
         around = launch.ProfilerCommand(partial(plain, counters=counters), log, plain if counters else None)
+        for each in nsys_sessions.remove_broken():
+            record.notes.append(f"{each}, which a killed nsys had left empty, was removed: nsys waits for it.")
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
         made = nsys.report_of(stem) or nsys.keep_stream(stem, record.started_unix_ns)
