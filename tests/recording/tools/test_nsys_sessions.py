@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import real_nsys
 
 from perfdoctor.recording.tools import nsys
 from perfdoctor.recording.tools.nsys_sessions import remove_broken
@@ -53,6 +54,7 @@ def test_a_link_stays_and_a_folder_that_is_not_there_is_nothing(temporary: Path)
 @pytest.mark.nsys
 def test_nsys_starts_again(temporary: Path) -> None:
     """With the empty file it would wait for 30 s, and end without a report."""
+    real_nsys.nsys()
     tool = nsys.find()
     assert tool is not None
     version = subprocess.run([tool.path, "--version"], capture_output=True, text=True, check=True).stdout
