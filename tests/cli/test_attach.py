@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -108,9 +109,24 @@ def test_an_attach_that_is_killed_leaves_the_program_as_it_was(tmp_path: Path) -
 
 
 def test_a_program_that_ends_meanwhile_ends_as_it_would(tmp_path: Path) -> None:
-    code = _TRAINING.replace("while True:", "while number < 4_000:") + "\nprint('last')\nsys.exit(5)"
+    enough = tmp_path / "enough"
+    code = _TRAINING.replace("while True:", f"while not os.path.exists({str(enough)!r}):")
+    code += "\nprint('last')\nsys.exit(5)"
     with running(tmp_path, code, python=torch_python()) as program:
+        report = tmp_path / "run" / "agents" / f"torch-{program.pid}.json"
+
+        def has_begun() -> bool:
+            return report.exists() and json.loads(report.read_text())["state"] == "recording"
+
+        def end() -> None:
+            assert awaited(has_begun)
+            time.sleep(1)  # some of the steps, of a millisecond each
+            enough.touch()
+
+        ending = threading.Thread(target=end)
+        ending.start()
         done = _attach(program, tmp_path, "--steps", "1000000", "--no-sampling")
+        ending.join()
         assert program.process.wait(30) == 5
         assert program.output == "begun\nlast\n"
     assert done.returncode == 0, done.stderr  # what was recorded until then is diagnosed

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from launched import wait_for
 from torch_python import torch_python
 
 from perfdoctor.recording.launch import processes
@@ -58,7 +59,7 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     before = set(processes.descendants(os.getpid()))
     entries = [Entry(program, each, tmp_path / name) for name, each in zip(names, orders, strict=True)]
     made = dict(zip(names, run_race(entries, steps=10, seed=1), strict=True))
-    assert set(processes.descendants(os.getpid())) <= before
+    wait_for(lambda: set(processes.descendants(os.getpid())) <= before)
 
     assert made["crashes"].why == "exit code 1: no data"
     assert made["hangs"].is_cut
@@ -105,4 +106,4 @@ def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None
     threading.Thread(target=interrupt_in_turns, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_race(entries, steps=10, seed=1)
-    assert set(processes.descendants(os.getpid())) <= before
+    wait_for(lambda: set(processes.descendants(os.getpid())) <= before)

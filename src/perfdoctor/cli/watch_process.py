@@ -33,6 +33,8 @@ from perfdoctor.watching.watcher import Policy, Watcher
 from perfdoctor.watching.windows import WINDOWS, WindowState
 
 _TICK_S = 1.0
+#: At the end summaries of windows that are still written are waited for so long.
+_LAST_S = 30.0
 #: A row a GPU and second: throttling is seen within twenty.
 _HERTZ = 1.0
 _NICER = 5
@@ -118,9 +120,13 @@ class _Beside:
         while not select.select([0], [], [], _TICK_S)[0]:
             self.watcher.tick()
             self.publish()
-        said = os.read(0, 16).strip()
-        self.watcher.end(int(said) if said.isdigit() and said.isascii() else None)
+        said = os.read(0, 16).decode("ascii", "replace").strip()
+        self.watcher.end(int(said) if said.isdecimal() else None)
         self.publish(is_last=True)
+        until = time.monotonic() + _LAST_S
+        for each in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.wait(max(until - time.monotonic(), 0.0))
 
 
 def main() -> None:

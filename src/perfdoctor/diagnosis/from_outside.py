@@ -13,17 +13,14 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.model.timeline import Frame
-from perfdoctor.patterns import regex
 from perfdoctor.records.outside import OutsideProcess, OutsideShare
 from perfdoctor.vocabulary.names import python_code
 
-_SAVE = regex(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/\S+\(\d+\): (?:async_)?save$", 8)
-_COLLECTIVE = regex(r"torch/distributed/(?:distributed_c10d|c10d_logger|_functional_collectives)\.py\(\d+\): ")
 #: By what is shown: the functions in a stack, and the rule that says more. A loader's batch is made inside of its wait.
 KINDS: tuple[tuple[str, Any, str], ...] = (
     ("waits for the next batch, or makes it", python_code.NEXT_BATCH, "input-wait"),
-    ("writes a checkpoint", _SAVE, "blocking-checkpoint"),
-    ("is in a collective of torch.distributed", _COLLECTIVE, "exposed-communication"),
+    ("writes a checkpoint", python_code.SAVE, "blocking-checkpoint"),
+    ("is in a collective of torch.distributed", python_code.COLLECTIVE, "exposed-communication"),
     ("backward pass", python_code.BACKWARD, ""),
     ("update of the optimizer", python_code.UPDATE, ""),
     ("forward pass", python_code.FORWARD, ""),

@@ -120,7 +120,7 @@ class Frame(Struct, frozen=True):
         try:
             return self.columns[name]
         except (KeyError, TypeError):  # a slice or a mask
-            if name == "duration_ns" and "end_ns" in self.columns:
+            if isinstance(name, str) and name == "duration_ns" and "end_ns" in self.columns:
                 return self.duration_ns
             raise PerfdoctorError(f"there is no column {name!r}", do=self._hint(name)) from None
 

@@ -151,10 +151,12 @@ def test_each_private_name_that_the_agent_uses_of_others_stands_in_the_table() -
         "_filename_map",
         "_children",
         "_frozen_importlib",
+        "_initializing",
         "_exit",
         "_getframe",
         "_current_frames",
-    }  # IPython's, and Python's
+        "_prefetch",
+    }  # IPython's, Python's, and what advice is recognised by
 
 
 def _attribute(node: ast.AST) -> str:

@@ -103,9 +103,13 @@ def _attach(
         notify(f"attached to process {target.pid} by {done.injection.way}{stood_still}")
     for late in attachment.await_begin(min(ANSWER_S, limit_s)):
         silent = f"ran no Python for {min(ANSWER_S, limit_s):.0f} s: it waits, or is busy in C"
-        why = PerfdoctorError(
-            f"the main thread of process {late.target.pid} {silent}",
-            do="Nothing was done there, and nothing will be. Attach again when it goes on.",
+        why = (
+            PerfdoctorError(
+                f"the main thread of process {late.target.pid} {silent}",
+                do="Nothing was done there, and nothing will be. Attach again when it goes on.",
+            )
+            if late.is_alive
+            else PerfdoctorError(f"process {late.target.pid} ended before a step", do="Nothing was done there.")
         )
         notify(f"{why.what}. {why.do}")
     return why
@@ -116,7 +120,8 @@ def _nothing(attachment: Attachment, limit_s: float) -> PerfdoctorError:
     facts = [each.facts() for each in attachment.attached]
     notes = [str(note) for known in facts for note in known.get("notes", ()) if isinstance(known, dict)]
     if any(known.get("state") == "failed" for known in facts) or any("own torch.profiler" in each for each in notes):
-        return PerfdoctorError("; ".join(dict.fromkeys(notes)), do="Record from the start: perfdoctor run -- COMMAND")
+        said = "; ".join(dict.fromkeys(notes)) or "the program ended before a step was recorded whole"
+        return PerfdoctorError(said, do="Record from the start: perfdoctor run -- COMMAND")
     if facts and all(known.get("state") == "worker" for known in facts):
         return PerfdoctorError("it is a worker of a loader, and does not train", do="Give the process that started it.")
     if any(not each.is_alive for each in attachment.attached):

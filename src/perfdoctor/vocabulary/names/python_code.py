@@ -29,6 +29,9 @@ _ABOVE_LIBRARY = regex(r"^.*/(?=(?:site|dist)-packages/|Lib/(?!site-packages/))"
 #: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
 OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 
+#: A checkpoint is written, and a collective is called.
+SAVE = regex(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/\S+\(\d+\): (?:async_)?save$", 8)
+COLLECTIVE = regex(r"torch/distributed/(?:distributed_c10d|c10d_logger|_functional_collectives)\.py\(\d+\): ")
 #: Python's import of a module, by the functions that do it.
 IMPORT = regex(r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module")
 

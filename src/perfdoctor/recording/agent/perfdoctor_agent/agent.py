@@ -81,7 +81,7 @@ class Agent:
             from perfdoctor_agent.treated import Treated
 
             treated = Treated(torch, settings["treated"])
-        agent = cls._class_for(settings)(torch, settings, treated)
+        agent = cls.class_for(settings)(torch, settings, treated)
         from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
@@ -89,7 +89,7 @@ class Agent:
         agent.watch()
 
     @staticmethod
-    def _class_for(settings: Any) -> type[Agent]:
+    def class_for(settings: Any) -> type[Agent]:
         if not settings.get("watch"):
             return Agent
         from perfdoctor_agent.watching import WatchingAgent

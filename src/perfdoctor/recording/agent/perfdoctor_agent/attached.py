@@ -42,7 +42,7 @@ class AttachedAgent(InsideAgent):
 
         util.register_after_fork(self, AttachedAgent.forked)
         self.at_end = util.Finalize(None, self.finish, exitpriority=1000)
-        inside._agents.append(self)
+        inside.agents.append(self)
         self.watch()
 
     def withdraw(self) -> None:
@@ -82,7 +82,7 @@ def attach(given: Any) -> None:
         if torch is None:
             return
         settings = given["agent"]
-        if inside._agents or "PERFDOCTOR_AGENT" in os.environ:
+        if inside.agents or "PERFDOCTOR_AGENT" in os.environ:
             raise RuntimeError("another recording of perfdoctor is in this process")
         agent = AttachedAgent(torch, settings)
         if identity.is_worker():

@@ -14,7 +14,7 @@ from typing import Any
 from perfdoctor_agent import private
 from perfdoctor_agent.agent import Agent
 
-_agents: list[InsideAgent] = []
+agents: list[InsideAgent] = []
 _is_registered = False
 
 
@@ -38,7 +38,7 @@ class InsideAgent(Agent):
         if not _is_registered and hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forked)
             _is_registered = True
-        _agents.append(self)
+        agents.append(self)
         self.watch()
 
     def at_exit(self) -> None:
@@ -59,8 +59,8 @@ class InsideAgent(Agent):
 
     def _leave(self, but: str = "") -> None:
         super()._leave(but)
-        if self in _agents:
-            _agents.remove(self)
+        if self in agents:
+            agents.remove(self)
         self.is_done = True
         left, self._left = self._left, lambda: None
         if os.getpid() == self.pid:
@@ -69,5 +69,5 @@ class InsideAgent(Agent):
 
 
 def _forked() -> None:
-    while _agents:
-        _agents.pop().forked()
+    while agents:
+        agents.pop().forked()

@@ -10,6 +10,7 @@ measured.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -137,8 +138,8 @@ class Given:
 
         def hooked(original: Callable[..., None]) -> Callable[..., None]:
             def made(module: Any, *args: Any, **kwargs: Any) -> None:
-                from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
+                hooks = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
+                default_hooks = importlib.import_module(hooks)
                 original(module, *args, **kwargs)
                 module.register_comm_hook(None, getattr(default_hooks, name))
                 self.touch()
