@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launched import wait_for
 from torch_python import torch_python
 
 from perfdoctor.recording.launch import processes
@@ -51,15 +50,22 @@ def order(name: str, number: int, limit_s: float = 60.0) -> TrialOrder:
     return TrialOrder(number, environment={"NAME": name}, end_after=150, limit_s=limit_s)
 
 
+def _is_of(pid: int, folder: Path) -> bool:
+    """Daemons that other tests have left come to us when their parents end."""
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder)
+    except OSError:  # it ends
+        return False
+
+
 def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     program = TrialProgram((torch_python(), "program.py"), dict(os.environ), tmp_path)
     names = ["one", "other", "crashes", "hangs", "slow"]
     orders = [order(name, n, 30.0 if name == "hangs" else 60.0) for n, name in enumerate(names)]
-    before = set(processes.descendants(os.getpid()))
     entries = [Entry(program, each, tmp_path / name) for name, each in zip(names, orders, strict=True)]
     made = dict(zip(names, run_race(entries, steps=10, seed=1), strict=True))
-    wait_for(lambda: set(processes.descendants(os.getpid())) <= before)
+    assert not [pid for pid in processes.descendants(os.getpid()) if _is_of(pid, tmp_path)]
 
     assert made["crashes"].why == "exit code 1: no data"
     assert made["hangs"].is_cut
@@ -95,7 +101,6 @@ def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None
         Entry(program, msgspec.structs.replace(order(name, n), end_after=0), tmp_path / name)
         for n, name in enumerate(("one", "other"))
     ]
-    before = set(processes.descendants(os.getpid()))
 
     def interrupt_in_turns() -> None:
         while not all((tmp_path / f"steps-{entry.into.name}").exists() for entry in entries):
@@ -106,4 +111,4 @@ def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None
     threading.Thread(target=interrupt_in_turns, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_race(entries, steps=10, seed=1)
-    wait_for(lambda: set(processes.descendants(os.getpid())) <= before)
+    assert not [pid for pid in processes.descendants(os.getpid()) if _is_of(pid, tmp_path)]
