@@ -124,7 +124,7 @@ def _processes(pid: int, *, children: bool) -> list[Target]:
 
 
 def _permitted(every: Sequence[Target], where: Path, *, quiet: bool) -> tuple[list[Target], PerfdoctorError | None]:
-    """Those of them that may be attached to, and why the last of the others may not."""
+    """Return those of them that may be attached to, and why the last of the others may not."""
     import tempfile
 
     from perfdoctor.recording.attaching import checks
@@ -138,7 +138,7 @@ def _permitted(every: Sequence[Target], where: Path, *, quiet: bool) -> tuple[li
             found.append(target)
             continue
         why = trouble
-        if not quiet:
+        if not quiet and len(every) > 1:  # of a single one it is said as the reason why nothing was recorded
             say.note(f"process {target.pid} is not attached to: {trouble.what}. {trouble.do}")
     return found, why
 

@@ -130,7 +130,7 @@ def write(folder: Path, document: WatchDocument) -> None:
 
 
 def encoded(document: WatchDocument) -> bytes:
-    """As JSON."""
+    """Return the document as JSON."""
     return msgspec.json.encode(document)
 
 

@@ -174,7 +174,7 @@ class Watcher:
         )  # fmt: skip
 
     def _all_windows(self) -> tuple[WindowState, ...]:
-        """Those that were opened here, and by `record-now`."""
+        """Return those that were opened here, and by `record-now`."""
         others = {number: windows.found(self.run.path, number) for number in windows.numbers(self.run.path)}
         return tuple(dict(sorted({**others, **self._windows}.items())).values())
 

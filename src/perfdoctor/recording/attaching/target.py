@@ -15,7 +15,7 @@ from perfdoctor.system.paths import text_of
 
 #: In the memory of CPython 3.11 and newer: PY_VERSION_HEX, which is 0x030b07f0 for 3.11.7.
 VERSION = "Py_Version"
-#: What older ones are told by, with which `_NAMED` finds the version: the library, or the folder of modules.
+#: What older ones are recognised by, with which `_NAMED` finds the version: the library, or the folder of modules.
 _NAMED = regex(r"/(?:lib)?python3\.(\d+)[dmt]*(?:/|\.so|$)")
 _TORCH = regex(r"/libtorch(?:_cpu|_python)?\.so$")
 _PYPY = regex(r"/(?:lib)?pypy3?[\d.\-c]*(?:/|\.so|$)")
