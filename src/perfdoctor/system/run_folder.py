@@ -160,7 +160,8 @@ class LoaderTrial(Struct, frozen=True):
     """What batches of the loader cost in a copy of the program (agent/perfdoctor_agent/trial_batches.py), ns each.
 
     `make_ns`: as a worker makes them, mean of `makes`, the slowest of which took `slowest_ns`; `make_cpu_ns`: of a
-    core; `receive_ns`: one that a worker has ready, 0 if not known. `taken`: by the number of workers, fewest first.
+    core; `make_delay_ns`: ready to run, without a core, 0 if not known; `receive_ns`: one that a worker has ready, 0 if
+    not known. `taken`: by the number of workers, fewest first.
     """
 
     makes: int
@@ -168,6 +169,7 @@ class LoaderTrial(Struct, frozen=True):
     make_cpu_ns: int
     slowest_ns: int
     receive_ns: int = 0
+    make_delay_ns: int = 0
     taken: tuple[TriedWorkers, ...] = ()
 
 

@@ -219,7 +219,7 @@ def test_an_older_recording_of_a_processor_promises_nothing_for_certain():
 def tried(make: float, cpu: float, receive: float, **paces: float) -> LoaderTrial:
     """In ms; `paces`: from one batch to the next, with w1, w2, w4 workers."""
     taken = [TriedWorkers(int(name[1:]), round(ns * MS), round(cpu * MS), 0, 0) for name, ns in paces.items()]
-    return LoaderTrial(10, round(make * MS), round(cpu * MS), round(make * MS), round(receive * MS), tuple(taken))
+    return LoaderTrial(10, round(make * MS), round(cpu * MS), round(make * MS), round(receive * MS), 0, tuple(taken))
 
 
 def with_trial(run, *trials: LoaderTrial):

@@ -152,8 +152,25 @@ def test_only_steps_after_the_last_wait_gain():
     assert unhidden_share(steps_that_wait(3, 6, of=9)) == 1 / 8
 
 
+@pytest.mark.parametrize(
+    ("delay", "contended", "make", "batch"),
+    [
+        (0, 0.5, 1000, 800),  # not known
+        (50, 0.0, 1000, 800),  # noise
+        (500, 0.0, 500, 400),  # others ran in the trial alone
+        (500, 0.5, 1000, 800),  # all the time
+        (1, 0.5, 1998, 1598),  # before it alone
+        (880, 0.0, 300, 150),  # what it computed it computed
+    ],
+)
+def test_a_trial_counts_as_beside_what_else_ran_while_steps_were_recorded(delay, contended, make, batch):
+    tried = LoaderTrial(9, 1000, 300, 1000, 1, delay, (TriedWorkers(2, 800, 300, 0, 0),))
+    found = feeding._beside_others(tried, contended)
+    assert (found.make_ns, found.taken[0].batch_ns) == (make, batch)
+
+
 @pytest.mark.parametrize(("make_cpu", "used", "count"), [(10, 9, 1), (10, 15, 1.5), (10, 30, 2), (1, 1, 2)])
 def test_there_are_no_more_cores_than_workers_got_that_wanted_more(make_cpu, used, count):
     """Two workers take 10 ns a batch together; those that hardly compute show nothing of cores."""
-    tried = LoaderTrial(9, 10, make_cpu, 10, 1, (TriedWorkers(1, 10, 9, 0, 0), TriedWorkers(2, 10, used, 0, 0)))
+    tried = LoaderTrial(9, 10, make_cpu, 10, 1, 0, (TriedWorkers(1, 10, 9, 0, 0), TriedWorkers(2, 10, used, 0, 0)))
     assert feeding._as_tried(Cores(2, 1, 1, 1), tried).count == count

@@ -87,6 +87,7 @@ def test_it_measures_what_a_batch_costs_alone_and_from_workers(tmp_path: Path) -
     assert facts["left_out"] == "", facts
     assert facts["make_ns"] > 8e6  # four items
     assert facts["make_cpu_ns"] < facts["make_ns"] / 2
+    assert 0 <= facts["make_delay_ns"] < facts["make_ns"]
     assert 0 < facts["receive_ns"] < facts["make_ns"]
     assert [each["workers"] for each in facts["taken"]] == [1, 2, 4]
     assert all(each["batch_ns"] > 0 for each in facts["taken"])

@@ -14,8 +14,13 @@ from perfdoctor_agent.window_end import WindowEnd
 MS = 1_000_000
 
 
-def last_steps(folder: Path, *steps_ms: int, least_ms: int = 100, most: int = 100) -> list[int]:
-    """The last step of each rank, where the steps of one rank take so long, and each in turn ends one."""
+def last_steps(
+    folder: Path, *steps_ms: int, least_ms: int = 100, most: int = 100, heap: int | None = None
+) -> list[int]:
+    """The last step of each rank, where the steps of one rank take so long, and each in turn ends one.
+
+    `heap`: by so many bytes it grows a step.
+    """
     settings = {"steps": 10, "most_steps": most, "least_ns": least_ms * MS, "traces": str(folder)}
     ends = [WindowEnd(settings) for _ in steps_ms]
     for end in ends:
@@ -23,7 +28,7 @@ def last_steps(folder: Path, *steps_ms: int, least_ms: int = 100, most: int = 10
     job, found = "port 1" if len(ends) > 1 else "", {}
     for number in range(1, most + 1):
         for rank, (end, step_ms) in enumerate(zip(ends, steps_ms, strict=True)):
-            if rank not in found and end.is_reached(number, number * step_ms * MS, job):
+            if rank not in found and end.is_reached(number, number * step_ms * MS, job, heap and heap * number):
                 found[rank] = number
     return [found[rank] for rank in range(len(ends))]
 
@@ -42,6 +47,13 @@ def test_a_recording_that_fills_the_memory_is_not_made_longer(tmp_path: Path, mo
     held = itertools.count(0, 5 << 20)
     monkeypatch.setattr(window_end, "_resident_bytes", lambda: next(held))
     assert last_steps(tmp_path, 1) == [16]
+
+
+@pytest.mark.parametrize(("heap", "last"), [(4 << 20, 10), (3 << 20, 11), (1, 52)])
+def test_freed_tensors_between_what_the_profiler_holds_do_not_end_it_soon(tmp_path, monkeypatch, heap, last):
+    held = itertools.count(0, 6 << 20)
+    monkeypatch.setattr(window_end, "_resident_bytes", lambda: next(held))
+    assert last_steps(tmp_path, 1, heap=heap) == [last]
 
 
 def test_all_ranks_of_a_job_end_with_the_same_step(tmp_path: Path) -> None:

@@ -73,6 +73,10 @@ _USUAL_TENSORS = 2
 _DOUBT_OF_TYPICAL, _DOUBT_OF_MACHINE, _DOUBT_OF_TRIAL = 3.0, 2.0, 1.25
 
 
+#: A thread that waits for a core for longer than this is not stretched in proportion: it gets a turn now and then.
+_MOST_DELAYED = 0.9
+
+
 def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     """The step with (more) workers. `wait_ns`: of a step; `workers`: that there are, 0 where the training has none."""
     tried = trial(run)
@@ -94,8 +98,32 @@ def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
 
 
 def trial(run: Run) -> LoaderTrial | None:
-    """What was tried with the loader in a copy of the program; None where nothing was."""
-    return next(iter(run.timeline.loader_trials), None)
+    """What was tried with the loader in a copy of the program, as long as it takes beside what else ran while steps
+    were recorded; None where nothing was.
+    """
+    tried = next(iter(run.timeline.loader_trials), None)
+    return _beside_others(tried, cpu_use.contended_share(run)) if tried else None
+
+
+def _beside_others(tried: LoaderTrial, contended: float) -> LoaderTrial:
+    """The trial, had others taken the cores for as large a share of the time as of the steps.
+
+    Other programs come and go: where they ran in the trial alone, workers seem slower than the training that makes its
+    batches itself, and where they ran before it alone, too fast.
+    """
+    delay = tried.make_delay_ns / tried.make_ns  # its only thread waits for nobody else's core
+    if not tried.make_delay_ns or (delay < cpu_use.MOST_WAITING and not contended):
+        return tried
+    times = (1 - min(delay, _MOST_DELAYED)) / (1 - min(contended, _MOST_DELAYED))
+    return replace(
+        tried,
+        make_ns=max(round(times * tried.make_ns), tried.make_cpu_ns),
+        slowest_ns=round(times * tried.slowest_ns),
+        taken=tuple(
+            replace(each, batch_ns=max(round(times * each.batch_ns), each.cpu_ns // each.workers))
+            for each in tried.taken
+        ),
+    )
 
 
 def _supply(run: Run, feeding: Feeding) -> Supply:

@@ -340,7 +340,7 @@ class Agent:
     def _is_last(self, now_ns: int) -> bool:
         """Is the window over with the step that has just ended?"""
         job = self.report.facts.get("job", "") if (self.report.facts["world_size"] or 1) > 1 else ""
-        return self.window_end.is_reached(self.window, now_ns - self.ends_ns[0], job)
+        return self.window_end.is_reached(self.window, now_ns - self.ends_ns[0], job, self.memory.heap_growth())
 
     # --- the window ---
 

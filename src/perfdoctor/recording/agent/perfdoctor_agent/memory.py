@@ -55,6 +55,10 @@ class MemorySamples:
         if time.thread_time_ns() - begun_ns > longest_ns:
             self._off()
 
+    def heap_growth(self) -> int | None:
+        """Bytes that malloc has given out since the first sample; None where that is not sampled."""
+        return self.samples[-1][1] - self.samples[0][1] if self.kind == "heap" and self.samples else None
+
     def _off(self) -> None:
         self.samples, self.is_off = [], True
 

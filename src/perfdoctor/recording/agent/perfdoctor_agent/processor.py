@@ -41,13 +41,13 @@ def _reading() -> dict[str, int]:
         "unix_ns": time.time_ns(), "thread": own, "threads": len(threads),
         "cpu_ns": round((process.ru_utime + process.ru_stime) * 1e9),
         "voluntary_switches": process.ru_nvcsw, "involuntary_switches": process.ru_nivcsw,
-        "delay_ns": sum(_delay_ns(each) for each in threads),
+        "delay_ns": sum(delay_ns(each) for each in threads),
         "thread_cpu_ns": round((thread.ru_utime + thread.ru_stime) * 1e9),
-        "thread_involuntary_switches": thread.ru_nivcsw, "thread_delay_ns": _delay_ns(str(own)),
+        "thread_involuntary_switches": thread.ru_nivcsw, "thread_delay_ns": delay_ns(str(own)),
     }  # fmt: skip
 
 
-def _delay_ns(thread: str) -> int:
+def delay_ns(thread: str) -> int:
     """How long a thread has waited for a core, ready to run; 0 where the kernel does not count it."""
     try:
         with open("/proc/self/task/" + thread + "/schedstat", "rb") as file:

@@ -14,13 +14,14 @@ import gc
 import os
 import signal
 import statistics
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from perfdoctor_agent import apart
+from perfdoctor_agent import apart, processor
 from perfdoctor_agent.loaders import Source, tensors_in
 
 WORKERS = (1, 2, 4)
@@ -65,10 +66,10 @@ def measure(torch: Any, source: Source, guard: apart.Guard, tell: Callable[..., 
 
     with apart.files_do_not_grow():
         batch, rows = _made(make, len(indices))
-    make_ns = statistics.mean(wall_ns for wall_ns, _ in rows)
+    make_ns, cpu_ns, delay_ns = (statistics.mean(column) for column in zip(*rows, strict=True))
     tell(
-        makes=len(rows), make_ns=round(make_ns), make_cpu_ns=round(statistics.mean(cpu_ns for _, cpu_ns in rows)),
-        slowest_ns=max(wall_ns for wall_ns, _ in rows),
+        makes=len(rows), make_ns=round(make_ns), make_cpu_ns=round(cpu_ns), make_delay_ns=round(delay_ns),
+        slowest_ns=max(row[0] for row in rows),
     )  # fmt: skip
     if torch.multiprocessing.get_sharing_strategy() != "file_descriptor":
         return  # the other one leaves a process behind
@@ -88,14 +89,21 @@ def measure(torch: Any, source: Source, guard: apart.Guard, tell: Callable[..., 
         tell(taken=taking.facts())
 
 
-def _made(make: Callable[[int], Any], most: int) -> tuple[Any, list[tuple[int, int]]]:
-    """The last batch, and ns of each: by the clock, and of the processor; of the first one not, as files are opened."""
-    rows, batch = [], None
+def _made(make: Callable[[int], Any], most: int) -> tuple[Any, list[tuple[int, ...]]]:
+    """The last batch, and ns of each: by the clock, of the processor, and without a core although it was ready to run.
+
+    Of the first one not, as files are opened.
+    """
+    rows, batch, thread = [], None, str(threading.get_native_id())
     end = time.monotonic() + _MAKING_S
+
+    def now() -> tuple[int, int, int]:
+        return time.perf_counter_ns(), time.process_time_ns(), processor.delay_ns(thread)
+
     for number in range(most):
-        wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
+        begun = now()
         batch = make(number)
-        rows.append((time.perf_counter_ns() - wall_ns, time.process_time_ns() - cpu_ns))
+        rows.append(tuple(after - before for before, after in zip(begun, now(), strict=True)))
         if time.monotonic() > end:
             break
     return batch, rows[1:] or rows

@@ -3,7 +3,8 @@
 After as many as were asked for. If no number was, after the fewest that show how steps differ, and not before enough
 time has passed for stacks to be sampled: of ten steps of 8 ms there are five samples. Nor is it longer than the fewest
 where the recording fills the memory: torch.profiler holds 0.8 to 2 kB an op, and as much again while its trace is
-written.
+written. That is what malloc has given out. The resident set may grow by more, by tensors of 2 MB 6 MB a step, for what
+the profiler holds lies in what they left, and the next ones no longer fit there.
 
 The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into
 a file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
@@ -18,6 +19,8 @@ from typing import Any
 #: Some 40,000 ops, whose trace of 10 MB takes a quarter of a second to write, while which the program waits. What the
 #: program itself comes to hold meanwhile counts as well: it has less to spare then.
 _MOST_BYTES = 32 << 20
+#: Of the resident set where it is known what malloc has given out; it is given back when the trace is written.
+_MOST_RESIDENT_BYTES = 256 << 20
 #: A rank may be one step behind another, and read the file before it is written.
 _AHEAD = 2
 
@@ -34,19 +37,24 @@ class WindowEnd:
     def begin(self) -> None:
         self._resident_bytes = _resident_bytes()
 
-    def is_reached(self, recorded: int, lasted_ns: int, job: str) -> bool:
-        """Is the window over after so many steps, which lasted so long? `job`: of several ranks, else ""."""
+    def is_reached(self, recorded: int, lasted_ns: int, job: str, heap: int | None = None) -> bool:
+        """Is the window over after so many steps, which lasted so long? `job`: of several ranks, else "".
+
+        `heap`: bytes that malloc has given out since the first step; None where it is not known.
+        """
         if recorded >= self.most:
             return True
         if job and self.fewest < self.most and recorded >= self.fewest - _AHEAD:
             then_ns = lasted_ns * (recorded + _AHEAD) // recorded
-            last = self._agreed(job, recorded + _AHEAD if self._is_enough(then_ns) else 0)
+            last = self._agreed(job, recorded + _AHEAD if self._is_enough(then_ns, heap) else 0)
             if last:
                 return recorded >= last
-        return recorded >= self.fewest and self._is_enough(lasted_ns)
+        return recorded >= self.fewest and self._is_enough(lasted_ns, heap)
 
-    def _is_enough(self, lasted_ns: int) -> bool:
-        return lasted_ns >= self.least_ns or _resident_bytes() - self._resident_bytes > _MOST_BYTES
+    def _is_enough(self, lasted_ns: int, heap: int | None) -> bool:
+        if lasted_ns >= self.least_ns or (heap or 0) > _MOST_BYTES:
+            return True
+        return _resident_bytes() - self._resident_bytes > (_MOST_BYTES if heap is None else _MOST_RESIDENT_BYTES)
 
     def _agreed(self, job: str, proposed: int) -> int:
         """The last step of all ranks; `proposed` where none has said so yet, and 0 where that is 0, too."""
