@@ -24,7 +24,8 @@ PASSES = ("nsys", "torch", "ncu")
 AUTO = "auto"
 #: nsys writes a raw stream of 25 MB for a program that does nothing, then a report, then an export: a few times that.
 LEAST_FREE_BYTES = 1 << 30
-#: nsys' library opens ten descriptors in each process of the program, which itself needs some.
+#: nsys' library opens ten descriptors in each process of the program, and torch.profiler some; a training whose loader
+#: has two workers needs 20 itself.
 LEAST_DESCRIPTORS = 64
 
 
@@ -129,11 +130,11 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
         wanted = f"a pass may need {LEAST_FREE_BYTES >> 20}"
         return f"{free >> 20} MB are free for {folder}, and {wanted}: choose another folder with -o DIR"
     if name == "torch":
-        return ""
+        return _few_descriptors("a recording opens some in it")
     if name == "nsys":
         if machine.nsys is None:
             return "nsys is not installed: put it on PATH, or set PERFDOCTOR_NSYS"
-        return machine.nsys.trouble or _few_descriptors()
+        return machine.nsys.trouble or _few_descriptors("nsys opens ten in it")
     if machine.ncu is None:
         return "ncu is not installed: put it on PATH"
     return (
@@ -143,8 +144,8 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     )
 
 
-def _few_descriptors() -> str:
-    """Why nsys would take the descriptors that the program needs; "" where there are enough."""
+def _few_descriptors(why: str) -> str:
+    """Why a pass would take the descriptors that the program needs; "" where there are enough."""
     try:
         import resource  # noqa: PLC0415 not on Windows
     except ImportError:
@@ -152,7 +153,7 @@ def _few_descriptors() -> str:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or limit >= LEAST_DESCRIPTORS:
         return ""
-    return f"a process may open {limit} files, and nsys opens some in the program: ulimit -n 256"
+    return f"the program may open {limit} files, and {why}: ulimit -n 256"
 
 
 def _why_not_default(name: str, machine: Machine) -> str:

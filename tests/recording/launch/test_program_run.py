@@ -16,6 +16,7 @@ from folders import ROOT
 from launched import PROMPT_S, SH, STAND_INS, STANDING_IN, WAYS, PerfdoctorRun, Run, lines_of, plain, python, wait_for
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.launch.held_by_nsys import is_held
 from perfdoctor.system.paths import text_of
@@ -364,6 +365,13 @@ def test_a_tool_that_ends_before_it_starts_the_program_leaves_it_to_run_alone(tm
     with Run(tmp_path / "run", sh("cat; exit 7"), script="exit 55") as run:
         assert run.finish(b"input")[:2] == (7, b"input")
         assert "ended with code 55 before it had started the program: the program ran without it" in run.notes
+
+
+def test_what_a_tool_leaves_that_did_not_start_the_program_is_ended(tmp_path: Path) -> None:
+    leaves = f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 300' & until [ -s {tmp_path}/left ]; do :; done; exit 55"
+    with Run(tmp_path / "run", sh("sleep 0.1; exit 7"), script=leaves) as run:
+        assert run.finish()[0] == 7
+    assert not processes.is_alive(int((tmp_path / "left").read_text()))
 
 
 @pytest.mark.parametrize(

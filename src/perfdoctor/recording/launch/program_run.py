@@ -216,6 +216,7 @@ class _Launch:
                 watch.answer(self.program)
             self._leave_child_watch()
         elif self.tool_status is not None and not self.is_to_end:
+            self.of_tool |= set(self._tree())  # nsys may leave an agent, in a session of its own
             self._start_otherwise(f"ended with code {_shell_code(self.tool_status)} before it had started the program")
         if self.program:
             for number in self.early:
