@@ -15,10 +15,10 @@ __all__ = [
     "Derivation", "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo",
     "KernelRow", "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction",
     "QueryResult", "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling",
-    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "check",
-    "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend",
+    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "Watch", "analyze",
+    "check", "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend", "watch",
 ]  # fmt: skip
-_IN_A_TRAINING = {"Recording": "recording", "record": "recording", "step": "marks"}
+_IN_A_TRAINING = {"Recording": "recording", "Watch": "watch", "record": "recording", "step": "marks", "watch": "watch"}
 
 
 if not TYPE_CHECKING:  # else any name would do for type checkers

@@ -50,6 +50,7 @@ from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
 from perfdoctor.recording.inside.marks import step
 from perfdoctor.recording.inside.recording import Recording, record
+from perfdoctor.recording.inside.watch import Watch, watch
 from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Outcome, Rows, Span
 from perfdoctor.records.predictions import CriticalPath, PathPiece, PredictedStep, Scaling
@@ -70,8 +71,8 @@ __all__ = [
     "Derivation", "DerivedInput", "Device", "Diagnosis", "Efficiency", "FindingChange", "Fix", "Frame", "GpuInfo",
     "KernelRow", "Measure", "ModuleCost", "Outcome", "PathPiece", "PerfdoctorError", "PredictedStep", "Prediction",
     "QueryResult", "Range", "Recording", "Roofline", "RooflineRow", "Rows", "Rung", "Saving", "Scaling",
-    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "analyze", "check",
-    "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend",
+    "ScalingSeries", "Source", "SourceInfo", "Span", "StepStats", "Text", "TimeSplit", "Timeline", "Watch", "analyze",
+    "check", "compare", "query", "read", "record", "run", "runs", "scaling", "step", "trend", "watch",
 ]  # fmt: skip
 
 #: A run to compare: what `analyze` returned, or where it is.

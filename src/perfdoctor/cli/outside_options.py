@@ -60,12 +60,17 @@ class Pricing(Struct, frozen=True):
     price: Price | None = None
 
 
+def needs_metrics(option: str) -> None:
+    """Raises PerfdoctorError where what makes OpenMetrics is not installed."""
+    _needs("prometheus_client", option, "pip install 'perfdoctor[metrics]'")
+
+
 def outside(metrics: Path | None, log: Sequence[str]) -> Outside:
     """The outputs of `--metrics` and `--log`. Raises PerfdoctorError, before any work, if one cannot be written."""
     if metrics is not None:
         from perfdoctor.cli import report_files
 
-        _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
+        needs_metrics("--metrics")
         if metrics.is_dir() or not metrics.parent.is_dir():
             what = f"--metrics {metrics}: there is no such folder for a file"
             raise PerfdoctorError(what, do="Name a file in a folder.")

@@ -39,6 +39,10 @@ HangAfter = Annotated[
 Hook = Annotated[
     str, typer.Option("--on-anomaly", help="Run this in a shell for each; PERFDOCTOR_TEXT says what.", metavar="CMD")
 ]
+Port = Annotated[
+    int,
+    typer.Option(min=0, max=65535, metavar="PORT", help="Give OpenMetrics on http://127.0.0.1:PORT/metrics; 0: none."),
+]
 Summaries = Annotated[
     str,
     typer.Option(help="Where all nodes leave summaries meanwhile: a folder, or s3:// and the like.", metavar="FOLDER"),
@@ -56,6 +60,7 @@ def watch(
     hang_after: HangAfter = 60.0,
     on_anomaly: Hook = "",
     metrics: outside_options.Metrics = None,
+    metrics_port: Port = 0,
     log: outside_options.Log = None,
     summaries: Summaries = "",
     timeout: run_options.Timeout = None,
@@ -68,6 +73,8 @@ def watch(
 ) -> None:
     """Watch all steps of COMMAND; record what goes wrong. The exit code is COMMAND's."""
     outside = outside_options.outside(metrics, log or [])
+    if metrics_port:
+        outside_options.needs_metrics("--metrics-port")
     rules = analyze.rules_of([], [], None, None, quiet=quiet)
     running.wanted_passes(command, "torch")
 
@@ -85,7 +92,7 @@ def watch(
 
     window = watch_process.window_of(steps, sampling=sampling, source=source, modules=modules)
     policy = Policy(windows, apart * 60, first_window, hang_after, window, tuple(log or ()))
-    orders = watch_process.orders(folder.path, policy, on_anomaly, metrics, summaries, quiet=quiet)
+    orders = watch_process.orders(folder.path, policy, on_anomaly, metrics, metrics_port, summaries, quiet=quiet)
     notify(f"watching into {folder.path}; perfdoctor status {folder.path} says what is known")
     ended = _run(command, plan, folder, orders, timeout, notify)
     if ended.at_once:

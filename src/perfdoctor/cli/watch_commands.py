@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -117,9 +118,17 @@ def run_of(given: str) -> Path:
         raise PerfdoctorError(f"process {given}: {error.strerror or error}", do=_TRAINING) from error
     settings = next((each.partition(b"=")[2] for each in variables if each.startswith(b"PERFDOCTOR_AGENT=")), b"{}")
     try:
-        rows = json.loads(settings)["watch"]["rows"]
-    except (ValueError, KeyError, TypeError):
-        raise PerfdoctorError(
-            f"process {given} is not under watch", do=f"Record it from outside: perfdoctor attach {given}"
-        ) from None
-    return Path(rows).parent
+        rows = Path(json.loads(settings)["watch"]["rows"])
+    except (ValueError, KeyError, TypeError):  # or perfdoctor.watch() was called in it
+        rows = _rows_written_by(given)
+    return rows.parent
+
+
+def _rows_written_by(pid: str) -> Path:
+    """The folder of the steps' files that a process has open. Raises PerfdoctorError where there is none."""
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            file = each.readlink()
+            if file.parent.name == "steps" and file.name.endswith(f"-{pid}.jsonl"):
+                return file.parent
+    raise PerfdoctorError(f"process {pid} is not under watch", do=f"Record it from outside: perfdoctor attach {pid}")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +33,9 @@ from perfdoctor.watching.hangs import Hang
 from perfdoctor.watching.watcher import Policy, Watcher
 from perfdoctor.watching.windows import WINDOWS, WindowState
 
+if TYPE_CHECKING:
+    from perfdoctor.export.watched import Port
+
 _TICK_S = 1.0
 #: At the end summaries of windows that are still written are waited for so long.
 _LAST_S = 30.0
@@ -43,16 +47,32 @@ _SHARED_EVERY_S = 30.0
 
 
 class Orders(Struct, frozen=True):
-    """What the process is to do. `hook`: a shell's command for each anomaly; `metrics`: a file for OpenMetrics;
-    `summaries`: where summaries of windows, and watch.json, go.
+    """What the process is to do. `hook`: a shell's command for each anomaly; `metrics`: a file for OpenMetrics, `port`
+    a port for them, 0 for none; `summaries`: where summaries of windows, and watch.json, go.
     """
 
     folder: str
     policy: Policy
     hook: str = ""
     metrics: str = ""
+    port: int = 0
     summaries: str = ""
     quiet: bool = False
+
+
+def _port(number: int, run: str) -> Port | None:
+    """The port of this number; None where none is asked for, or that one is not free."""
+    if not number:
+        return None
+    from perfdoctor.export.watched import Port
+
+    try:
+        return Port(number, run)
+    except ImportError:  # of the training's own Python, where perfdoctor.watch() was called in it
+        say.note("no metrics on a port: pip install 'perfdoctor[metrics]'")
+    except (OSError, OverflowError) as error:
+        say.note(f"no metrics on port {number}: {getattr(error, 'strerror', '') or error}. Give a free one")
+    return None
 
 
 class _Beside:
@@ -60,6 +80,7 @@ class _Beside:
         self.orders, self.run = orders, run
         self._shared_at = 0.0
         self._running: list[subprocess.Popen[bytes]] = []
+        self.port = _port(orders.port, run.path.name)
         self.watcher = Watcher(run, orders.policy, py_spy.find(), self.happened)
 
     def happened(self, what: Anomaly | Hang | WindowState) -> None:
@@ -102,10 +123,12 @@ class _Beside:
         """Write what is known for others: a file for OpenMetrics, and where all nodes write."""
         now = time.monotonic()
         document = self.watcher.document(time.time_ns(), has_ended=is_last)
+        if self.port is not None:
+            self.port.document = document
         if self.orders.metrics:
             from perfdoctor.export import watched as metrics
 
-            with contextlib.suppress(OSError, PerfdoctorError):
+            with contextlib.suppress(OSError, PerfdoctorError, ImportError):
                 metrics.write(Path(self.orders.metrics), document, self.run.path.name)
         if self.orders.summaries and (is_last or now - self._shared_at >= _SHARED_EVERY_S):
             from perfdoctor.system import remote
@@ -147,9 +170,12 @@ def main() -> None:
         samples.stop()
 
 
-def orders(folder: Path, policy: Policy, hook: str, metrics: Path | None, summaries: str, *, quiet: bool) -> str:
+def orders(
+    folder: Path, policy: Policy, hook: str, metrics: Path | None, port: int, summaries: str, *, quiet: bool
+) -> str:  # fmt: skip
     """The argument of this process."""
-    made = Orders(str(folder.absolute()), policy, hook, str(metrics.absolute()) if metrics else "", summaries, quiet)
+    file = str(metrics.absolute()) if metrics else ""
+    made = Orders(str(folder.absolute()), policy, hook, file, port, summaries, quiet)
     return json.dumps(msgspec.to_builtins(made))
 
 

@@ -138,22 +138,28 @@ def _cost(cost: Cost) -> Iterator[Number]:
         yield from _known("month_saving", saved, currency, case)
 
 
+def families(found: Sequence[Number], run: str) -> list[Any]:
+    """The numbers as metrics of prometheus_client. `run`: a label of all, by which files differ."""
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 (an extra)
+
+    made = []
+    for metric, samples in groupby(found, key=lambda number: number.metric):
+        labels = ("run", *metric.labels)
+        made.append(GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=labels, unit=metric.unit))
+        for number in samples:
+            made[-1].add_metric([run, *number.labels], number.value)
+    return made
+
+
 def open_metrics(found: Sequence[Number], run: str) -> str:
-    """The numbers as text for node_exporter's textfile collector. `run`: a label of all, by which files differ.
+    """The numbers as text for node_exporter's textfile collector.
 
     The collector parses the classic text format, and refuses files in which samples have timestamps. What OpenMetrics
     adds for gauges (`# UNIT`, `# EOF`) is a comment there: this text is valid in both formats. Only help texts are
     escaped differently, so that ours hold neither quotes nor backslashes.
     """
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 (an extra)
-    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415 (an extra)
 
-    families = []
-    for metric, samples in groupby(found, key=lambda number: number.metric):
-        labels = ("run", *metric.labels)
-        families.append(GaugeMetricFamily(PREFIX + metric.name, metric.help, labels=labels, unit=metric.unit))
-        for number in samples:
-            families[-1].add_metric([run, *number.labels], number.value)
-    registry = SimpleNamespace(collect=lambda: families)  # of a registry nothing else is asked
+    registry = SimpleNamespace(collect=lambda: families(found, run))  # of a registry nothing else is asked
     text: str = generate_latest(registry).decode()  # type: ignore[arg-type,unused-ignore]
     return text

@@ -1,11 +1,12 @@
-"""Which numbers of a training that runs does Prometheus get? Gauges of what `watch.json` holds, in a file."""
+"""Which numbers of a training that runs does Prometheus get? Gauges of `watch.json`, in a file or on a port."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from perfdoctor.export.numbers import Gauge, Number, open_metrics
+from perfdoctor.export.numbers import Gauge, Number, families, open_metrics
 from perfdoctor.system.paths import write_whole
 from perfdoctor.watching.document import WatchDocument
 
@@ -39,3 +40,23 @@ def numbers(document: WatchDocument) -> Iterator[Number]:
 def write(target: Path, document: WatchDocument, run: str) -> None:
     """Write the file, whole or not at all. Raises OSError."""
     write_whole(target, open_metrics(list(numbers(document)), run).encode())
+
+
+class Port:
+    """Gives the numbers of the latest `document` on a port of this machine alone, for as long as the process lives.
+
+    Raises OSError or OverflowError where that port cannot be had.
+    """
+
+    def __init__(self, number: int, run: str) -> None:
+        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 (an extra)
+
+        self.document: WatchDocument | None = None
+        self._run = run
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        start_http_server(number, addr="127.0.0.1", registry=registry)
+
+    def collect(self) -> list[Any]:
+        """What prometheus_client asks for when it is scraped."""
+        return families(list(numbers(self.document)), self._run) if self.document is not None else []

@@ -14,7 +14,7 @@ import pytest
 from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.readers.kineto import trace as kineto
-from perfdoctor.recording.inside.recording import _agent_module
+from perfdoctor.recording.inside.in_process import agent_module
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
@@ -186,7 +186,7 @@ print("done")
 
 def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
     """Events are read when the device has passed them, and one that it has not is left for later."""
-    light = _agent_module("light")
+    light = agent_module("light")
 
     class Event:
         made: ClassVar[list[Event]] = []

@@ -36,7 +36,10 @@ def test_an_example_records_what_it_says(tmp_path: Path, example: str) -> None:
     ended = run(tmp_path, f"{MODEL}{AROUND}{example}{called}")
     assert (ended.code, ended.errors.count("perfdoctor: nothing")) == (0, 0), ended.errors
     runs = list((tmp_path / "perfdoctor-runs").glob("*"))
-    assert len(runs) == ("perfdoctor.record(" in example)
+    is_watched = "perfdoctor.watch(" in example
+    assert len(runs) == (is_watched or "perfdoctor.record(" in example)
+    if is_watched:
+        assert json.loads((runs.pop() / "watch.json").read_text())["ranks"][0]["steps"] == 50
     for folder in runs:
         ended.folder = folder
         assert ended.steps() == 10

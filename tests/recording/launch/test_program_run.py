@@ -368,7 +368,9 @@ def test_a_tool_that_ends_before_it_starts_the_program_leaves_it_to_run_alone(tm
 
 
 def test_what_a_tool_leaves_that_did_not_start_the_program_is_ended(tmp_path: Path) -> None:
-    leaves = f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 300' & until [ -s {tmp_path}/left ]; do :; done; exit 55"
+    leaves = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 300' & until [ -s {tmp_path}/left ]; do :; done; exit 55"
+    )
     with Run(tmp_path / "run", sh("sleep 0.1; exit 7"), script=leaves) as run:
         assert run.finish()[0] == 7
     assert not processes.is_alive(int((tmp_path / "left").read_text()))

@@ -10,35 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
-import importlib.util
 import os
-import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from perfdoctor import __version__
-from perfdoctor.recording.inside import shared_folder
+from perfdoctor.recording.inside import in_process, shared_folder
 from perfdoctor.recording.inside.notices import P, harmless, warn
 from perfdoctor.recording.inside.report_process import ReportProcess
 from perfdoctor.recording.tools import torch_profiler
-from perfdoctor.system.masking import masked_command
-from perfdoctor.system.run_folder import MANIFEST, RUNS, Manifest, PassRecord, RunFolder, recorded_environment
+from perfdoctor.system.run_folder import RUNS, RunFolder
 
 R = TypeVar("R")
 AnyPath: TypeAlias = str | os.PathLike[str]
 
 #: Rank 0 waits so long for the files of other ranks, if nothing else is said.
 _WAIT_S = 60.0
-#: Set where Nsight Systems or another tool records what CUDA and NVTX do in this process.
-_TOOLS_AROUND = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _FEWEST_SKIPPED = 2
 _harmless = harmless("nothing is recorded")
-_lock = threading.RLock()
-_running: list[Recording] = []
 _begun = 0
 
 
@@ -106,25 +95,17 @@ class Recording:
     @_harmless
     def start(self) -> None:
         """Begin to watch for steps. A recording starts once."""
-        with _lock:
-            if self._is_started:
-                return
-            self._is_started, self._pid = True, os.getpid()
-            if torch_profiler.VARIABLE in os.environ:  # perfdoctor run records already, and sees the marks
-                return
-            if _running and _running[0]._pid == os.getpid():  # noqa: SLF001 ours
-                warn("another recording is running: this one is left out")
-                return
-            if self._window.steps < 1 or self._window.skip < 0:
-                warn("nothing is recorded: steps must be at least 1, and skip at least 0")
-                return
-            if any(name in os.environ for name in _TOOLS_AROUND):
-                warn("nothing is recorded: another tool (Nsight Systems?) records this process already")
-                return
-            _running[:] = [self]
+        if self._is_started:
+            return
+        self._is_started, self._pid = True, os.getpid()
+        if self._window.steps < 1 or self._window.skip < 0:
+            warn("nothing is recorded: steps must be at least 1, and skip at least 0")
+            return
+        if not in_process.reserve(self):
+            return
         with contextlib.ExitStack() as undoing:
-            undoing.callback(self._drop)
-            self._stop_waiting = _agent_module("imports").when_imported("torch", self._begin)
+            undoing.callback(in_process.release, self)
+            self._stop_waiting = in_process.agent_module("imports").when_imported("torch", self._begin)
             undoing.pop_all()
 
     @_harmless
@@ -135,9 +116,9 @@ class Recording:
         self._stop_waiting()
         if self._agent is not None:
             self._agent.finish()
-        elif self in _running:
+        elif in_process.has_reserved(self):
             warn("nothing was recorded: torch was not imported")
-        self._drop()
+        in_process.release(self)
 
     @property
     def report(self) -> Path | None:
@@ -166,61 +147,36 @@ class Recording:
     def _begin(self, torch: Any) -> None:
         global _begun  # noqa: PLW0603 a count of the process
         try:
-            self._rank, self._world_size = _agent_module("identity").rank(torch)
+            self._rank, self._world_size = in_process.agent_module("identity").rank(torch)
             _begun += 1
             folder = shared_folder.choose(self._output, self._runs, torch, self._world_size, _begun)
             shared_folder.claim(folder, self._rank)
             self.folder = folder
-            self._write_manifest(str(torch.__version__))
+            self._run = in_process.written_manifest(folder, self._rank, str(torch.__version__))
             recording = torch_profiler.PassSettings("torch", folder / "torch", "cpu+cuda")
             settings = torch_profiler.settings(recording, self._window, reports=folder / "agents")
             settings |= {"report": shared_folder.name_of(self._rank), "marked": self._marked}
-            agent = _agent_module("inside").InsideAgent(torch, settings, self._left)
+            agent = in_process.agent_module("inside").InsideAgent(torch, settings, self._left)
             if agent.foreign.is_active:
                 warn("a torch.profiler of the program is running: perfdoctor waits until it has ended")
             self._agent = agent
-            # Also in children of multiprocessing, which skip atexit.
-            util = importlib.import_module("multiprocessing.util")
-            self._at_exit = util.Finalize(None, self._ended, exitpriority=1000)
+            self._at_exit = in_process.at_exit(self._ended)
             agent.begin()
         except BaseException:
-            self._drop()
+            in_process.release(self)
             raise
 
-    def _write_manifest(self, version: str) -> None:
-        """Write the manifest as rank 0, and as the first rank of each other machine, which may have its own disk."""
-        assert self.folder is not None
-        is_first_here = os.environ.get("LOCAL_RANK") == "0" and not (self.folder / MANIFEST).exists()
-        if self._rank and not is_first_here:
-            return
-        now, command = time.time_ns(), [word[:200] for word in masked_command([sys.executable, *sys.argv[:40]])]
-        first = PassRecord("torch", version, command, started_unix_ns=now)
-        environment = recorded_environment(os.environ)
-        manifest = Manifest(
-            perfdoctor=__version__, command=command, environment=environment, started_unix_ns=now, passes=[first]
-        )
-        self._run = RunFolder(self.folder, manifest)
-        self._run.write()
-
     # --- end ---
-
-    def _drop(self) -> None:
-        with _lock:
-            if self in _running:
-                _running.remove(self)
 
     @_harmless
     def _left(self) -> None:
         """Note the result and start the report: the agent has ended, by itself or because the recording was ended."""
-        self._drop()
+        in_process.release(self)
         facts, is_killed = self._agent.report.facts, self._agent.is_killed
         nothing = "" if facts["trace"] else self._why_nothing(facts)
         if self._run is not None:
-            record = self._run.manifest.passes[0]
-            record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
-            record.notes = [nothing] if nothing else []
             with contextlib.suppress(OSError):
-                self._run.write()
+                in_process.note_done(self._run, [nothing] if nothing else [])
         if nothing:
             warn(f"nothing was recorded: {nothing}")
         elif self._rank == 0 and self._wants_report and not is_killed:
@@ -295,19 +251,3 @@ def record(
         steps=steps, skip=skip, output=output, runs=runs, report=report, log=log, stacks=stacks,
         modules=modules, time_limit_s=time_limit_s,
     )  # fmt: skip
-
-
-def _agent_module(name: str) -> Any:
-    """One of the agent's modules, which are top-level ones in the program, as under `perfdoctor run`."""
-    package = "perfdoctor_agent"
-    if package not in sys.modules:
-        folder = torch_profiler.AGENT / package
-        spec = importlib.util.spec_from_file_location(
-            package, folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[package] = module
-        spec.loader.exec_module(module)
-    return importlib.import_module(f"{package}.{name}")

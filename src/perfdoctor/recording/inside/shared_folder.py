@@ -22,8 +22,9 @@ _OF_JOB = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
     "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
-#: What a run folder has while it is recorded.
+#: What a run folder has while it is recorded, and while it is watched.
 _OWN = {"agents", "torch", MANIFEST}
+_OF_WATCH = {"steps", "windows", "device", "nccl", "watch.json", "watch.log"}
 _UNUSUAL = regex(r"[^\w.-]+")
 
 
@@ -36,13 +37,14 @@ def choose(output: Path | None, runs: Path, torch: Any, world_size: int, number:
     return own if world_size < 2 else runs / _agreed(torch, own.name, number)
 
 
-def claim(folder: Path, rank: int) -> None:
+def claim(folder: Path, rank: int, *, is_watched: bool = False) -> None:
     """Reserve this rank's file of the run. Raises PerfdoctorError where another recording is in the way."""
+    own = _OWN | (_OF_WATCH if is_watched else set())
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} - _OWN or _is_done(folder):
+        if {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} - own or _is_done(folder):
             raise _taken(folder)
-        for name in ("agents", "torch"):
+        for name in ("agents", "torch", *(("steps", "nccl") if is_watched else ())):
             (folder / name).mkdir(exist_ok=True)
         os.close(
             os.open(folder / "agents" / f"torch-{name_of(rank)}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)

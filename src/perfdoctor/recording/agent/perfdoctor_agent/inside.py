@@ -14,7 +14,7 @@ from typing import Any
 from perfdoctor_agent import private
 from perfdoctor_agent.agent import Agent
 
-agents: list[InsideAgent] = []
+agents: list[Agent] = []
 _is_registered = False
 
 
@@ -34,12 +34,7 @@ class InsideAgent(Agent):
         self.foreign.is_active = bool(private.find(torch, private.IS_ENABLED))
 
     def begin(self) -> None:
-        global _is_registered  # noqa: PLW0603 what is registered for forks stays for the life of the process
-        if not _is_registered and hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_forked)
-            _is_registered = True
-        agents.append(self)
-        self.watch()
+        begin(self)
 
     def at_exit(self) -> None:
         """Whoever records ends it."""
@@ -66,6 +61,16 @@ class InsideAgent(Agent):
         if os.getpid() == self.pid:
             self.report.write(ended=True)
             left()
+
+
+def begin(agent: Agent) -> None:
+    """Let the agent watch from now on, and leave what this process forks."""
+    global _is_registered  # noqa: PLW0603 what is registered for forks stays for the life of the process
+    if not _is_registered and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forked)
+        _is_registered = True
+    agents.append(agent)
+    agent.watch()
 
 
 def _forked() -> None:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import identity, private, sampling
+from perfdoctor_agent import identity, inside, private, sampling
 from perfdoctor_agent.agent import Agent, guarded
 from perfdoctor_agent.light import LightSteps, RowWriter
 from perfdoctor_agent.loaders import LoaderWatch
@@ -240,3 +240,33 @@ class WatchingAgent(Agent):
     def forked(self) -> None:
         self.light.leave()
         super().forked()
+
+
+class InsideWatchingAgent(WatchingAgent):
+    """One that the program itself has begun, and may end; processes that it forks are not watched.
+
+    `left_in_child()` is called in those.
+    """
+
+    def __init__(self, torch: Any, settings: dict[str, Any], left_in_child: Callable[[], None]) -> None:
+        super().__init__(torch, settings)
+        self._left_in_child = left_in_child
+        self.foreign.is_active = bool(private.find(torch, private.IS_ENABLED))
+
+    def begin(self) -> None:
+        inside.begin(self)
+
+    def at_exit(self) -> None:
+        """Whoever watches ends it."""
+
+    def finish(self, *, is_killed: bool = False) -> None:
+        super().finish(is_killed=is_killed)
+        if self in inside.agents:
+            inside.agents.remove(self)
+
+    def forked(self) -> None:
+        self.light.leave()
+        with contextlib.suppress(Exception):
+            self._drop_window()
+        self.writer, self.behind, self.is_done, self.is_light = None, None, True, False
+        self._left_in_child()
