@@ -138,6 +138,19 @@ def test_a_few_bytes_do_not_get_gigabytes(tmp_path, program, is_limited):
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
+def test_what_the_interpreter_prints_of_a_damaged_pickle_is_not_seen(tmp_path, monkeypatch, capsys):
+    """It does by `sys.excepthook`, where it has no memory for a bytearray: seen in 4 of 108,000 changed files."""
+    hook = sys.excepthook
+
+    def prints(*_: object) -> None:
+        sys.excepthook(SystemError, SystemError("deallocated bytearray object has exported buffers"), None)
+
+    monkeypatch.setattr(plain_pickle._PlainData, "persistent_load", prints)
+    assert plain_pickle.load(written(tmp_path, b"\x80\x04NQ.")) is None
+    assert capsys.readouterr().err == ""
+    assert sys.excepthook is hook
+
+
 def _load_in_little(file: Path) -> None:
     """Load it, or be refused, with 4 GB at hand: whoever asks for more gets a MemoryError."""
     before = resource.getrlimit(resource.RLIMIT_AS)

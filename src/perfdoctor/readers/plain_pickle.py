@@ -9,6 +9,7 @@ unpickler in Python reads it: its memo has what is in it, and no place for all n
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -64,7 +65,7 @@ def load(path: Path) -> object:
     """The data in a file. PerfdoctorError if it is damaged, needs more than plain data or too much memory."""
     try:
         most_bytes = _GROWTH * path.stat().st_size + _SLACK_BYTES
-        with path.open("rb") as stream, _bounded_memory(most_bytes) as is_bounded, no_collection():
+        with path.open("rb") as stream, _bounded_memory(most_bytes) as is_bounded, no_collection(), _silence():
             # of a file, memory for all bytes that are asked for would be made first
             return (_Plain(stream) if is_bounded else _PlainInPython(BytesIO(stream.read()))).load()
     except _ForbiddenError as error:
@@ -81,6 +82,18 @@ def load(path: Path) -> object:
             f"`{path.name}` is a pickle that breaks off or is damaged: {type(error).__name__}",
             do="Write it again with torch.cuda.memory._dump_snapshot(), and let the program finish writing",
         ) from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Print nothing of CPython's own: where it finds no memory for a bytearray, it raises MemoryError, and prints an
+    error besides (`SystemError: deallocated bytearray object has exported buffers`, seen with 3.11).
+    """
+    before, sys.excepthook = sys.excepthook, lambda *_: None
+    try:
+        yield
+    finally:
+        sys.excepthook = before
 
 
 @contextmanager

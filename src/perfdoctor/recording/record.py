@@ -113,6 +113,7 @@ class Session(Struct, frozen=True):
             record.notes.append(f"{each}, which a killed nsys had left empty, was removed: nsys waits for it.")
         with self._sampler(record) as sampler:
             ended = self._run(recording, around, sampler=sampler)
+        nsys.remove_requests(record.started_unix_ns, str(self.folder.path.absolute()))
         made = nsys.report_of(stem) or nsys.keep_stream(stem, record.started_unix_ns)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made, record.started_unix_ns):

@@ -367,6 +367,13 @@ def test_a_tool_that_ends_before_it_starts_the_program_leaves_it_to_run_alone(tm
         assert "ended with code 55 before it had started the program: the program ran without it" in run.notes
 
 
+def test_a_tool_that_hangs_before_it_starts_the_program_leaves_it_to_run_alone(tmp_path: Path) -> None:
+    with Run(tmp_path / "run", sh("cat; exit 7"), script="sleep 300", constants=IDLE) as run:
+        assert run.finish(b"input")[:2] == (7, b"input")
+        assert "the profiler did nothing for 1 s: it was ended" in run.notes
+        assert "before it had started the program: the program ran without it" in run.notes
+
+
 def test_what_a_tool_leaves_that_did_not_start_the_program_is_ended(tmp_path: Path) -> None:
     leaves = (
         f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 300' & until [ -s {tmp_path}/left ]; do :; done; exit 55"

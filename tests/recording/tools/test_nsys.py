@@ -116,6 +116,22 @@ def test_a_raw_stream_that_an_ended_nsys_left_is_moved_to_where_its_report_would
     assert nsys.keep_stream(stem, 0) is None  # a link of a stranger
 
 
+def test_what_a_killed_nsys_left_of_its_start_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ours, others, strange = (tmp_path / name for name in ("a285-59ba-7fb9-5c5a", "b285-59ba-7fb9-5c5a", "notes"))
+    ours.write_bytes(b"serialization::archive TOKEN=secret AGENT={/runs/1}")
+    others.write_bytes(b"serialization::archive AGENT={/runs/2}")
+    strange.write_bytes(b"/runs/1")
+    began = ours.stat().st_mtime_ns
+    nsys.remove_requests(began + 1_000_000_000, "/runs/1")  # it is of an earlier run
+    assert ours.exists()
+    (tmp_path / "c285-59ba-7fb9-5c5a").symlink_to(strange)
+    nsys.remove_requests(began, "/runs/1")
+    assert sorted(file.name[:4] for file in tmp_path.iterdir()) == ["b285", "c285", "note"]
+
+
 def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:
     assert "printed nothing" in nsys.explain(tmp_path / "none.log", None)
 

@@ -37,7 +37,8 @@ from perfdoctor.recording.launch.signals import ENDING, Signals
 LEFTOVER_GRACE_S = 5.0
 #: A program that was sent SIGTERM (time limit, all steps recorded) is killed after this time.
 ENDING_GRACE_S = 20.0
-#: A tool that uses no CPU for so long after the program has ended hangs: importing a report needs CPU time.
+#: A tool that uses no CPU for so long before it has started the program, or after that has ended, hangs: to load itself,
+#: and to import a report, takes CPU time.
 TOOL_IDLE_S = 60.0
 #: A process that has not ended so long after SIGKILL will not end.
 _KILLING_S = 10.0
@@ -127,6 +128,7 @@ class _Launch:
         self.tool_pid = 0
         self.tool_status: int | None = None
         self.of_tool: set[int] = set()
+        self.tool_worked, self.tool_worked_at, self.tool_checked_at = -1.0, self.begun, self.begun
         self.left: set[int] = set()  # processes of the program when it had ended
 
     def to_the_end(self) -> Ended:
@@ -294,6 +296,9 @@ class _Launch:
             self._request_end()
         elif not self.is_to_end and self.is_finished():
             self._request_end()
+        if self.child_watch is not None and self.tool_status is None and not self.is_to_end and self._tool_hangs(now):
+            self.ended.notes.append(f"the profiler did nothing for {TOOL_IDLE_S:.0f} s: it was ended")
+            processes.send(self._tree(), signal.SIGKILL)  # and the program is started when the tool has ended
         if self.tool_pid and self.program and (woken := self.held.wake([self.program])):
             self.ended.notes.append(
                 f"{_names(woken)} had closed descriptors of nsys, whose library then kept it from ending: it was woken"
@@ -344,24 +349,26 @@ class _Launch:
 
     def _wait_for_tool(self) -> None:
         """After the program's end, wait while the tool writes its report, as long as it uses CPU time."""
-        worked, since = -1.0, time.monotonic()
-        checked = since
+        self.tool_worked_at = time.monotonic()
         while self.tool_pid and self.tool_status is None:
             self._turn()
-            now = time.monotonic()
-            if now - checked < _CHECK_EVERY_S:
-                continue
-            checked = now
-            now_worked = processes.cpu_seconds(self._of_tool())
-            if now_worked != worked:  # it decreases where one of its processes has ended
-                worked, since = now_worked, now
-            elif now - since > TOOL_IDLE_S:
+            if self._tool_hangs(time.monotonic()):
                 lost = "" if self.code is not None else ", and with it the program's exit code was lost"
                 self.ended.notes.append(
                     f"the profiler did nothing for {TOOL_IDLE_S:.0f} s after the program's end: it was ended{lost}"
                 )
                 self._end(lambda: [pid for pid in self._tree() if pid in self._of_tool()])
                 return
+
+    def _tool_hangs(self, now: float) -> bool:
+        """Has the tool, with all its processes, used no CPU time for too long?"""
+        if now - self.tool_checked_at < _CHECK_EVERY_S:
+            return False
+        self.tool_checked_at = now
+        worked = processes.cpu_seconds(self._of_tool())
+        if worked != self.tool_worked:  # it decreases where one of its processes has ended
+            self.tool_worked, self.tool_worked_at = worked, now
+        return now - self.tool_worked_at > TOOL_IDLE_S
 
     def _clean_up(self) -> None:
         """End every process that the program left behind and that does not end by itself."""

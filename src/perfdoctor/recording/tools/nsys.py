@@ -38,6 +38,8 @@ _PROGRESS = regex(r"\[[= ]*\d+%")
 _FIRST_FOR_CUDA = {12: (2022, 4), 13: (2025, 3)}
 #: The importer says so in its output, and nowhere in the report.
 _EVENTS_LOST = regex(r"Errors occurred while processing the raw events|Importation succeeded with non-fatal errors")
+#: A command and an environment: Linux takes 2 MB of both, unless a larger stack is permitted.
+_MOST_OF_REQUEST = 4 << 20
 _NO_COUNTERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -180,6 +182,20 @@ def keep_stream(stem: Path, since_unix_ns: int) -> Path | None:
     except OSError:  # another disk, which may be full
         return None
     return kept
+
+
+def remove_requests(since_unix_ns: int, named: str) -> None:
+    """Remove what an nsys that was killed at its start has left in the temporary folder since then.
+
+    That is a file which names the program and its environment, secrets included, for its agent, and which all users may
+    read. `named`: what is in the environment of this program, and of no other.
+    """
+    for file in Path(tempfile.gettempdir()).glob("????-????-????-????"):
+        with contextlib.suppress(OSError):
+            now = file.lstat()
+            is_ours = stat.S_ISREG(now.st_mode) and now.st_uid == os.geteuid() and now.st_mtime_ns >= since_unix_ns
+            if is_ours and now.st_size < _MOST_OF_REQUEST and named.encode() in file.read_bytes():
+                file.unlink()
 
 
 def _lost_events(log: Path) -> str:
