@@ -37,8 +37,8 @@ from perfdoctor.recording.launch.signals import ENDING, Signals
 LEFTOVER_GRACE_S = 5.0
 #: A program that was sent SIGTERM (time limit, all steps recorded) is killed after this time.
 ENDING_GRACE_S = 20.0
-#: A tool that uses no CPU for so long before it has started the program, or after that has ended, hangs: to load itself,
-#: and to import a report, takes CPU time.
+#: A tool that uses no CPU for so long, before it has started the program or after that has ended, hangs: it takes some
+#: to load itself, and to import a report.
 TOOL_IDLE_S = 60.0
 #: A process that has not ended so long after SIGKILL will not end.
 _KILLING_S = 10.0
