@@ -117,7 +117,7 @@ def _python() -> str:
 def _command(folder: Path, step_ms: float, steps: int, planted: str, at: int, ranks: int) -> list[str]:
     script = folder / "train.py"
     script.write_text(TRAINING, "utf-8")
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", "0"] if ranks > 1 else []
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
     return [_python(), *launch, str(script), str(step_ms), str(steps), planted, str(at)]
 
 

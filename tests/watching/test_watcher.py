@@ -160,3 +160,13 @@ def test_the_slowest_rank_of_all_nodes_is_named_from_what_each_has_left() -> Non
     assert (found.rank, found.cause, found.values["share"]) == (2, "input", pytest.approx(0.3))
     assert document.behind([node((0, 0.01)), node((1, 0.02))]) is None
     assert document.behind([]) is None
+
+
+@pytest.mark.parametrize(
+    ("why", "rule"),
+    [("memory", "memory-growth"), ("level", "host-work"), ("input", "host-work"), ("asked", "host-work")],
+)
+def test_a_window_names_the_finding_that_says_why_it_was_opened(why: str, rule: str) -> None:
+    findings = [{"rule": "host-work", "title": "Python"}, {"rule": "memory-growth", "title": "Memory grows"}]
+    assert windows._answer({"findings": findings}, why)["rule"] == rule
+    assert windows._answer({"findings": ["?"]}, why) == {"finding": "", "rule": ""}

@@ -12,6 +12,11 @@ Kind = Literal["level", "drift", "slow-steps", "input", "memory", "behind", "thr
 Cause = Literal["input", "host", "cores", "device", "elsewhere"]
 #: Kinds around which a window says more: a training that hangs makes no step that could be recorded.
 RECORDED: tuple[Kind, ...] = ("level", "drift", "slow-steps", "input", "memory", "behind", "throttled")
+#: The rules whose findings say why, where a window was opened for this kind; for the others it is what costs most.
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "slow-steps": ("step-outliers", "garbage-collection", "long-pauses"), "input": ("input-wait",),
+    "memory": ("memory-growth",), "behind": ("rank-skew",), "throttled": ("device-throttling",),
+}  # fmt: skip
 
 
 class Anomaly(Struct, frozen=True):

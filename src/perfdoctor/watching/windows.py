@@ -27,6 +27,7 @@ from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.paths import write_whole
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, json_object
+from perfdoctor.watching.anomalies import ANSWERS
 from perfdoctor.watching.rows import RankSteps
 
 WINDOWS = "windows"
@@ -47,7 +48,7 @@ _PASS = "torch"  # noqa: S105 a pass of the run
 class WindowState(Struct, frozen=True):
     """`why`: the kind of an anomaly, `asked` or `first`; `state`: asked, recorded, diagnosed, failed.
 
-    `finding`: the title of the first finding, `rule` its id, `saving_share` of a step.
+    `finding`: the title of the finding that says why, `rule` its id; the first one, where none does.
     """
 
     number: int
@@ -56,7 +57,6 @@ class WindowState(Struct, frozen=True):
     state: str = "asked"
     finding: str = ""
     rule: str = ""
-    saving_share: float = 0.0
     note: str = ""
 
 
@@ -162,7 +162,7 @@ class Window:
         page, diagnosis = self._process.page, json_object(self.folder.path / "diagnosis.json")
         self._process = None
         if page is not None and diagnosis is not None:
-            self.state = replace(self.state, state="diagnosed", **_first_finding(diagnosis))
+            self.state = replace(self.state, state="diagnosed", **_answer(diagnosis, self.state.why))
         else:
             self.fail(f"it was not diagnosed; perfdoctor analyze {self.folder.path} says why")
 
@@ -179,10 +179,12 @@ class Window:
                 sampler.end()
 
 
-def _first_finding(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
-    """What comes first in a diagnosis."""
-    findings = diagnosis.get("findings")
-    first = findings[0] if isinstance(findings, list) and findings and isinstance(findings[0], dict) else {}
+def _answer(diagnosis: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """The finding that says why there is what the window was opened for; else the first one."""
+    given = diagnosis.get("findings")
+    findings = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    answers = [each for each in findings if each.get("rule") in ANSWERS.get(why, ())]
+    first = (answers or findings or [{}])[0]
     return {"finding": str(first.get("title", ""))[:200], "rule": str(first.get("rule", ""))[:80]}
 
 
@@ -191,7 +193,7 @@ def found(run: Path, number: int) -> WindowState:
     diagnosis = json_object(run / WINDOWS / str(number) / "diagnosis.json")
     if diagnosis is None:
         return WindowState(number, "asked", 0)
-    return WindowState(number, "asked", 0, "diagnosed", **_first_finding(diagnosis))
+    return WindowState(number, "asked", 0, "diagnosed", **_answer(diagnosis, "asked"))
 
 
 def _folder(run: RunFolder, number: int) -> RunFolder:
