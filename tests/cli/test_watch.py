@@ -125,6 +125,23 @@ def test_exit_codes_signals_and_output_are_the_programs(tmp_path: Path, command:
         assert (output, errors) == ("out\n", "err\n")
 
 
+@ALL_AT_ONE
+@pytest.mark.torch
+def test_ranks_that_wait_at_the_start_are_named(tmp_path: Path) -> None:
+    training = (
+        "import os, torch\nos.environ.update(RANK='1', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
+    )
+    training += "torch.distributed.init_process_group('gloo')\n"
+    with watching(tmp_path, "-o", "run", "--hang-after", "1", "--", warm_python(tmp_path), "wait.py") as process:
+        (tmp_path / "wait.py").write_text(training, "utf-8")
+        known = tmp_path / "run" / "watch.json"
+        until(lambda: known.exists() and json.loads(known.read_text())["hang"])
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert "no step yet, " in errors
+    assert "rank 0 waits in init_process_group, in wait.py:3 in <module>" in errors
+
+
 def test_where_no_folder_can_be_made_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with watching(tmp_path, "-o", "taken", "--", "sh", "-c", "echo ran; exit 4") as process:

@@ -54,7 +54,13 @@ def test_the_rank_that_is_not_in_the_collective_is_missing() -> None:
     places = {0: place_of(ALL_REDUCE, 7), 1: place_of(stack(MAIN), 7), 2: place_of(ALL_REDUCE, 7)}
     found = verdict(places, {}, {0: 10, 1: 10, 2: 10})
     assert (found.what, found.call, found.waiting, found.missing) == ("collective", "all_reduce", (0, 2), (1,))
-    assert watched.hang(found) == "rank 0, 2 waits in all_reduce; rank 1 is missing, in train.py:40 in main"
+    assert watched.hang(found) == "ranks 0, 2 wait in all_reduce; rank 1 is missing, in train.py:40 in main"
+
+
+def test_the_only_rank_of_this_machine_waits_for_others() -> None:
+    found = verdict({3: place_of(ALL_REDUCE, 7)}, {}, {3: 10})
+    assert (found.waiting, found.missing) == ((3,), ())
+    assert watched.hang(found).startswith("rank 3 waits in all_reduce, in train.py:")
 
 
 def test_where_all_are_in_one_the_rank_with_fewer_steps_is_missing() -> None:

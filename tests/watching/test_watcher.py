@@ -10,6 +10,7 @@ import pytest
 from watched_steps import BEGUN_NS, MS, lines, noise
 
 from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.report.words import watched as words
 from perfdoctor.system.run_folder import Manifest, RunFolder
 from perfdoctor.watching import document, judge, watcher, windows
 from perfdoctor.watching.anomalies import Anomaly
@@ -122,6 +123,23 @@ def test_a_hang_is_said_with_why_its_place_is_not_known_and_opens_no_window(tmp_
     assert [each.trouble for each in job.said if isinstance(each, Hang)] == ["none here"]
     assert document.read(job.run.path).state == "hangs"
     assert job.windows() == []
+
+
+def test_a_training_that_makes_no_first_step_is_looked_into_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=0, hang_after_s=20))
+    for _ in range(200):
+        job.now += S
+        job.watcher.tick()
+    assert job.said == []  # torch is not imported yet
+    (job.run.make("agents") / "torch-7.json").write_text('{"pass": "torch", "pid": 7}')
+    for _ in range(3):
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["no-step"]
+    assert [each.trouble for each in job.said if isinstance(each, Hang)] == ["none here"]
+    assert document.read(job.run.path).hang is not None
+    assert words.said(job.said[0]) == "no step yet, 200 s after the start"
+    job.go_on(30)
+    assert document.read(job.run.path).hang is None
 
 
 def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

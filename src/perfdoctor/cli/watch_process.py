@@ -86,7 +86,7 @@ class _Beside:
     def happened(self, what: Anomaly | Hang | WindowState) -> None:
         """Say it, and let others know."""
         if isinstance(what, Anomaly):
-            text = f"step {what.seen_at:,}: {watched.anomaly(what)}"
+            text = watched.said(what)
             self._call_hook(what.kind, text)
         else:
             text = watched.hang(what) if isinstance(what, Hang) else watched.window(what)

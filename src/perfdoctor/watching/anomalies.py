@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-Kind = Literal["level", "drift", "slow-steps", "input", "memory", "behind", "throttled", "hang", "goes-on"]
+Kind = Literal["level", "drift", "slow-steps", "input", "memory", "behind", "throttled", "hang", "goes-on", "no-step"]
 #: What made steps longer: which part of a step grew by most of what the step grew.
 Cause = Literal["input", "host", "cores", "device", "elsewhere"]
 #: Kinds around which a window says more: a training that hangs makes no step that could be recorded.

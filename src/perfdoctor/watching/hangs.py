@@ -21,6 +21,7 @@ from msgspec import Meta, Struct, field
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.system import tool_process
+from perfdoctor.system.run_folder import ProcessReport
 from perfdoctor.watching.rows import RankSteps
 
 _DUMP_S = 10.0
@@ -131,8 +132,8 @@ def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]],
         rank = of_loader[0]
         stuck = next((each for each in workers.get(rank, ()) if each.line), Place())
         return Hang("loader", places[rank].what, (), (rank,), stuck.line or places[rank].line, places=places)
-    together = len(places) > 1
-    waiting = [rank for rank, place in places.items() if place.waits in ("collective", "backward") and together]
+    kinds = ("collective", "backward") if len(places) > 1 else ("collective",)  # others may be on other machines
+    waiting = [rank for rank, place in places.items() if place.waits in kinds]
     missing = [rank for rank in places if rank not in waiting]
     if waiting and not missing:  # all are there: in different ones, or one step apart
         fewest = min(steps.values(), default=0)
@@ -147,9 +148,32 @@ def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]],
 
 def find(tool: PySpy, ranks: Mapping[int, RankSteps]) -> Hang:
     """Read the stacks of the ranks that run here, and of their loaders' workers."""
+    alive = {rank: each.process.pid for rank, each in ranks.items() if each.process and not each.ended_ns}
+    return _read(tool, alive, {rank: each.steps for rank, each in ranks.items()})
+
+
+def find_before_steps(tool: PySpy, reports: Sequence[ProcessReport]) -> Hang:
+    """Read the stacks of the processes that have imported torch, but for those that started others of them."""
+    known = {report.pid for report in reports}
+    pids = [pid for pid in sorted(known) if not known.intersection(processes.descendants(pid))]
+    numbers = [_launched_as(pid) for pid in pids]
+    ranks = dict(zip(numbers if None not in numbers else range(len(pids)), pids, strict=False))
+    return _read(tool, ranks, {})  # type: ignore[arg-type]  # none of them is None
+
+
+def _launched_as(pid: int) -> int | None:
+    """The rank that a launcher gave to a process; None where that is not known."""
+    with contextlib.suppress(OSError, ValueError):
+        for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if each.startswith(b"RANK="):
+                return int(each[5:])
+    return None
+
+
+def _read(tool: PySpy, alive: Mapping[int, int], steps: Mapping[int, int]) -> Hang:
+    """`alive`: process by rank; `steps`: that each rank has made."""
     if tool.trouble:
         return Hang(trouble=tool.trouble, do=tool.do)
-    alive = {rank: each.process.pid for rank, each in ranks.items() if each.process and not each.ended_ns}
     here = {rank: pid for rank, pid in alive.items() if processes.is_alive(pid)}
     found: dict[int, Place] = {}
     workers: dict[int, list[Place]] = {}
@@ -162,7 +186,7 @@ def find(tool: PySpy, ranks: Mapping[int, RankSteps]) -> Hang:
         if found[rank].waits == "loader":
             below = processes.descendants(pid)[:_MOST_WORKERS]
             workers[rank] = [place_of(_dumped(tool, each) or (), each) for each in below]
-    return verdict(found, workers, {rank: each.steps for rank, each in ranks.items()})
+    return verdict(found, workers, steps)
 
 
 def _dumped(tool: PySpy, pid: int) -> tuple[_Thread, ...] | None:

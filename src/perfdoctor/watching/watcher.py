@@ -34,6 +34,9 @@ _AT_END_S = 60.0
 _POLL_S = 0.2
 #: Another change of level has another cause; memory that goes on growing has the same one.
 _AGAIN = ("level", "drift")
+#: Of `hang_after_s`: after so long without a first step the ranks' stacks are read. To import, load and compile takes
+#: minutes; ranks that wait for each other at the start wait for half an hour, and say nothing.
+_FIRST_STEP = 5
 _NS = 1_000_000_000
 
 
@@ -70,6 +73,7 @@ class Watcher:
         self._opened: list[int] = []  # when, for an anomaly
         self._recorded: set[tuple[str, int | None]] = set()
         self._has_first = not policy.first_s
+        self._has_no_step = False  # and it was said
         self.trouble = ""
         self.exit_code: int | None = None
 
@@ -80,6 +84,8 @@ class Watcher:
         now = self.now_ns()
         has_news = self._read()
         found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
+        if not has_ended:
+            found += self._no_first_step(now)
         for each in found:
             self._add(each)
         has_news |= self._poll_window(has_ended=has_ended)
@@ -87,6 +93,19 @@ class Watcher:
             self._open_what_is_due(found, now)
         if found or has_ended or (has_news and now - self.written_ns > _WRITTEN_EVERY_NS) or not self.written_ns:
             self.write(now, has_ended=has_ended)
+
+    def _no_first_step(self, now: int) -> list[Anomaly]:
+        """Has the program made no step although it has had the time to? Said once."""
+        if self.ranks:
+            if self._has_no_step:
+                self._has_no_step, self.hang = False, None
+            return []
+        silent_ns = now - self.begun_ns
+        is_late = silent_ns >= _FIRST_STEP * self.policy.hang_after_s * _NS
+        if self._has_no_step or not is_late or not self.run.reports(windows.PASS):
+            return []
+        self._has_no_step = True
+        return [Anomaly("no-step", 0, 0, now, values={"silent_ns": silent_ns})]
 
     def _read(self) -> bool:
         folder = windows.rows_folder(self.run.path)
@@ -103,6 +122,9 @@ class Watcher:
         if anomaly.kind == "hang":
             self.hang = hangs.find(self.py_spy, self.ranks)
             hangs.ask_flight_recorders(self.run.path / "nccl")
+            self.happened(self.hang)
+        elif anomaly.kind == "no-step":
+            self.hang = hangs.find_before_steps(self.py_spy, self.run.reports(windows.PASS))
             self.happened(self.hang)
         elif anomaly.kind == "goes-on":
             self.hang = None

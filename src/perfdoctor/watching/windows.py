@@ -42,7 +42,7 @@ _AHEAD_STEPS = 3
 _LIMIT_S = 600.0
 #: So long its diagnosis may take: it is nicer than the training, and has an eighth of the cores.
 _DIAGNOSIS_S = 300.0
-_PASS = "torch"  # noqa: S105 a pass of the run
+PASS = "torch"  # noqa: S105 a pass of the run
 
 
 class WindowState(Struct, frozen=True):
@@ -94,7 +94,7 @@ class Window:
             self.fail(f"it could not be asked for: {error.strerror or error}")
 
     def _ask(self, run: RunFolder) -> None:
-        recording = PassSettings(_PASS, self.folder.make(_PASS), "cpu+cuda")
+        recording = PassSettings(PASS, self.folder.make(PASS), "cpu+cuda")
         given = torch_profiler.settings(
             recording, self._settings, reports=self.folder.make("agents"),
             sampling=self._sampler.settings if self._sampler else None,
@@ -121,7 +121,7 @@ class Window:
         return self.state != before
 
     def _recorded(self, *, has_ended: bool) -> None:
-        reports = self.folder.reports(_PASS)
+        reports = self.folder.reports(PASS)
         done = {report.pid for report in reports if report.ended}
         is_late = has_ended or time.monotonic() > self._until
         if not (self._ranks <= done or is_late):
@@ -152,8 +152,8 @@ class Window:
         sampler, self._sampler = self._sampler, None
         with contextlib.suppress(OSError, ValueError), contextlib.closing(sampler):
             sampler.end()
-            self.folder.manifest.passes[0].notes += list(sampler.keep(self.folder.path / "stacks", _PASS, Path.cwd()))
-            kept = self.folder.files("stacks", f"{_PASS}-*.json.gz")
+            self.folder.manifest.passes[0].notes += list(sampler.keep(self.folder.path / "stacks", PASS, Path.cwd()))
+            kept = self.folder.files("stacks", f"{PASS}-*.json.gz")
             self.folder.manifest.passes[0].files += [f"stacks/{file.name}" for file in kept]
 
     def _diagnosed(self) -> None:
@@ -208,7 +208,7 @@ def _folder(run: RunFolder, number: int) -> RunFolder:
 
 
 def _manifest(manifest: Manifest, now: int) -> Manifest:
-    first = PassRecord(_PASS, _version(manifest), list(manifest.command), started_unix_ns=now)
+    first = PassRecord(PASS, _version(manifest), list(manifest.command), started_unix_ns=now)
     return Manifest(
         perfdoctor=manifest.perfdoctor, command=list(manifest.command), environment=dict(manifest.environment),
         started_unix_ns=now, passes=[first], checkout=dict(manifest.checkout), project=dict(manifest.project),

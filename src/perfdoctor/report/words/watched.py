@@ -89,6 +89,10 @@ def _hang(found: Anomaly) -> str:
     )
 
 
+def _no_step(found: Anomaly) -> str:
+    return f"no step yet, {wording.duration(_number(found, 'silent_ns'))} after the start"
+
+
 def _goes_on(found: Anomaly) -> str:
     return f"steps are made again, after {wording.duration(_number(found, 'paused_ns'))}"
 
@@ -96,8 +100,13 @@ def _goes_on(found: Anomaly) -> str:
 _ANOMALIES: Mapping[str, Callable[[Anomaly], str]] = {
     "level": lambda found: _longer(found, "since"), "drift": lambda found: _longer(found, "and growing, since about"),
     "slow-steps": _slow_steps, "input": _input, "memory": _memory, "behind": _behind, "throttled": _throttled,
-    "hang": _hang, "goes-on": _goes_on,
+    "hang": _hang, "goes-on": _goes_on, "no-step": _no_step,
 }  # fmt: skip
+
+
+def said(found: Anomaly) -> str:
+    """An anomaly, with the step at which it was found."""
+    return anomaly(found) if found.kind == "no-step" else f"step {wording.count(found.seen_at)}: {anomaly(found)}"
 
 
 def hang(found: Hang) -> str:
@@ -107,16 +116,20 @@ def hang(found: Hang) -> str:
         return f"where it hangs is not known: {found.trouble}. {found.do}"
     if found.what == "loader":
         where = line or "no Python code"
-        return f"rank {_listed(found.missing)} waits for a worker of its DataLoader, which is in {where}"
+        return f"{_ranks(found.missing, 'waits', 'wait')} for a worker of its DataLoader, which is in {where}"
     if found.what == "collective":
         in_call = "backward (gradients are reduced there)" if call == "backward" else call
-        waiting = f"rank {_listed(found.waiting)} waits in {in_call}"
-        return f"{waiting}; rank {_listed(found.missing)} is missing, in {line}" if found.missing else waiting
-    return (
-        f"rank {_listed(found.missing)} is in {line or call or 'no Python code'}"
-        if found.missing
-        else "no rank is alive"
-    )
+        waiting = f"{_ranks(found.waiting, 'waits', 'wait')} in {in_call}"
+        if found.missing:
+            return f"{waiting}; {_ranks(found.missing, 'is', 'are')} missing, in {line}"
+        return f"{waiting}, in {line}" if line else waiting
+    if not found.missing:
+        return "no rank is alive"
+    return f"{_ranks(found.missing, 'is', 'are')} in {line or call or 'no Python code'}"
+
+
+def _ranks(ranks: Sequence[int], one: str, several: str) -> str:
+    return f"rank {_listed(ranks)} {one}" if len(ranks) == 1 else f"ranks {_listed(ranks)} {several}"
 
 
 def _listed(ranks: Sequence[int]) -> str:
@@ -154,7 +167,7 @@ def status(document: WatchDocument, age_ns: float) -> Iterator[str]:
     yield f"{states.get(document.state, 'of unknown state')}{steps}{ranks}; as of {wording.duration(age_ns)} ago"
     yield from (f"  {_rank_line(each)}" for each in document.ranks)
     for each in document.anomalies:
-        yield f"  step {wording.count(each.seen_at)}: {anomaly(each)}"
+        yield f"  {said(each)}"
     if document.hang is not None:
         yield f"  {hang(document.hang)}"
     yield from (f"  {window(each)}" for each in document.windows)

@@ -56,6 +56,11 @@ class WatchingAgent(Agent):
         super()._renew()
         self._of_run = self.report
 
+    @guarded
+    def watch(self) -> None:
+        sampling.permit(self.settings["watch"]["watcher"])  # also where no step ever comes
+        super().watch()
+
     def _new_whole_run(self) -> WholeRun | None:
         return super()._new_whole_run() if self.settings["steps"] else None
 
@@ -129,7 +134,6 @@ class WatchingAgent(Agent):
     def _go_light(self) -> None:
         """From now on nothing is done in a step but to note its end."""
         self.is_light = True
-        sampling.permit(self.settings["watch"]["watcher"])
         if self.writer is None:
             self._rank()
             noted = self.whole_run.steps if self.whole_run is not None else 0
