@@ -71,8 +71,8 @@ def test_it_fires_on_the_heap_of_a_run_without_a_gpu():
 def test_it_stays_silent_just_below_the_threshold():
     assert findings("memory-growth", rising(0.0999)) == []
     assert len(findings("memory-growth", rising(0.1001))) == 1
-    assert findings("memory-growth", heap(0.999)) == []
-    assert len(findings("memory-growth", heap(1.001))) == 1
+    assert findings("memory-growth", heap(0.499)) == []
+    assert len(findings("memory-growth", heap(0.501))) == 1
 
 
 def test_it_stays_silent_where_nothing_changes_or_memory_falls():

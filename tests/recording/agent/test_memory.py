@@ -65,21 +65,37 @@ def test_it_stops_where_a_sample_takes_long(monkeypatch: pytest.MonkeyPatch) -> 
     assert samples.is_off
 
 
-def test_it_stops_where_a_sample_takes_much_of_a_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_held", lambda _: ("heap", -1, (1, 2)))
-    monkeypatch.setattr(memory, "_LONGEST_SHARE_OF_STEP", -1)
+@pytest.mark.parametrize(("took_ms", "last"), [((1, 1, 1, 1, 1, 1), 5), ((1, 1, 0.05, 0.05, 0.05, 0.05), 0)])
+def test_it_stops_where_samples_take_much_of_short_steps(
+    monkeypatch: pytest.MonkeyPatch, took_ms: tuple[float, ...], last: int
+) -> None:
+    """Steps of 20 ms; the first sample loads libraries, and a single one behind it may find cold caches."""
+    used, now, many = [0.0], [0], []
+    monkeypatch.setattr(memory.time, "thread_time_ns", lambda: used[0])
+    monkeypatch.setattr(memory.time, "time_ns", lambda: now[0])
     samples = MemorySamples()
-    samples.sample(SimpleNamespace())
-    assert not samples.is_off
-    samples.sample(SimpleNamespace())
-    assert samples.is_off
+
+    def held(_: object) -> tuple[str, int, tuple[int, int]]:
+        used[0] += many.pop() * 1e6
+        return "heap", -1, (1, 2)
+
+    monkeypatch.setattr(samples, "_held", held)
+    off_at = 0
+    for number, each in enumerate(took_ms, 1):
+        many.append(each)
+        now[0] += 20_000_000
+        samples.sample(SimpleNamespace())
+        off_at = off_at or number * samples.is_off
+        if off_at:
+            break
+    assert off_at == last
 
 
 KEEPING = """
 import json, sys, time, torch
 sys.path.insert(0, sys.argv[1])
 from perfdoctor_agent import memory
-memory._LONGEST_NS, memory._LONGEST_SHARE_OF_STEP = 10**10, 10.0  # what looking costs has tests of its own
+memory._LONGEST_NS, memory._MOST_OF_TIME = 10**10, 10.0  # what looking costs has tests of its own
 samples, kept = memory.MemorySamples(), []
 for number in range(8):
     time.sleep(0.1)
