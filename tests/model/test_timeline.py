@@ -272,3 +272,9 @@ def test_merged_recordings_keep_every_row_source_and_note():
 def test_one_recording_is_merged_into_itself():
     one = draw(kernels="##")
     assert merge([one]) is one
+
+
+@pytest.mark.parametrize("start", [-(2**63), -(2**61), 2**61])
+def test_rows_beyond_what_can_be_added_are_left_out(start):
+    rows = frame("links", [row(start, max(start, 0)), row(0, 5)])
+    assert Timeline.build({"links": rows}, frozenset({"links"}))["links"].end_ns.tolist() == [5]

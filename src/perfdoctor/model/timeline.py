@@ -619,7 +619,9 @@ def _bounded(frame: Frame) -> Frame:
     frame = Frame({**frame.columns, **{name: _cut(column, is_name=name == "name") for name, column in long.items()}})
     start, end = frame.start_ns, frame.end_ns
     if min(start.min(), end.min()) <= -_FARTHEST_NS or max(start.max(), end.max()) >= _FARTHEST_NS:
-        frame = frame.take((np.abs(start) < _FARTHEST_NS) & (np.abs(end) < _FARTHEST_NS))
+        # Of the least number there is, `abs` is that number.
+        first, last = np.minimum(start, end), np.maximum(start, end)
+        frame = frame.take((first > -_FARTHEST_NS) & (last < _FARTHEST_NS))
     took = frame.end_ns - frame.start_ns
     if took.sum(dtype=np.float64) >= _FARTHEST_NS:
         frame = frame.take(took < _FARTHEST_NS // len(frame))

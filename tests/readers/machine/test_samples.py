@@ -229,6 +229,11 @@ def test_dcgmi_by_its_short_names(tmp_path):
     assert any("1 line is no sample:" in note for note in found.notes)
 
 
+def test_of_units_that_name_no_gpu_no_row_is_taken(tmp_path):
+    with pytest.raises(PerfdoctorError):
+        read(tmp_path, "#Entity[r . 4 4\nU . 4 4\n")
+
+
 SCRAPES = """\
 # HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
 # TYPE DCGM_FI_DEV_SM_CLOCK gauge

@@ -103,12 +103,18 @@ def _columns_of(header: str, found: SampleTables, meaning: Callable[[str, str], 
             return True
         if len(cells) != len(names):
             return False
-        if not _is_index(cells[next(at for at, each in enumerate(table.meanings) if each and each.column == DEVICE)]):
+        device = _device_of(table)
+        if device is None or not _is_index(cells[device]):
             return False
         table.rows.append(cells)
         return True
 
     return take
+
+
+def _device_of(table: SampleTable) -> int | None:
+    """Which column has the GPU's number; None where none does, as with a damaged line of units."""
+    return next((at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE), None)
 
 
 def _words(line: str) -> list[str]:
@@ -150,7 +156,7 @@ def _csv_rows(header: str, meanings: list[Meaning | None], found: SampleTables) 
 def _cells(table: SampleTable, delimiter: str, found: SampleTables) -> _Take:
     """Reads rows of cells into the table, which is a further one of those found."""
     found.tables.append(table)
-    device = next((at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE), None)
+    device = _device_of(table)
 
     def take(line: str) -> bool:
         cells = next(csv.reader([line], delimiter=delimiter), [])
