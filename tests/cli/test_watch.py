@@ -125,15 +125,18 @@ def test_exit_codes_signals_and_output_are_the_programs(tmp_path: Path, command:
         assert (output, errors) == ("out\n", "err\n")
 
 
+ALONE = """\
+import os, torch
+os.environ.update(RANK='1', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='9')
+torch.distributed.init_process_group('gloo')
+"""
+
+
 @ALL_AT_ONE
 @pytest.mark.torch
 def test_ranks_that_wait_at_the_start_are_named(tmp_path: Path) -> None:
-    training = (
-        "import os, torch\nos.environ.update(RANK='1', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
-    )
-    training += "torch.distributed.init_process_group('gloo')\n"
     with watching(tmp_path, "-o", "run", "--hang-after", "1", "--", warm_python(tmp_path), "wait.py") as process:
-        (tmp_path / "wait.py").write_text(training, "utf-8")
+        (tmp_path / "wait.py").write_text(ALONE, "utf-8")
         known = tmp_path / "run" / "watch.json"
         until(lambda: known.exists() and json.loads(known.read_text())["hang"])
         process.terminate()

@@ -139,7 +139,7 @@ def test_a_few_bytes_do_not_get_gigabytes(tmp_path, program, is_limited):
 
 
 def test_what_the_interpreter_prints_of_a_damaged_pickle_is_not_seen(tmp_path, monkeypatch, capsys):
-    """It does by `sys.excepthook`, where it has no memory for a bytearray: seen in 4 of 108,000 changed files."""
+    """Python prints by `sys.excepthook` where it has no memory for a bytearray: seen in 4 of 108,000 changed files."""
     hook = sys.excepthook
 
     def prints(*_: object) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.report.words import watched
 from perfdoctor.watching import hangs
 from perfdoctor.watching.hangs import Place, place_of, verdict
@@ -88,3 +89,17 @@ def test_flight_recorders_are_asked_by_their_pipes(tmp_path: Path) -> None:
     assert os.read(reading, 10) == b"1"
     os.close(reading)
     assert hangs.flight_recorder({"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/own"}, tmp_path) == {}
+
+
+def test_before_the_first_step_neither_launchers_nor_spawned_workers_are_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun (1) has started a rank (7), whose loader has started multiprocessing's tracker (3) and a worker (4)."""
+    tracker = stack(
+        ("main", "/usr/lib/python3.11/multiprocessing/resource_tracker.py", 1), ("<module>", "<string>", 1), pid=3
+    )
+    stacks = {1: stack(MAIN, pid=1), 7: LOADER, 3: tracker, 4: stack(("get", "/home/me/data.py", 6), pid=4)}
+    below = {1: [3, 4, 7], 7: [3, 4]}
+    monkeypatch.setattr(hangs.processes, "descendants", lambda pid: below.get(pid, []))
+    monkeypatch.setattr(hangs.processes, "is_alive", lambda _: True)
+    monkeypatch.setattr(hangs, "_dumped", lambda _, pid: stacks[pid])
+    found = hangs.find_before_steps(PySpy("py-spy"), {1, 4, 7})
+    assert watched.hang(found) == "rank 0 waits for a worker of its DataLoader, which is in data.py:6 in get"

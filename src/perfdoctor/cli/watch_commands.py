@@ -126,8 +126,8 @@ def run_of(given: str) -> Path:
 
 def _rows_written_by(pid: str) -> Path:
     """The folder of the steps' files that a process has open. Raises PerfdoctorError where there is none."""
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it ends meanwhile
+        for each in Path(f"/proc/{pid}/fd").iterdir():
             file = each.readlink()
             if file.parent.name == "steps" and file.name.endswith(f"-{pid}.jsonl"):
                 return file.parent

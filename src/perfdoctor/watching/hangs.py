@@ -21,7 +21,6 @@ from msgspec import Meta, Struct, field
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.system import tool_process
-from perfdoctor.system.run_folder import ProcessReport
 from perfdoctor.watching.rows import RankSteps
 
 _DUMP_S = 10.0
@@ -130,8 +129,10 @@ def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]],
     of_loader = [rank for rank, place in places.items() if place.waits == "loader"]
     if of_loader:
         rank = of_loader[0]
-        stuck = next((each for each in workers.get(rank, ()) if each.line), Place())
-        return Hang("loader", places[rank].what, (), (rank,), stuck.line or places[rank].line, places=places)
+        # What multiprocessing starts besides spawned workers has nothing but a `python -c`.
+        lines = [each.line for each in workers.get(rank, ()) if each.line]
+        stuck = min(lines, key=lambda line: line.startswith("<"), default=places[rank].line)
+        return Hang("loader", places[rank].what, (), (rank,), stuck, places=places)
     kinds = ("collective", "backward") if len(places) > 1 else ("collective",)  # others may be on other machines
     waiting = [rank for rank, place in places.items() if place.waits in kinds]
     missing = [rank for rank in places if rank not in waiting]
@@ -152,13 +153,21 @@ def find(tool: PySpy, ranks: Mapping[int, RankSteps]) -> Hang:
     return _read(tool, alive, {rank: each.steps for rank, each in ranks.items()})
 
 
-def find_before_steps(tool: PySpy, reports: Sequence[ProcessReport]) -> Hang:
-    """Read the stacks of the processes that have imported torch, but for those that started others of them."""
-    known = {report.pid for report in reports}
-    pids = [pid for pid in sorted(known) if not known.intersection(processes.descendants(pid))]
-    numbers = [_launched_as(pid) for pid in pids]
-    ranks = dict(zip(numbers if None not in numbers else range(len(pids)), pids, strict=False))
-    return _read(tool, ranks, {})  # type: ignore[arg-type]  # none of them is None
+def find_before_steps(tool: PySpy, known: set[int]) -> Hang:
+    """Read the stacks of the ranks among the processes that have imported torch, which are `known`.
+
+    Launchers import it, too, and have started others of them; so do workers of a loader that were spawned.
+    """
+    below = {pid: known.intersection(processes.descendants(pid)) for pid in known}
+    ranks = known.difference(*(each for pid, each in below.items() if each and _waits_for_workers(tool, pid)))
+    pids = sorted(pid for pid in ranks if not ranks & below[pid])
+    numbers = [number for pid in pids if (number := _launched_as(pid)) is not None]
+    are_numbered = len(set(numbers)) == len(pids)
+    return _read(tool, dict(zip(numbers if are_numbered else range(len(pids)), pids, strict=True)), {})
+
+
+def _waits_for_workers(tool: PySpy, pid: int) -> bool:
+    return not tool.trouble and place_of(_dumped(tool, pid) or (), pid).waits == "loader"
 
 
 def _launched_as(pid: int) -> int | None:

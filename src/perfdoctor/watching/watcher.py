@@ -124,7 +124,7 @@ class Watcher:
             hangs.ask_flight_recorders(self.run.path / "nccl")
             self.happened(self.hang)
         elif anomaly.kind == "no-step":
-            self.hang = hangs.find_before_steps(self.py_spy, self.run.reports(windows.PASS))
+            self.hang = hangs.find_before_steps(self.py_spy, {each.pid for each in self.run.reports(windows.PASS)})
             self.happened(self.hang)
         elif anomaly.kind == "goes-on":
             self.hang = None

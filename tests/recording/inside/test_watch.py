@@ -181,7 +181,7 @@ def test_below_perfdoctor_run_it_does_nothing(tmp_path: Path) -> None:
 
 
 def test_its_orders_are_those_of_the_process_that_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfdoctor.recording.inside.watch.Watch.start", lambda _: None)
+    monkeypatch.setattr("perfdoctor.recording.inside.watch.Watch._start", lambda _: None)
     made = watch(windows=2, apart_minutes=1, metrics="m.prom", metrics_port=9, summaries="s", log="mlflow", quiet=True)
     orders = msgspec.convert({**made._orders, "folder": str(tmp_path)}, Orders)
     assert (orders.policy.windows, orders.policy.apart_s, orders.policy.log) == (2, 60.0, ("mlflow",))

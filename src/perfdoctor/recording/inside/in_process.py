@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,20 @@ _lock = threading.RLock()
 _running: list[tuple[object, int]] = []  # whoever records, and in which process it began
 
 
-def reserve(who: object) -> bool:
-    """Let `who` record in this process, if nobody else does; else warn, but not below `perfdoctor run`, which does."""
+def begin(who: object, with_torch: Callable[[Any], None]) -> Callable[[], None]:
+    """Call `with_torch(torch)` once torch is imported, if nobody else records in this process; returns what withdraws
+    that. Where somebody does it warns, but not below `perfdoctor run`, which records already.
+    """
+    if not _reserved(who):
+        return lambda: None
+    with contextlib.ExitStack() as undoing:
+        undoing.callback(release, who)
+        withdraw: Callable[[], None] = agent_module("imports").when_imported("torch", with_torch)
+        undoing.pop_all()
+    return withdraw
+
+
+def _reserved(who: object) -> bool:
     with _lock:
         if torch_profiler.VARIABLE in os.environ:  # and sees the marks
             return False

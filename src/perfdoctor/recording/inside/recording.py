@@ -101,12 +101,7 @@ class Recording:
         if self._window.steps < 1 or self._window.skip < 0:
             warn("nothing is recorded: steps must be at least 1, and skip at least 0")
             return
-        if not in_process.reserve(self):
-            return
-        with contextlib.ExitStack() as undoing:
-            undoing.callback(in_process.release, self)
-            self._stop_waiting = in_process.agent_module("imports").when_imported("torch", self._begin)
-            undoing.pop_all()
+        self._stop_waiting = in_process.begin(self, self._begin)
 
     @_harmless
     def finish(self) -> None:

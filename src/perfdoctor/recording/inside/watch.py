@@ -51,6 +51,7 @@ class Watch:
         self._at_exit: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._stop_waiting: Callable[[], None] = lambda: None
+        self._start()
 
     def __enter__(self) -> Watch:  # noqa: PYI034 Self is younger than our oldest Python
         """Nothing: it has begun.
@@ -65,10 +66,8 @@ class Watch:
         self.finish()
 
     @_harmless
-    def start(self) -> None:
-        """Begin. `perfdoctor.watch` does it."""
-        if in_process.reserve(self):
-            self._stop_waiting = in_process.agent_module("imports").when_imported("torch", self._begin)
+    def _start(self) -> None:
+        self._stop_waiting = in_process.begin(self, self._begin)
 
     @_harmless
     def finish(self) -> None:
@@ -187,6 +186,4 @@ def watch(
         "policy": policy, "hook": on_anomaly, "metrics": "" if metrics is None else str(Path(metrics).absolute()),
         "port": metrics_port or 0, "summaries": summaries, "quiet": quiet,
     }  # fmt: skip
-    made = Watch(output, runs, steps, orders)
-    made.start()
-    return made
+    return Watch(output, runs, steps, orders)
