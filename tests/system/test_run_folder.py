@@ -227,7 +227,9 @@ TRIAL = {"makes": 3, "make_ns": 8, "make_cpu_ns": 2, "slowest_ns": 9, "taken": [
         ({**TRIAL, "make_ns": 0}, False),
         ({**TRIAL, "makes": "3"}, False),
         ({**TRIAL, "taken": [{**TAKEN, "batch_ns": 0}]}, False),
+        ({**TRIAL, "taken": [{**TAKEN, "delay_ns": 3}]}, True),
         ({**TRIAL, "taken": [{"workers": 1}]}, False),
+        ({**TRIAL, "taken": [TAKEN, 7]}, False),
         ([TRIAL], False),
     ],
 )

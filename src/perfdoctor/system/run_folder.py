@@ -146,7 +146,7 @@ class TriedWorkers(Struct, frozen=True):
     """What so many `workers` did in a trial: means of a batch in ns, as fast as batches came.
 
     `cpu_ns`: of a core, in all workers; `own_cpu_ns`: of the process that took them; `start_ns`: until the first batch,
-    without making it.
+    without making it; `delay_ns`: the sum of what each thread was ready to run without a core, 0 if not known.
     """
 
     workers: int
@@ -154,6 +154,7 @@ class TriedWorkers(Struct, frozen=True):
     cpu_ns: int
     own_cpu_ns: int
     start_ns: int
+    delay_ns: int = 0
 
 
 class LoaderTrial(Struct, frozen=True):
@@ -411,7 +412,8 @@ def _trial(document: object) -> LoaderTrial | None:
     taken, names = _listed(document.get("taken")), set(TriedWorkers.__struct_fields__)
     if not all(map(_is_size, numbers.values())) or not (numbers["makes"] and numbers["make_ns"]):
         return None
-    if not all(isinstance(each, dict) and _sizes(each).keys() == names and each["batch_ns"] for each in taken):
+    taken = [{"delay_ns": 0, **each} if isinstance(each, dict) else {} for each in taken]  # older runs have none
+    if not all(_sizes(each).keys() == names and each["batch_ns"] for each in taken):
         return None
     return LoaderTrial(**numbers, taken=tuple(TriedWorkers(**each) for each in taken))
 

@@ -153,20 +153,41 @@ def test_only_steps_after_the_last_wait_gain():
 
 
 @pytest.mark.parametrize(
-    ("delay", "contended", "make", "batch"),
+    ("count", "delay", "make"),
     [
-        (0, 0.5, 1000, 800),  # not known
-        (50, 0.0, 1000, 800),  # noise
-        (500, 0.0, 500, 400),  # others ran in the trial alone
-        (500, 0.5, 1000, 800),  # all the time
-        (1, 0.5, 1998, 1598),  # before it alone
-        (880, 0.0, 300, 150),  # what it computed it computed
+        (math.nan, 500, 1000),  # not known
+        (2, 0, 1000),
+        (2, 500, 500),
+        (2, 880, 300),  # what it computed it computed
     ],
 )
-def test_a_trial_counts_as_beside_what_else_ran_while_steps_were_recorded(delay, contended, make, batch):
+def test_a_trial_counts_without_what_else_ran_beside_it(count, delay, make):
     tried = LoaderTrial(9, 1000, 300, 1000, 1, delay, (TriedWorkers(2, 800, 300, 0, 0),))
-    found = feeding._beside_others(tried, contended)
-    assert (found.make_ns, found.taken[0].batch_ns) == (make, batch)
+    assert feeding._without_others(tried, count).make_ns == make
+
+
+@pytest.mark.parametrize(
+    ("count", "ran", "waited", "alone"),
+    [
+        (2, 600, 200, 600),  # of two workers that wanted two cores one waited: they would have had both
+        (2, 600, 2600, 300),  # four workers: what they waited for beyond two cores was for each other
+        (2, 1600, 1600, 800),  # four workers that had both cores
+        (4, 800, 2400, 200),
+        (0.5, 600, 200, 800),  # other ranks rest meanwhile
+        (2, 600, 0, 800),  # they slept
+    ],
+)
+def test_workers_would_have_had_the_cores_that_they_waited_for(count, ran, waited, alone):
+    """From one batch to the next it took 800 ns; what they ran and waited is of all threads together."""
+    assert feeding._alone_ns(TriedWorkers(2, 800, ran - 100, 100, 0, waited), count) == alone
+
+
+def test_a_trial_counts_as_beside_what_else_ran_while_steps_were_recorded(monkeypatch):
+    tried = LoaderTrial(9, 1000, 300, 1000, 1, 500, (TriedWorkers(2, 800, 300, 0, 0),))
+    monkeypatch.setattr(feeding.cpu_use, "contended_share", lambda _: 0.75)
+    recorded = run(of_all=2)
+    found = feeding.trial(prepare(replace(recorded.timeline, loader_trials=(tried,))))
+    assert (found.make_ns, found.slowest_ns, found.taken[0].batch_ns) == (2000, 2000, 3200)
 
 
 @pytest.mark.parametrize(("make_cpu", "used", "count"), [(10, 9, 1), (10, 15, 1.5), (10, 30, 2), (1, 1, 2)])

@@ -21,7 +21,7 @@ from perfdoctor.metrics.host.loader_workers import Cores, Feeding, Prospect, Sup
 from perfdoctor.metrics.host.same_work import MOST_OF_IT
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader
+from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
 from perfdoctor.vocabulary.names import loaders as loader_names
 
 _LOADERS = (("single-process", loader_names.SINGLE_PROCESS), ("workers", loader_names.WORKERS))
@@ -100,30 +100,58 @@ def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
 def trial(run: Run) -> LoaderTrial | None:
     """What was tried with the loader in a copy of the program, as long as it takes beside what else ran while steps
     were recorded; None where nothing was.
+
+    Other programs come and go: where they ran in the trial alone, or in a part of it, workers seem slower than the
+    training that makes its batches itself, and where they ran before it alone, too fast.
     """
     tried = next(iter(run.timeline.loader_trials), None)
-    return _beside_others(tried, cpu_use.contended_share(run)) if tried else None
+    if tried is None:
+        return None
+    alone = _without_others(tried, cores(run).count)
+    beside_others = _beside_others(run, alone.make_ns)
+    return replace(
+        alone,
+        make_ns=round(beside_others * alone.make_ns),
+        slowest_ns=round(beside_others * alone.slowest_ns),
+        taken=tuple(replace(each, batch_ns=round(beside_others * each.batch_ns)) for each in alone.taken),
+    )
 
 
-def _beside_others(tried: LoaderTrial, contended: float) -> LoaderTrial:
-    """The trial, had others taken the cores for as large a share of the time as of the steps.
+def _beside_others(run: Run, make_ns: int) -> float:
+    """By how much others in the steps made a batch longer that takes `make_ns` alone.
 
-    Other programs come and go: where they ran in the trial alone, workers seem slower than the training that makes its
-    batches itself, and where they ran before it alone, too fast.
+    Of the mean over all recorded steps only as much as is seen: the training that makes batches itself, and does
+    nothing meanwhile, waits for one no longer than it takes to make it.
     """
-    delay = tried.make_delay_ns / tried.make_ns  # its only thread waits for nobody else's core
-    if not tried.make_delay_ns or (delay < cpu_use.MOST_WAITING and not contended):
+    stretched = 1 / (1 - min(cpu_use.contended_share(run), _MOST_DELAYED))
+    known = reported_loader(run)
+    if known is None or known.workers or not host_places(run):
+        return stretched
+    return min(stretched, max(_wait_ns(run) / make_ns, 1.0))
+
+
+def _without_others(tried: LoaderTrial, count: float) -> LoaderTrial:
+    """The trial as if no other program had run beside it, on `count` cores; as it is where that is not known.
+
+    What could run and waited for a core would have run, on as many cores as there are. The rest of the waiting was for
+    each other.
+    """
+    if math.isnan(count):
         return tried
-    times = (1 - min(delay, _MOST_DELAYED)) / (1 - min(contended, _MOST_DELAYED))
+    delay = min(tried.make_delay_ns / tried.make_ns, _MOST_DELAYED)  # its only thread waits for nobody else
     return replace(
         tried,
-        make_ns=max(round(times * tried.make_ns), tried.make_cpu_ns),
-        slowest_ns=round(times * tried.slowest_ns),
-        taken=tuple(
-            replace(each, batch_ns=max(round(times * each.batch_ns), each.cpu_ns // each.workers))
-            for each in tried.taken
-        ),
+        make_ns=max(round((1 - delay) * tried.make_ns), tried.make_cpu_ns),
+        slowest_ns=round((1 - delay) * tried.slowest_ns),
+        taken=tuple(replace(each, batch_ns=_alone_ns(each, count)) for each in tried.taken),
     )
+
+
+def _alone_ns(tried: TriedWorkers, count: float) -> int:
+    """From one batch to the next, had other programs left all `count` cores to the workers."""
+    ran_ns = tried.cpu_ns + tried.own_cpu_ns
+    possible_ns = min(ran_ns + tried.delay_ns, count * tried.batch_ns)
+    return round(tried.batch_ns * ran_ns / possible_ns) if possible_ns > ran_ns else tried.batch_ns
 
 
 def _supply(run: Run, feeding: Feeding) -> Supply:
@@ -190,8 +218,12 @@ def cores(run: Run) -> Cores:
 
 def waits_for_files(run: Run) -> bool:
     """Does a loader in the training's own process mostly sleep, as one that waits for files, and was none tried?"""
-    wait_ns = run.mean(lambda place: place.idle_ns("input_wait"))
-    return trial(run) is None and _io_share(run, wait_ns) > MOST_OF_IT
+    return trial(run) is None and _io_share(run, _wait_ns(run)) > MOST_OF_IT
+
+
+def _wait_ns(run: Run) -> float:
+    """How long the training waits for batches, in ns a step."""
+    return run.mean(lambda place: place.idle_ns("input_wait"))
 
 
 def _io_share(run: Run, wait_ns: float) -> float:

@@ -153,23 +153,30 @@ class _Taking:
         return min(found)
 
     def facts(self) -> dict[str, int]:
-        """Ns a batch: by the clock, and of the processor in the workers and here, as fast as batches come."""
+        """Ns a batch as fast as batches come: by the clock, of the processor, and without a core though ready to run,
+        in the workers and here.
+        """
         for _ in range(self.workers - 1):  # all begin at the same time
             self._take()
         count = self.left
-        begun, used_ns, own_ns = time.perf_counter_ns(), self._used_ns(), time.thread_time_ns()
+        begun = self._now()
         for _ in range(count):
             self._take()
-        wall_ns = time.perf_counter_ns() - begun
-        facts = {
-            "workers": self.workers, "batch_ns": wall_ns // count, "cpu_ns": (self._used_ns() - used_ns) // count,
-            "own_cpu_ns": (time.thread_time_ns() - own_ns) // count, "start_ns": self.start_ns,
-        }  # fmt: skip
+        wall_ns, cpu_ns, own_cpu_ns, delay_ns = (
+            (after - before) // count for before, after in zip(begun, self._now(), strict=True)
+        )
         self._end()
-        return facts
+        return {
+            "workers": self.workers, "batch_ns": wall_ns, "cpu_ns": cpu_ns, "own_cpu_ns": own_cpu_ns,
+            "delay_ns": delay_ns, "start_ns": self.start_ns,
+        }  # fmt: skip
 
-    def _used_ns(self) -> int:
-        return sum(_used_ns(worker.pid) for worker in self.iterator._workers)
+    def _now(self) -> tuple[int, int, int, int]:
+        """Ns until now: by the clock, of the workers on cores, of this thread on one, and of all without one."""
+        workers = [_scheduled_ns(worker.pid) for worker in self.iterator._workers]
+        cpu_ns, delay_ns = (sum(column) for column in zip(*workers, strict=True))
+        delay_ns += processor.delay_ns(str(threading.get_native_id()))
+        return time.perf_counter_ns(), cpu_ns, time.thread_time_ns(), delay_ns
 
     def _end(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes it for an accident
@@ -177,13 +184,17 @@ class _Taking:
             worker.kill()
 
 
-def _used_ns(pid: int) -> int:
-    """Ns of a core that a process has used with all its threads (schedstat of proc(5))."""
-    used, folder = 0, f"/proc/{pid}/task"
+def _scheduled_ns(pid: int) -> tuple[int, int]:
+    """Ns that a process has run with all its threads, and that these were ready to run without a core (schedstat of
+    proc(5)).
+    """
+    cpu_ns, delay_ns, folder = 0, 0, f"/proc/{pid}/task"
     for thread in os.listdir(folder):
         with open(os.path.join(folder, thread, "schedstat"), "rb") as file:
-            used += int(file.read().split()[0])
-    return used
+            ran, waited, _ = file.read().split()
+        cpu_ns += int(ran)
+        delay_ns += int(waited)
+    return cpu_ns, delay_ns
 
 
 def _touch(tensor: Any, batch: Any) -> None:
