@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from running import Running, awaited, needs_gdb, running
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.attaching import debugger, image, interpreter_calls
 from perfdoctor.recording.attaching.interpreter_calls import Injection
-from perfdoctor.recording.attaching.target import inspect
+from perfdoctor.recording.attaching.target import Target, inspect
 from perfdoctor.recording.launch.processes import is_stopped
 
 _BUSY = """
@@ -55,9 +56,7 @@ def _words(folder: Path) -> tuple[Path, Path]:
 
 
 def _inject(program: Running, start: Path) -> Injection:
-    target = inspect(program.pid)
-    assert target is not None
-    return interpreter_calls.inject(target, start)
+    return interpreter_calls.inject(_target(program), start)
 
 
 def _pythons() -> list[str]:
@@ -170,3 +169,93 @@ def test_words_hold_no_character_that_the_memory_of_another_process_might_read_o
     assert interpreter_calls.words(Path("/tmp/x/1.py")).isascii()
     with pytest.raises(PerfdoctorError, match="not ASCII"):
         interpreter_calls.words(Path("/tmp/ä/1.py"))
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "what", "do"),
+    [
+        ("", 0, None, None),
+        ("Traceback\nRuntimeError: Remote debugging is not enabled", 1, "not enabled", "without PYTHON_DISABLE_REMOTE"),
+        ("PermissionError: [Errno 1]", 1, "PermissionError", "--cap-add=SYS_PTRACE"),
+        ("", 3, "exit code 3", "Try again; where it fails again"),
+    ],
+)
+def test_from_python_3_14_on_the_interpreter_itself_is_asked_and_a_refusal_has_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int, what: str | None, do: str | None
+) -> None:
+    asked: list[list[str]] = []
+
+    def answer(command: list[str], _: float) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, code, "", said)
+
+    monkeypatch.setattr(interpreter_calls.tool_process, "asked", answer)
+    start, _ = _words(tmp_path)
+    target = replace(_own(), python=(3, 99))
+    if what is None or do is None:
+        injection = interpreter_calls.inject(target, start)
+        injection.withdraw()
+        assert [each[-1] for each in asked] == [str(start.with_suffix(interpreter_calls.WORDS)), "/dev/null"]
+        assert asked[0][0] == f"/proc/{os.getpid()}/exe"  # of the same minor version
+        return
+    with pytest.raises(PerfdoctorError, match=what) as error:
+        interpreter_calls.inject(target, start)
+    assert do in error.value.do
+
+
+def test_an_interpreter_that_cannot_be_asked_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(command: list[str], limit_s: float) -> None:
+        raise subprocess.TimeoutExpired(command, limit_s)
+
+    monkeypatch.setattr(interpreter_calls.tool_process, "asked", late)
+    with pytest.raises(PerfdoctorError, match=r"sys\.remote_exec failed"):
+        interpreter_calls.inject(replace(_own(), python=(3, 99)), _words(tmp_path)[0])
+
+
+@pytest.mark.parametrize(
+    ("part", "gives", "what"),
+    [
+        ("interpreter", [], "does not say where its functions are"),
+        ("_unused", iter(()), "no place for a few words"),
+    ],
+)
+def test_without_symbols_or_a_place_for_the_words_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, gives: object, what: str
+) -> None:
+    monkeypatch.setattr(interpreter_calls, part, lambda *_: gives)
+    with running(tmp_path, _BUSY) as program:
+        target = replace(_target(program), python=(3, 11))
+        with pytest.raises(PerfdoctorError, match=what):
+            interpreter_calls.inject(target, _words(tmp_path)[0])
+        assert program.is_alive
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+def test_where_the_interpreter_takes_no_more_calls_its_memory_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses: list[int] = []
+
+    def full(_: object, pid: int, __: int, ___: int, address: int) -> debugger.Called:
+        assert any(image.bytes_at(pid, address, 16))
+        addresses.append(address)
+        return debugger.Called(interpreter_calls._QUEUE_FULL, 0.0)
+
+    monkeypatch.setattr(interpreter_calls.debugger, "call", full)
+    with running(tmp_path, _BUSY) as program:
+        with pytest.raises(PerfdoctorError, match="queue of calls is full"):
+            _inject(program, _words(tmp_path)[0])
+        assert not any(image.bytes_at(program.pid, addresses[0], 16))
+        assert program.is_alive
+
+
+def _own() -> Target:
+    found = inspect(os.getpid())
+    assert found is not None
+    return found
+
+
+def _target(program: Running) -> Target:
+    found = inspect(program.pid)
+    assert found is not None
+    return found
