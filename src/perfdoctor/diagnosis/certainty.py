@@ -46,8 +46,7 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     if rule.category == "host":
         against += _of_recording(run)
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
-    doubt = rule.doubts.get(finding.situation, rule.doubt)
-    if finding.confidence != "high" and doubt:
+    if doubt := _doubt(rule, finding):
         against.insert(0, basis_of(run).prose(doubt))
     measured = f"Measured on {_amount(run)}" + (f" from {_signals(rule, run)}" if _signals(rule, run) else "")
     return Certainty(level, f"{measured}; {', and '.join(against)}." if against else f"{measured}.")
@@ -56,8 +55,13 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
 def _of_whole_run(rule: Rule, finding: Finding) -> Certainty:
     """The certainty of a finding about the whole run: how few steps were recorded is no doubt of it."""
     measured = f"Measured on all {finding.run_steps:,} steps of the run, and on samples of its stack"
-    doubt = rule.doubts.get(finding.situation, rule.doubt) if finding.confidence != "high" else ""
+    doubt = _doubt(rule, finding)
     return Certainty(finding.confidence, f"{measured}; {doubt}." if doubt else f"{measured}.")
+
+
+def _doubt(rule: Rule, finding: Finding) -> str:
+    """Why the detector itself is not sure, as half a sentence; "" where it is."""
+    return "" if finding.confidence == "high" else rule.doubts.get(finding.doubt or finding.situation, rule.doubt)
 
 
 def _against(run: Run) -> Iterator[str]:

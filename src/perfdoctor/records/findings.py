@@ -110,7 +110,7 @@ class Finding(Struct, frozen=True, eq=False):
     thread's time that the finding is about. `waits`: the blocking calls that a fix takes away, one bool a row of
     `timeline.calls`; None: all behind which the device is idle. `sources`: where a value of the formula comes from, one
     of `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which of the rule's
-    formulas it is, if not that of its situation.
+    formulas it is, and `doubt`: which of its doubts, if not those of its situation.
     `changes`: by (rank, device), what the fix does to each kernel, where that differs from one to the other; then
     `affected_ns` is the time of all that change. `if_longer`: the situation if the step gets longer with the fix, as
     simulated. `if_less`: of a verdict, the situation if another finding is about more than this share of the step;
@@ -139,6 +139,7 @@ class Finding(Struct, frozen=True, eq=False):
     waits: Mask | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     formula: str = ""
+    doubt: str = ""
     changes: Mapping[tuple[int, int], KernelChanges] = field(default_factory=dict)
     if_longer: str = ""
     if_less: tuple[str, float] | None = None

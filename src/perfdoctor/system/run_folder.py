@@ -146,7 +146,7 @@ class TriedWorkers(Struct, frozen=True):
     """What so many `workers` did in a trial: means of a batch in ns, as fast as batches came.
 
     `cpu_ns`: of a core, in all workers; `own_cpu_ns`: of the process that took them; `start_ns`: until the first batch,
-    without making it; `delay_ns`: the sum of what each thread was ready to run without a core, 0 if not known.
+    without making it; `delay_ns`: of all workers, ready to run without a core, 0 if not known.
     """
 
     workers: int

@@ -100,10 +100,11 @@ class Rule(Struct, frozen=True):
     what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
     replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time;
     in others a finding of such a rule is a note, and comes last.
-    `doubt` says, as half a sentence, why the detector is not sure where it is not; `doubts` for situations. `when`:
-    what must be so in the program for the rule to say anything, as in a fix. `inference`: other words for fields
-    (`title`, `why`, …) in a recording of a program that answers requests; `without_torch`: of one that is
-    proven to be another framework's, or of none; `without_gpu`: of a run without a GPU, which speaks of none.
+    `doubt` says, as half a sentence, why the detector is not sure where it is not; `doubts` in situations, or those
+    that a finding names. `when`: what must be so in the program for the rule to say anything, as in a fix.
+    `inference`: other words for fields (`title`, `why`, …) in a recording of a program that answers requests;
+    `without_torch`: of one that is proven to be another framework's, or of none; `without_gpu`: of a run without a
+    GPU, which speaks of none.
     `derivation`: how its saving is computed, None where it saves no time; `planted`: why that is less or more than what
     its planted fault really costs, as one sentence. `origin`: where it lies, None if it comes with
     perfdoctor; `broken`: why its document cannot be used, which only that of a rule from elsewhere may be.

@@ -9,10 +9,12 @@ from machine_builders import beside
 from measured_builders import measurement, rates
 from msgspec.structs import replace
 
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
 from perfdoctor.vocabulary.names.torch import CONCATENATES
+from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
 
@@ -253,6 +255,18 @@ def test_what_was_not_tried_may_make_the_step_longer_and_is_said_with_low_confid
     assert likely_ms(finding) > 1
     known = only_finding("input-wait", with_trial(many, tried(4, 4, 0.8, w1=4.5, w2=2.3, w4=1.2)))
     assert (known.confidence, known.saving_ns_per_step.low > 0) == ("high", True)
+
+
+def test_what_was_tried_is_not_called_unmeasured_where_workers_share_the_cores():
+    """Two cores for the training and for workers that need one each."""
+    run = with_trial(on_a_processor(80, threads=1, busy=1, cores=2), tried(8, 8, 0.5, w1=8.5, w2=4.2, w4=4.2))
+    finding = only_finding("input-wait", run)
+    assert (finding.confidence, finding.doubt) == ("medium", "shared-cores")
+    (advice,) = [
+        each for each in diagnose(run.timeline, tuple(load_rules().values())).findings if each.rule == "input-wait"
+    ]
+    assert "on the same cores was not measured" in advice.confidence_because
+    assert "what a batch" not in advice.confidence_because
 
 
 # --- items of tensors in memory, one by one

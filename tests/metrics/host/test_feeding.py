@@ -157,29 +157,36 @@ def test_only_steps_after_the_last_wait_gain():
     [
         (math.nan, 500, 1000),  # not known
         (2, 0, 1000),
-        (2, 500, 500),
+        (2, 500, 500),  # it reads files for 200, as long as before
         (2, 880, 300),  # what it computed it computed
+        (0.25, 700, 1000),  # a quota
     ],
 )
 def test_a_trial_counts_without_what_else_ran_beside_it(count, delay, make):
-    tried = LoaderTrial(9, 1000, 300, 1000, 1, delay, (TriedWorkers(2, 800, 300, 0, 0),))
-    assert feeding._without_others(tried, count).make_ns == make
+    tried = LoaderTrial(9, 1000, 300, 2000, 1, delay, (TriedWorkers(2, 800, 300, 0, 0),))
+    found = feeding._without_others(tried, count)
+    assert (found.make_ns, found.slowest_ns) == (make, 2 * make)
 
 
 @pytest.mark.parametrize(
-    ("count", "ran", "waited", "alone"),
+    ("count", "workers", "ran", "waited", "alone"),
     [
-        (2, 600, 200, 600),  # of two workers that wanted two cores one waited: they would have had both
-        (2, 600, 2600, 300),  # four workers: what they waited for beyond two cores was for each other
-        (2, 1600, 1600, 800),  # four workers that had both cores
-        (4, 800, 2400, 200),
-        (0.5, 600, 200, 800),  # other ranks rest meanwhile
-        (2, 600, 0, 800),  # they slept
+        (2, 2, 1200, 400, 600),  # they would have had both cores
+        (2, 2, 400, 400, 600),  # and sleep as long as before
+        (2, 4, 1200, 2000, 600),  # what they waited for beyond two cores was for each other
+        (2, 4, 1600, 1600, 800),  # that had both cores
+        (4, 4, 800, 2400, 200),
+        (0.5, 2, 600, 200, 800),  # other ranks rest meanwhile
+        (2, 2, 600, 0, 800),  # they slept
     ],
 )
-def test_workers_would_have_had_the_cores_that_they_waited_for(count, ran, waited, alone):
-    """From one batch to the next it took 800 ns; what they ran and waited is of all threads together."""
-    assert feeding._alone_ns(TriedWorkers(2, 800, ran - 100, 100, 0, waited), count) == alone
+def test_workers_would_have_had_the_cores_that_they_waited_for(count, workers, ran, waited, alone):
+    """From one batch to the next it took 800 ns."""
+    assert feeding._taken_alone_ns(TriedWorkers(workers, 800, ran, 0, 0, waited), count) == alone
+
+
+def test_the_process_that_takes_batches_has_its_own_core():
+    assert feeding._taken_alone_ns(TriedWorkers(2, 800, 800, 800, 0, 800), 2) == 800
 
 
 def test_a_trial_counts_as_beside_what_else_ran_while_steps_were_recorded(monkeypatch):

@@ -63,6 +63,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *_evidence(run, judged),
         ),
         situation=judged.situation,
+        doubt="shared-cores" if _is_measured(run, judged) and _is_crowded(judged) else "",
         sources={} if judged.items else dict.fromkeys(("stays_ms", "stays_most_ms"), _source(run)),
     )
 
@@ -76,10 +77,18 @@ def _confidence(run: Run, judged: _Judged) -> Confidence:
     """Low where a fix may make the step longer; high where what it rests on was measured, and cores are left for it."""
     if judged.saving.likely and not judged.saving.low:
         return "low"
+    return "high" if _is_measured(run, judged) and not _is_crowded(judged) else "medium"
+
+
+def _is_measured(run: Run, judged: _Judged) -> bool:
+    """Are the cores known, and what a batch from a worker costs?"""
     # Of items it is not known what the dataset does between its ops.
-    is_measured = judged.situation not in ("unmarked", "items") and feeding.cores(run).is_known
-    is_measured = is_measured and not (judged.prospect and judged.prospect.crowded)
-    return "high" if is_measured and _source(run) != "table" else "medium"
+    is_known = judged.situation not in ("unmarked", "items") and feeding.cores(run).is_known
+    return is_known and _source(run) != "table"
+
+
+def _is_crowded(judged: _Judged) -> bool:
+    return judged.prospect is not None and judged.prospect.crowded
 
 
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:

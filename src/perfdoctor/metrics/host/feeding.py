@@ -19,6 +19,7 @@ from perfdoctor.metrics.grouping import of_known
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Cores, Feeding, Prospect, Supply, with_workers
 from perfdoctor.metrics.host.same_work import MOST_OF_IT
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
@@ -97,6 +98,7 @@ def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
     return replace(known, count=min(known.count, max(got, 1.0))) if lacked else known
 
 
+@once_per_run
 def trial(run: Run) -> LoaderTrial | None:
     """What was tried with the loader in a copy of the program, as long as it takes beside what else ran while steps
     were recorded; None where nothing was.
@@ -131,27 +133,35 @@ def _beside_others(run: Run, make_ns: int) -> float:
 
 
 def _without_others(tried: LoaderTrial, count: float) -> LoaderTrial:
-    """The trial as if no other program had run beside it, on `count` cores; as it is where that is not known.
-
-    What could run and waited for a core would have run, on as many cores as there are. The rest of the waiting was for
-    each other.
-    """
+    """The trial as if no other program had run beside it, on `count` cores; as it is where that is not known."""
     if math.isnan(count):
         return tried
-    delay = min(tried.make_delay_ns / tried.make_ns, _MOST_DELAYED)  # its only thread waits for nobody else
+    made_ns = _alone_ns(tried.make_ns, tried.make_cpu_ns, tried.make_delay_ns, 1, count)
     return replace(
         tried,
-        make_ns=max(round((1 - delay) * tried.make_ns), tried.make_cpu_ns),
-        slowest_ns=round((1 - delay) * tried.slowest_ns),
-        taken=tuple(replace(each, batch_ns=_alone_ns(each, count)) for each in tried.taken),
+        make_ns=made_ns,
+        slowest_ns=round(tried.slowest_ns * made_ns / tried.make_ns),
+        taken=tuple(replace(each, batch_ns=_taken_alone_ns(each, count)) for each in tried.taken),
     )
 
 
-def _alone_ns(tried: TriedWorkers, count: float) -> int:
-    """From one batch to the next, had other programs left all `count` cores to the workers."""
-    ran_ns = tried.cpu_ns + tried.own_cpu_ns
-    possible_ns = min(ran_ns + tried.delay_ns, count * tried.batch_ns)
-    return round(tried.batch_ns * ran_ns / possible_ns) if possible_ns > ran_ns else tried.batch_ns
+def _taken_alone_ns(tried: TriedWorkers, count: float) -> int:
+    left = count - tried.own_cpu_ns / tried.batch_ns
+    return _alone_ns(tried.batch_ns, tried.cpu_ns, tried.delay_ns, tried.workers, left)
+
+
+def _alone_ns(wall_ns: int, ran_ns: int, waited_ns: int, threads: int, count: float) -> int:
+    """How long it had taken if others had left `count` cores to these threads, which `ran_ns` and waited for a core for
+    `waited_ns`, together.
+
+    What waited would have run, on as many cores as there are; the rest of the waiting was for each other. Where they
+    wanted all cores, so much more is done there; else each thread ends that much sooner, and sleeps as long as before.
+    """
+    lost_ns = min(waited_ns, count * wall_ns - ran_ns)
+    if lost_ns <= 0:
+        return wall_ns
+    sharing = count if ran_ns + waited_ns > count * wall_ns else threads
+    return max(round(wall_ns - lost_ns / sharing), ran_ns // threads)
 
 
 def _supply(run: Run, feeding: Feeding) -> Supply:

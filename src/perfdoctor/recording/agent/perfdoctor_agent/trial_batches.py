@@ -153,8 +153,8 @@ class _Taking:
         return min(found)
 
     def facts(self) -> dict[str, int]:
-        """Ns a batch as fast as batches come: by the clock, of the processor, and without a core though ready to run,
-        in the workers and here.
+        """Ns a batch as fast as batches come: by the clock; of the processor, in the workers and here; and of what the
+        workers were ready to run without a core.
         """
         for _ in range(self.workers - 1):  # all begin at the same time
             self._take()
@@ -172,10 +172,9 @@ class _Taking:
         }  # fmt: skip
 
     def _now(self) -> tuple[int, int, int, int]:
-        """Ns until now: by the clock, of the workers on cores, of this thread on one, and of all without one."""
+        """Ns until now: by the clock, of the workers on cores, of this thread on one, of the workers without one."""
         workers = [_scheduled_ns(worker.pid) for worker in self.iterator._workers]
         cpu_ns, delay_ns = (sum(column) for column in zip(*workers, strict=True))
-        delay_ns += processor.delay_ns(str(threading.get_native_id()))
         return time.perf_counter_ns(), cpu_ns, time.thread_time_ns(), delay_ns
 
     def _end(self) -> None:
