@@ -254,6 +254,29 @@ def test_a_name_in_the_schema_that_is_no_text_is_one_line(tmp_path):
         runs.listed(db)
 
 
+def test_a_run_that_the_index_of_the_file_does_not_know_is_one_line(tmp_path):
+    file = history(tmp_path / "history.db", [facts()])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+        ((name,),) = database.execute("SELECT id FROM runs")
+    other = "f" * len(name)
+    pieces = file.read_bytes().split(name.encode())
+    damaged = {
+        name.encode().join(pieces[:at]) + other.encode() + name.encode().join(pieces[at:])
+        for at in range(1, len(pieces))
+    }
+    listed = 0
+    for content in damaged:  # the name stands in the table of runs, in its index and in other tables
+        file.write_bytes(content)
+        with store.read(file) as db:
+            names = [row["id"] for row in runs.listed(db)]
+        if names == [other]:
+            with pytest.raises(PerfdoctorError, match="it is malformed"), store.read(file) as db:
+                runs.stored(db, other)
+            listed += 1
+    assert listed == 1
+
+
 def elsewhere(work):
     """In a process of its own, whose limits are not ours. Its exit code: 0 where `work` returned."""
     child = os.fork()

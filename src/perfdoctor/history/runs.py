@@ -117,8 +117,11 @@ def stored(db: Database, name: str) -> StoredRun:
         rows = db.query(f"select * from {table} where run_id = ? order by {order}", [name])  # noqa: S608 constants
         return [row for each in rows if _is_whole(row := checked(each, schema.OF_RUNS[table]), table)]
 
+    facts = next(db.query("select * from runs where id = ?", [name]), None)
+    if facts is None:  # as every id comes from a list of this history, the file's index contradicts its table
+        raise sqlite3.DatabaseError("it is malformed")
     return StoredRun(
-        facts=checked(next(db.query("select * from runs where id = ?", [name])), schema.RUN_COLUMNS),
+        facts=checked(facts, schema.RUN_COLUMNS),
         parts={row["part"]: row["ns"] for row in of("parts", "part")},
         findings=tuple(of("findings", "position")),
         tags=tuple(row["tag"] for row in of("tags", "tag")),

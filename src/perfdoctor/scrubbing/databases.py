@@ -163,6 +163,7 @@ def _recorded(database: sqlite3.Connection, tables: Sequence[Table]) -> set[int]
         for table in tables
         if table.owner and _RECORDED.fullmatch(table.name)
         for row in database.execute(f'SELECT DISTINCT ("{table.owner}" >> 24) & 16777215 FROM {table.source}')
+        if row[0] is not None
     }
 
 
