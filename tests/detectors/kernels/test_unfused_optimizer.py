@@ -94,6 +94,14 @@ def test_it_fires_where_the_host_updates_tensor_by_tensor():
     assert "300 small ops a step inside the optimizer, tensor by tensor, 20 µs each" in summary(finding)
 
 
+def test_of_an_op_that_reaches_beyond_the_optimizer_only_what_is_inside_counts():
+    whole = large_step(sizes=False)
+    last = whole.ops.name.equals("aten::addcdiv_")
+    longer = whole.ops.with_columns(end_ns=whole.ops.end_ns + 29_000_000 * last)
+    finding = only_finding("unfused-optimizer", whole.with_frame("ops", longer))
+    assert finding.saving_ns_per_step == only_finding("unfused-optimizer", whole).saving_ns_per_step
+
+
 def test_on_the_host_it_stays_silent_just_below_either_threshold():
     assert findings("unfused-optimizer", host_step(200, rest=7_700)) == []  # 400 of 8,101 units
     assert len(findings("unfused-optimizer", host_step(200, rest=7_500))) == 1

@@ -7,6 +7,7 @@ import pytest
 from builders import BASE_NS, draw, only_place, timeline
 from graphs import FEW, HOST, WAIT_END, WORK, graph, random_graphs, random_timelines, simulated_step
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -67,6 +68,24 @@ def test_each_node_comes_after_what_it_depends_on(graph):
         assert (depends < len(graph)).all()
     held = np.stack(graph.depends) != NOTHING
     assert held.any(axis=0).all(), "each has something that holds it"
+
+
+@FEW
+@given(random_timelines(), st.data())
+def test_calls_that_overlap_on_one_thread_as_in_a_damaged_recording_still_come_one_after_the_other(drawn, data):
+    calls = drawn.calls
+    longer = data.draw(st.lists(st.integers(0, 20), min_size=len(calls), max_size=len(calls)))
+    damaged = calls.with_columns(
+        end_ns=calls.end_ns + UNIT * np.array(longer, np.int64), process=np.arange(len(calls), dtype=np.int64)
+    )
+    places = prepare(drawn.with_frame("calls", damaged)).places
+    assume(len(places) == 1)
+    found = graph_of(places[0])
+    assume(found is not None)
+    for depends, before in zip(found.depends, found.before, strict=True):
+        same = (depends != NOTHING) & ~before
+        assert (depends[same] < np.flatnonzero(same)).all()
+    simulate([found])
 
 
 @FEW

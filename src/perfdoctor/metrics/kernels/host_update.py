@@ -64,9 +64,10 @@ def host_update(place: HostPlace, call_ns: float, least_left: float) -> HostUpda
     `call_ns`: the most that an op takes which has next to nothing to compute. `least_left`: the share of the passing
     time that is left at the least, whatever rate a single op reached.
     """
-    ops = host_update_rows(place).ops
+    update = host_update_rows(place)
+    ops = update.ops
     passes = passes_of(place) or passes_alike(np.unique(ops.name.codes).size)
-    ns = ops.duration_ns.astype(float)
+    ns = update.time.overlap_ns(ops.start_ns, ops.end_ns).astype(float)  # in damaged traces they reach beyond it
     if not ns.size:
         return HostUpdate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, passes.fuses)
     beyond = np.maximum(ns - min(float(np.quantile(ns, _OF_CALLS)), call_ns), 0)

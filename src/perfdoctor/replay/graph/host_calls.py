@@ -81,8 +81,21 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     ends = calls.end_ns[rows]
     ends[np.searchsorted(rows, to_free)] = free_ns
     thread = calls["thread"][rows]
+    ends = _until_the_next(calls.start_ns[rows], ends, thread)
     found = HostCalls(rows, calls.start_ns[rows], ends, thread, waits | for_room, for_room, end, own, outer)
     return _closed(found, period) if period.closed and rows.size else found
+
+
+def _until_the_next(start_ns: Ints, end_ns: Ints, thread: Ints) -> Ints:
+    """The ends of calls, at the latest when the next one of their thread begins: in a damaged recording they overlap.
+
+    What would come behind a call that has not ended could not be simulated.
+    """
+    previous = _previous_of_thread(thread)
+    later = np.flatnonzero(previous != NOTHING)
+    ends = end_ns.copy()
+    ends[previous[later]] = np.minimum(ends[previous[later]], start_ns[later])
+    return ends
 
 
 def _closed(host: HostCalls, period: Period) -> HostCalls:
