@@ -6,6 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording import plan
@@ -143,3 +144,15 @@ def test_a_wrong_pass_gets_the_list_of_valid_ones(text: str) -> None:
 def test_valid_passes_are_taken_once() -> None:
     assert plan.parse_passes("torch, nsys,torch") == ("torch", "nsys")
     assert plan.parse_passes("auto") is None
+
+
+def test_an_nsys_that_cannot_make_reports_is_doubted_before_its_version_is() -> None:
+    doubt = machine(nsys=replace(NSYS, no_report="its importer is missing")).nsys_doubt
+    assert doubt == ("its importer is missing", "install what it lacks, or the whole of Nsight Systems")
+    assert machine(devices=NO_GPU, nsys=replace(NSYS, no_report="x")).nsys_doubt is None
+
+
+def test_the_pass_of_ncu_says_what_it_measures_and_why_it_is_left_out(tmp_path: Path) -> None:
+    assert "a few launches of each" in plan.make(machine(), ("nsys", "ncu"), tmp_path).lines("10 steps")[1]
+    assert "put it on PATH" in plan.make(machine(ncu=None), ("nsys", "ncu"), tmp_path).left_out["ncu"]
+    assert "there is no GPU" in plan.make(machine(devices=NO_GPU), ("nsys", "ncu"), tmp_path).left_out["ncu"]

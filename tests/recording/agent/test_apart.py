@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 
 from perfdoctor.recording.tools import torch_profiler
+
+sys.path.insert(0, str(torch_profiler.AGENT))
+from perfdoctor_agent import apart
+
+sys.path.remove(str(torch_profiler.AGENT))
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
@@ -168,3 +176,28 @@ def test_the_programs_handlers_of_signals_are_not_called(tmp_path: Path) -> None
         "print(told, os.WTERMSIG(status))",
     )
     assert said == "alive  15"
+
+
+def test_the_guard_refuses_in_its_own_thread_and_there_alone() -> None:
+    guard = apart.Guard()
+    guard._heard("os.remove", ("a",))  # outside of `within` nothing is refused
+    with guard.within():
+        guard._heard("open", ("a", "r", os.O_RDONLY))
+        guard._heard("os.listdir", (".",))
+        guard._heard("open", (3, None, None))
+        other = threading.Thread(target=guard._heard, args=("os.remove", ("a",)))
+        other.start()
+        other.join()
+    assert guard.refused == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "given"), [("open", ("a", "w", os.O_WRONLY)), ("socket.connect", ()), ("os.kill", ())]
+)
+def test_the_guard_says_what_was_refused_also_where_the_program_caught_it(
+    event: str, given: tuple[object, ...]
+) -> None:
+    guard = apart.Guard()
+    refused = pytest.raises(PermissionError, match=f"it does more than read: {event}")
+    with refused, guard.within(), contextlib.suppress(PermissionError):
+        guard._heard(event, given)

@@ -128,7 +128,7 @@ from perfdoctor_agent.treating import Given
 def treat(name):
     space, given = {}, Given(torch, {})
     with open(AGENT + "/perfdoctor_agent/treatments/" + name + ".py") as file:
-        exec(file.read(), space)
+        exec(compile(file.read(), file.name, "exec"), space)
     space["apply"](torch, given)
     return given
 
@@ -137,6 +137,8 @@ ATTENTION = """
 given = treat("sdpa_fused")
 from torch.nn.attention import SDPBackend, sdpa_kernel
 torch.backends.cuda.enable_flash_sdp(False)
+with sdpa_kernel([SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION]):
+    pass  # the program takes a fused one itself
 with sdpa_kernel(SDPBackend.MATH):
     query = torch.randn(1, 2, 64, 32)
     with torch.profiler.profile() as profile:
@@ -158,6 +160,27 @@ for loader in (DataLoader(data, batch_size=4), own, DataLoader(data, batch_size=
     print(len(next(iter(loader))[0]), end=" ")
 print(given.touched)
 """
+PRECISION = """
+treat("autocast_bf16")
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, given):
+        seen = self.layer(given)
+        return {"seen": seen, "both": (seen, given), "list": [seen], "rows": len(given), "index": seen.argmax(1)}
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    made = model(torch.ones(4, 8))
+    made["seen"].sum().backward()
+    optimizer.step()
+kinds = [made["seen"], *made["both"], *made["list"], made["index"]]
+print(*(str(each.dtype).removeprefix("torch.") for each in kinds), made["rows"], type(made["both"]).__name__)
+print(made["seen"].equal(made["seen"].bfloat16().float()))
+"""
 OVERFLOW = """
 treat("autocast_fp16")
 torch.manual_seed(0)
@@ -178,7 +201,8 @@ print(moved[0], all(moved[-3:]), all(map(torch.isfinite, model.parameters().__ne
 
 @pytest.mark.parametrize(("script", "printed"), [
     (ATTENTION, "2 True True"), (CUDNN, "True False"), (BATCHES, "8 8 8 3"), (OVERFLOW, "False True True"),
-], ids=["attention", "cudnn", "batches", "overflow"])  # fmt: skip
+    (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"),
+], ids=["attention", "cudnn", "batches", "overflow", "precision"])  # fmt: skip
 def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(f"AGENT = {str(torch_profiler.AGENT)!r}\n" + SCRIPT + script)
     done = subprocess.run(

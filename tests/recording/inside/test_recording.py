@@ -270,6 +270,10 @@ assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) ==
     ("script", "said"),
     [
         ("with perfdoctor.record(output='run'): train(3)", "after 3 steps, and the first 5 are skipped"),
+        (
+            "it = perfdoctor.record(output='run'); it.start(); it.start(); train(3); it.finish(); it.finish()",
+            "after 3 steps, and the first 5 are skipped",
+        ),
         ("with perfdoctor.record(output='run'): pass", "no step was seen. Mark where each ends: perfdoctor.step()"),
         ("with perfdoctor.record(output='/proc/run'): train(20)", "/proc/run cannot be written"),
         ("with perfdoctor.record(output='/usr'): train(20)", "/usr holds other files, which are kept"),
@@ -304,6 +308,12 @@ assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) ==
 def test_what_fails_is_one_line_and_the_training_goes_on(tmp_path: Path, script: str, said: str) -> None:
     ended = run(tmp_path, MODEL + script + DONE)
     assert said in warned(ended)
+
+
+def test_a_program_that_never_imports_torch_is_told_why_nothing_was_recorded(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import perfdoctor\nwith perfdoctor.record(output='run'):\n    pass\nprint('done')")
+    assert warned(ended) == "perfdoctor: nothing was recorded: torch was not imported"
+    assert not ended.folder.exists()
 
 
 def test_a_tracker_that_cannot_take_the_report_costs_a_line_and_not_the_report(tmp_path: Path) -> None:

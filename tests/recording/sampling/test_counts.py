@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import statistics
 
 import pytest
 
-from perfdoctor.recording.sampling.counts import READ_S, matched
+from perfdoctor.recording.sampling import counts
+from perfdoctor.recording.sampling.counts import READ_S, SampleClock, matched
 from perfdoctor.recording.sampling.stacks import Sampled
 from perfdoctor.recording.tools import py_spy
 
@@ -77,3 +79,28 @@ def test_a_stack_that_py_spy_saw_once_before_it_had_no_core_is_one_sample_and_on
     ]
     unknown = Sampled(7, 7, 200, file, file, 0, 0, 12 * MS, 103 * MS)
     assert [each.samples for each in unknown.samples()] == [0, 0, 0]
+
+
+def test_where_the_sampling_thread_is_not_known_no_sample_is_counted(monkeypatch):
+    monkeypatch.setattr(counts, "_sampling_thread", lambda _: -1)
+    clock = SampleClock(1)
+    clock.read(1_000)
+    clock.read(2_000)
+    assert clock.taken_unix_ns == []
+    clock.close()
+
+
+def test_samples_are_spread_over_the_time_in_which_they_were_taken_also_behind_the_sampler_s_end(tmp_path, monkeypatch):
+    file = tmp_path / "status"
+    file.write_bytes(b"Name:\tpy-spy\nvoluntary_ctxt_switches:\t10\nother:\t1\n")
+    monkeypatch.setattr(counts, "_sampling_thread", lambda _: os.open(file, os.O_RDONLY))
+    clock = SampleClock(1)
+    clock.read(1_000)
+    file.write_bytes(b"Name:\tpy-spy\nvoluntary_ctxt_switches:\t12\n")
+    clock.read(2_000)
+    assert clock.taken_unix_ns == [1_250, 1_750]
+    file.write_bytes(b"")  # it has ended
+    clock.read(3_000)
+    assert clock.taken_unix_ns == [1_250, 1_750]
+    clock.close()
+    clock.close()

@@ -156,3 +156,20 @@ def test_without_proc_there_is_a_reason_and_no_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(cpu, "_PROC", tmp_path / "nothing")
     assert CpuSampler(tmp_path / "cpu.csv").start() == "/proc/stat cannot be read"
     assert not (tmp_path / "cpu.csv").exists()
+
+
+def test_a_kernel_without_pressure_and_schedstat_counts_in_ticks_and_a_thread_that_ended_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, stat in {"7": "7 (a (b) c) R" + " 0" * 10 + " 30 12" + " 0" * 30, "8": ""}.items():
+        folder = tmp_path / "5" / "task" / name
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(stat)
+    monkeypatch.setattr(cpu, "_PROC", tmp_path)
+    (thread,) = cpu._threads(5)
+    assert (thread.process, thread.thread, thread.state, thread.delay_ns) == (5, 7, "R", 0)
+    assert thread.cpu_ns == 42 * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert cpu._pressure_ns() == ""
+    (tmp_path / "pressure").mkdir()
+    (tmp_path / "pressure" / "cpu").write_text("full avg10=0.00 total=1\nsome avg10=0.00 total=5\n")
+    assert cpu._pressure_ns() == 5_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -79,3 +80,33 @@ def test_where_the_system_has_no_such_setting_it_is_tried(here: Path, monkeypatc
     program(here / "path", "echo py-spy 0.4.0")
     monkeypatch.setattr(py_spy, "_YAMA", here / "none")
     assert found().trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("Error: Permission Denied (os error 13)\n", "--cap-add=SYS_PTRACE"),
+        ("warning\nError: Failed to find python\n", "py-spy says: Error: Failed to find python"),
+        ("sampling\n", ""),
+    ],
+)
+def test_what_py_spy_writes_says_why_nothing_was_sampled(tmp_path: Path, log: str, said: str) -> None:
+    (tmp_path / "log").write_text(log)
+    why = py_spy.explain(tmp_path / "log")
+    assert said in why
+    assert bool(why) == bool(said)
+
+
+def test_stacks_are_read_whatever_stands_between_them_and_whoever_has_no_name(tmp_path: Path) -> None:
+    def event(kind: str, at: object, name: str) -> dict[str, object]:
+        return {"ph": kind, "ts": at, "tid": 1, "name": name, "args": {"filename": "t.py", "line": 3}}
+
+    begin = [event("B", 10, "main"), event("B", 10, "step")]
+    rows = [*begin, "text", event("B", "soon", "lost"), event("X", 20, "mark"), event("E", 30, "step")]
+    (tmp_path / "a.json").write_text(json.dumps([*rows, event("E", 30, "main"), event("E", 40, "nothing")]))
+    found = list(py_spy.samples(tmp_path / "a.json"))
+    assert [(each.start_ns, each.end_ns, [frame[0] for frame in each.stack]) for each in found] == [
+        (10_000, 20_000, ["main", "step"]),
+        (20_000, 30_000, ["main", "step"]),
+    ]
+    assert {(each.thread, each.thread_name) for each in found} == {(0, "")}
