@@ -7,7 +7,7 @@ SINCE = "1.11"
 RISK = "Gradients are rounded to 8 bits before they are added up."
 CHANGES_NUMERICS = True
 GROUP = "gradient precision"
-NEEDS = ("ranks",)
+NEEDS = ("ranks", "cuda")  # torch refuses it where its build has no NCCL
 PATCH = """from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 model.register_comm_hook(None, bf16_compress_hook)"""
 
