@@ -16,6 +16,9 @@ import pytest
 from folders import ROOT
 from warm_torch import ALL_AT_ONE, warm_python
 
+from perfdoctor.cli import outside_options
+from perfdoctor.errors import PerfdoctorError
+
 #: Its loader makes each batch in the training process, and sleeps for half of a step.
 TRAINING = """
 import os, sys, time, torch
@@ -97,7 +100,7 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
         first = json.loads((run / "windows" / window / "diagnosis.json").read_text())["findings"][0]
         assert first["rule"] == "input-wait"
     assert (run / "report.html").is_file()
-    assert list((tmp_path / "left" / "window-1").glob("rank0-*")), "the window's summary"
+    assert list((tmp_path / "left" / "window-1-rank0").glob("rank0-*")), "the window's summary"
     assert "ended, step" in asked(tmp_path, "status", "left").stdout
 
 
@@ -165,3 +168,11 @@ def test_what_is_not_watched_is_an_error_of_two_lines(tmp_path: Path, words: tup
     done = asked(tmp_path, *words)
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 2, done.stderr
+
+
+def test_a_folder_of_summaries_that_nothing_can_write_to_is_said_before_the_start(monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(PerfdoctorError, match="--summaries needs a package that is not installed: fsspec"):
+        outside_options.needs_remote("--summaries", "s3://bucket/job")
+    for folder in ("", "shared/job", "file:///shared/job"):
+        outside_options.needs_remote("--summaries", folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
 
+from perfdoctor.recording.treated_run import TrialReport
 from perfdoctor.treatments.session import Failed, Session
 
 
@@ -98,6 +99,22 @@ def test_a_pair_that_others_disturbed_is_made_anew():
     made, _ = session({"good": 0.6}, others=lambda number: 1.9 if number == 3 else 0.0)
     assert made.result().rows[0].disturbed == 1
     assert verdicts(made) == {"good": "keep"}
+
+
+def test_a_program_that_hangs_untreated_does_so_no_longer_than_the_budget():
+    limits = []
+
+    def hangs(_arms, *, limit_s, **_facts):
+        limits.append(limit_s)
+        clock[0] += limit_s
+        return TrialReport(why="hangs", is_cut=True, wall_s=limit_s)
+
+    clock = [100.0]
+    made = Session(hangs, [arm("fix")], budget_s=600.0, cores=2, clock=lambda: clock[0])
+    with pytest.raises(Failed, match="hangs"):
+        made.go()
+    assert limits[0] == 600
+    assert sum(limits) < 660
 
 
 def test_a_program_that_fails_untreated_is_no_trial():

@@ -65,6 +65,14 @@ def needs_metrics(option: str) -> None:
     _needs("prometheus_client", option, "pip install 'perfdoctor[metrics]'")
 
 
+def needs_remote(option: str, folder: str) -> None:
+    """Raises PerfdoctorError where the folder is s3:// or the like, and what writes there is not installed."""
+    from perfdoctor.system import remote
+
+    if remote.is_url(folder) and not folder.startswith("file://"):
+        _needs("fsspec", option, "pip install 'perfdoctor[remote]'")
+
+
 def outside(metrics: Path | None, log: Sequence[str]) -> Outside:
     """The outputs of `--metrics` and `--log`. Raises PerfdoctorError, before any work, if one cannot be written."""
     if metrics is not None:

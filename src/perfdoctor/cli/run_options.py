@@ -38,7 +38,7 @@ Stop = Annotated[
     bool | None,
     typer.Option(
         "--stop-after-steps/--keep-going",
-        help="End the program when its steps are recorded; or let it go on, for record-now too.",
+        help="End the program when its steps are recorded; or let it go on, with --passes torch for record-now.",
         show_default="stop only if there are several passes",
     ),
 ]
@@ -53,7 +53,7 @@ Stacks = Annotated[bool, typer.Option("--stacks", help="Record Python stacks too
 Sampling = Annotated[
     bool,
     typer.Option(
-        "--sampling/--no-sampling", help="Sample Python stacks from outside, where py-spy can: costs at most 2 %."
+        "--sampling/--no-sampling", help="Sample Python stacks from outside, where py-spy can: takes 2 % of the cores."
     ),
 ]
 Source = Annotated[

@@ -75,6 +75,7 @@ def watch(
     outside = outside_options.outside(metrics, log or [])
     if metrics_port:
         outside_options.needs_metrics("--metrics-port")
+    outside_options.needs_remote("--summaries", summaries)
     rules = analyze.rules_of([], [], None, None, quiet=quiet)
     running.wanted_passes(command, "torch")
 

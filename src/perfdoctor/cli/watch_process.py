@@ -105,7 +105,10 @@ class _Beside:
 
     def _summarize(self, number: int) -> None:
         if self.orders.summaries:
-            window, target = str(self.run.path / WINDOWS / str(number)), f"{self.orders.summaries}/window-{number}"
+            window = str(self.run.path / WINDOWS / str(number))
+            # Machines open their windows by themselves: those of one number need not be of one moment.
+            first = min((each.rank for each in self.watcher.ranks.values()), default=0)
+            target = f"{self.orders.summaries}/window-{number}-rank{first}"
             self._start([sys.executable, "-m", "perfdoctor", "summarize", window, "-o", target, "-q"], {})
 
     def _start(self, command: list[str], facts: dict[str, str]) -> None:

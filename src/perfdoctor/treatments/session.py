@@ -166,7 +166,8 @@ class Session:
         end_after = _FEWEST_STEPS if self.stops else 0
         dry = [arm for case in self.cases for arm in case.arms if arm.treatment.by_arguments]
         for each in (dry, []):  # counting what they would change should not fail; the program decides
-            report = self._made((), end_after, None, dry=each)
+            left_s = self.begun + self.budget_s - self.clock()  # one that hangs would keep the command for ever
+            report = self._made((), end_after, max(left_s, _SPARE_S), dry=each)
             if not report.why:
                 break
         else:

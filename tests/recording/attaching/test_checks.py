@@ -39,7 +39,10 @@ def _what(target: Target, *places: Path) -> str:
         ({"python": None}, "no Python", "--children"),
         ({"python": (3, 7)}, "Python 3.7", "3.8 or newer"),
         ({"has_torch": False}, "has not loaded torch", "once it has begun"),
-        ({"environment": {"PERFDOCTOR_AGENT": "{}"}}, "started by perfdoctor", "record-now"),
+        ({"environment": {"PERFDOCTOR_AGENT": "{}"}}, "started by perfdoctor", "perfdoctor watch -- COMMAND"),
+        ({"environment": {"PERFDOCTOR_AGENT": '{"watch": null}'}}, "started by perfdoctor", "perfdoctor watch --"),
+        ({"environment": {"PERFDOCTOR_AGENT": "no settings"}}, "started by perfdoctor", "perfdoctor watch --"),
+        ({"environment": {"PERFDOCTOR_AGENT": '{"watch": {"rows": "x"}}'}}, "started by perfdoctor", "record-now"),
         ({"environment": {"CUDA_INJECTION64_PATH": "x"}}, "another tool", "Wait"),
         ({"state": "T"}, "is stopped", "kill -CONT"),
         ({"state": "Z"}, "has ended", "one that runs"),
@@ -142,8 +145,11 @@ def test_of_a_launcher_the_ranks_are_attached_to(monkeypatch: pytest.MonkeyPatch
     with running(tmp_path, _LAUNCHER, until="begun\nbegun") as program:
         with pytest.raises(PerfdoctorError, match="launches others") as error:
             ranks.chosen(program.pid, children=False)
-        assert error.value.do.endswith("--children")
         found = ranks.chosen(program.pid, children=True)
+        one = min(each.pid for each in found)
+        assert error.value.do.endswith(
+            f"perfdoctor attach {program.pid} --children. One alone: perfdoctor attach {one}"
+        )
     assert [each.environment["RANK"] for each in found] == ["0", "1"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -59,7 +61,9 @@ def _others(target: Target) -> Iterator[tuple[str, str]]:
     if torch_profiler.VARIABLE in target.environment:
         yield (
             f"{_who(target)} was started by perfdoctor, whose agent is in it already",
-            f"Let that record: perfdoctor record-now {target.pid}",
+            f"Let that record: perfdoctor record-now {target.pid}"
+            if _may_be_asked(target.environment[torch_profiler.VARIABLE])
+            else "It is recorded once. To record it whenever you like, start it with: perfdoctor watch -- COMMAND",
         )
     if any(name in target.environment for name in _OTHER_TOOLS):
         yield f"{_who(target)} is recorded by another tool already (Nsight Systems?)", "Wait until that has ended."
@@ -67,6 +71,13 @@ def _others(target: Target) -> Iterator[tuple[str, str]]:
         yield f"{name_of(target.tracer)} ({target.tracer}) is attached to {_who(target)} already", "End that first."
     if target.state in "Tt":
         yield f"{_who(target)} is stopped", f"Let it run: kill -CONT {target.pid}"
+
+
+def _may_be_asked(settings: str) -> bool:
+    """Does the agent with these settings record a window whenever it is asked to?"""
+    with contextlib.suppress(ValueError, AttributeError):
+        return bool(json.loads(settings).get("watch"))
+    return False
 
 
 def _permission(target: Target) -> Iterator[tuple[str, str]]:

@@ -22,10 +22,11 @@ def chosen(pid: int, *, children: bool) -> list[Target]:
     below = [found for each in descendants(pid) if (found := inspect(each)) is not None]
     if not children:
         if _launches(root, below):
-            ranks = sum(_may_train(each) for each in below)
+            ranks = [each.pid for each in below if _may_train(each)]
+            one = f" One alone: perfdoctor attach {min(ranks)}" if ranks else ""
             raise PerfdoctorError(
-                f"process {pid} ({root.name}) launches others, and does not train itself ({ranks} below it may)",
-                do=f"All of them: perfdoctor attach {pid} --children",
+                f"process {pid} ({root.name}) launches others, and does not train itself ({len(ranks)} below it may)",
+                do=f"All of them: perfdoctor attach {pid} --children.{one}",
             )
         return [root]
     trainings = [each for each in (root, *below) if _may_train(each) and not _launches(each, below)]

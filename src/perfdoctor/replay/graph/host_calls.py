@@ -93,7 +93,7 @@ def _until_the_next(start_ns: Ints, end_ns: Ints, thread: Ints) -> Ints:
     """
     previous = _previous_of_thread(thread)
     later = np.flatnonzero(previous != NOTHING)
-    ends = end_ns.copy()
+    ends: Ints = end_ns.copy()
     ends[previous[later]] = np.minimum(ends[previous[later]], start_ns[later])
     return ends
 
