@@ -7,12 +7,12 @@ link: what a link leads to is outside of the folder, and Landlock judges the fil
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import struct
 import sys
 from pathlib import Path
+
+from perfdoctor.recording.agent.perfdoctor_agent import apart
 
 MOST_BYTES = 3 << 29  # 1.5 GB
 #: Of these, what the interpreter, numpy and this program take before a file is read.
@@ -20,13 +20,6 @@ _OWN_BYTES = 400 << 20
 #: Of the processor; by the clock so many times as long, as other programs may have it, and what waits uses none.
 MOST_SECONDS = 20
 CLOCK_FACTOR = 5
-#: System calls of all architectures since Linux 5.13.
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
-#: Of LANDLOCK_ACCESS_FS_* all that change something: write, remove, make, refer, truncate; by version of Landlock.
-_CHANGES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}
-_OF_FILES = 0x4002  # write and truncate: the others are of folders
-_NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
-_BELOW_PATH = 1  # LANDLOCK_RULE_PATH_BENEATH
 #: Events of Python's audit that no reading of a file needs.
 _NEVER = ("socket.connect", "socket.bind", "socket.getaddrinfo", "os.exec", "os.system", "os.posix_spawn", "ctypes.dlopen",
           "os.chmod", "os.chown", "os.kill", "os.putenv")  # fmt: skip
@@ -35,43 +28,13 @@ _CHANGING = ("os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate", "o
 
 def confine(folder: Path) -> list[str]:
     """Let this process write below the folder alone. Returns a list that what it tried besides is added to."""
-    only_below(folder)
+    apart.only_below(str(folder))
     # whoever forked it may hold much that is not ours: a worker of the tests, with all that they import
     held = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     most = MOST_BYTES + max(held - _OWN_BYTES, 0)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return watched(folder)
-
-
-def only_below(*folders: Path) -> bool:
-    """Landlock this process and its children: they write below these folders. False where the kernel cannot."""
-    version = _landlock()
-    if version < 1:
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    handled = _CHANGES[min(version, max(_CHANGES))]
-    rules = libc.syscall(_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
-    for path in (*folders, Path(os.devnull)):
-        opened = os.open(path, os.O_PATH)
-        allowed = handled if path in folders else handled & _OF_FILES
-        if libc.syscall(_ADD, rules, _BELOW_PATH, struct.pack("=Qi", allowed, opened), 0):
-            raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
-        os.close(opened)
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    if libc.syscall(_RESTRICT, rules, 0):
-        raise OSError(ctypes.get_errno(), "landlock_restrict_self")
-    os.close(rules)
-    return True
-
-
-def has_landlock() -> bool:
-    return _landlock() > 0
-
-
-def _landlock() -> int:
-    """Its version here, below 1 where the kernel has none."""
-    return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1))
 
 
 def watched(*folders: Path) -> list[str]:

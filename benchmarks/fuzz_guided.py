@@ -23,6 +23,8 @@ import fuzz_cases
 import fuzz_targets
 from fuzz_targets import TARGETS, Target
 
+from perfdoctor.recording.agent.perfdoctor_agent import apart
+
 WRONG = 66
 
 
@@ -63,7 +65,7 @@ def main(name: str, seconds: str, keep: Path, seed: str) -> None:
             fuzz_cases.emptied(folder / "case")  # and loads what is imported late
             fuzz_targets.outcome(target.use, fuzz_cases.written(target.name, content, folder / "case"), Random(4))
         (keep / name).mkdir(parents=True, exist_ok=True)
-        confined.only_below(folder, keep / name)
+        apart.only_below(str(folder), str(keep / name))
         search = Search(target, folder, keep / name, confined.watched(folder, keep / name))
         limits = [f"-max_total_time={seconds}", f"-timeout={confined.MOST_SECONDS}", f"-seed={seed}", f"-max_len={1 << 20}",
                   f"-rss_limit_mb={confined.MOST_BYTES >> 20}", f"-artifact_prefix={keep / name}/", "-verbosity=0",

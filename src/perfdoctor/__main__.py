@@ -1,5 +1,5 @@
 """`python -m perfdoctor`"""
 
-from perfdoctor.cli.main import main
+from perfdoctor.entry import main
 
 main()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from folders import ROOT
@@ -14,9 +15,10 @@ from measured_builders import matmuls, rates
 from torch_python import torch_python
 from warm_torch import ALL_AT_ONE, warm_python
 
-from perfdoctor.cli import env
+from perfdoctor.cli import env, run
 from perfdoctor.hardware.measured import load
 from perfdoctor.recording.launch.program import Program, inspect
+from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.machine_rates import store
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools.gpu_counters import GpuCounters
@@ -341,3 +343,21 @@ def test_each_run_is_stored_and_a_history_that_cannot_be_written_changes_no_exit
     done = perfdoctor(tmp_path, *words, *command)
     assert done.returncode == 4
     assert sum("not stored in the history" in line for line in done.stderr.splitlines()) == 1
+
+
+def test_ctrl_c_behind_the_end_of_the_program_keeps_its_exit_code():
+    said: list[str] = []
+
+    def record(_name, _kernels):
+        session.ran.append(Ended(code=7))
+        raise KeyboardInterrupt
+
+    session = SimpleNamespace(
+        plan=SimpleNamespace(passes=("torch",)), ran=[], record=record, folder=SimpleNamespace(path=Path("run"))
+    )
+    ended = run._one_pass("torch", session, said.append, quiet=True, verbose=False)
+    assert ended.code == 7
+    assert "ended by Ctrl-C" in said[-1]
+    session.record = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run._one_pass("torch", session, said.append, quiet=True, verbose=False)

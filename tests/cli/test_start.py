@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from folders import ROOT
 
+from perfdoctor import entry
+
 TRACE = ROOT / "fixtures" / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 #: What a command line never needs, with what comes along with it.
 NEVER = {"asyncio", "email", "http", "multiprocessing", "pydantic", "ssl", "torch", "unittest", "xml"}
@@ -68,3 +70,24 @@ def test_numpy_starts_no_threads_that_spin(analysis: dict[str, object]):
     """Nor does the environment change, which programs that we start inherit."""
     assert analysis["threads"] == 1
     assert "OPENBLAS_NUM_THREADS" not in analysis["environment"]
+
+
+def test_packages_of_another_python_in_pythonpath_do_not_keep_the_program_from_being_started(tmp_path):
+    for name in ("typing_extensions", "typer", "click", "numpy", "msgspec", "rich"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('of another Python')\n")
+    seen = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep)[-1]); raise SystemExit(7)"
+    words = ["run", "-o", tmp_path / "run", "-q", "--no-save", "--", sys.executable, "-c", seen]
+    done = subprocess.run(
+        [sys.executable, "-m", "perfdoctor", *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[0]) == (7, str(tmp_path))
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_what_pythonpath_gives_comes_behind_our_own_packages_but_for_our_own_folder():
+    own = str(Path(entry.__file__).parents[1])
+    path = ["/script", "/modules", own, "/python/site-packages"]
+    assert entry.own_first(path, f"/modules{os.pathsep}{own}") == ["/script", own, "/python/site-packages", "/modules"]
+    assert entry.own_first(path, "") == path

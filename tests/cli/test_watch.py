@@ -100,7 +100,7 @@ def test_trouble_is_said_recorded_and_diagnosed_while_the_training_runs(tmp_path
         first = json.loads((run / "windows" / window / "diagnosis.json").read_text())["findings"][0]
         assert first["rule"] == "input-wait"
     assert (run / "report.html").is_file()
-    assert list((tmp_path / "left" / "window-1-rank0").glob("rank0-*")), "the window's summary"
+    until(lambda: list((tmp_path / "left" / "window-1-rank0").glob("rank0-*")))  # a process of its own makes it
     assert "ended, step" in asked(tmp_path, "status", "left").stdout
 
 

@@ -232,10 +232,11 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     finally:
         sampled = sampler.stop()
         cores.stop()
-    if sampled and not ended.at_once:
-        keep_topology(folder.path / "device" / "topology.txt")
-    if not ended.at_once:
-        machine_rates.keep_beside(folder, session.plan.machine)
+    with contextlib.suppress(KeyboardInterrupt):  # it is the program's exit code that counts
+        if sampled and not ended.at_once:
+            keep_topology(folder.path / "device" / "topology.txt")
+        if not ended.at_once:
+            machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = ended.code
     store(folder, notify)
     return ended
@@ -257,6 +258,16 @@ def _one_pass(
     try:
         ended = session.record(name, kernels)
         let_go_of_closed_streams()
+        if name == "nsys":
+            _export(session, notify, quiet=quiet, verbose=verbose)
+    except KeyboardInterrupt:
+        if len(session.ran) == earlier:
+            raise
+        # The program has ended, with an exit code of its own.
+        notify(
+            f"the {name} pass: what follows the program was ended by Ctrl-C; {session.folder.path} has what was kept"
+        )
+        return session.ran[-1]
     except Exception as error:  # noqa: BLE001 an error of the recording must not change the program's exit code
         recorded.print_error(f"the {name} pass failed", error)
         session.folder.manifest.notes.append(f"The {name} pass: {getattr(error, 'what', error)}.")
@@ -264,8 +275,6 @@ def _one_pass(
     record = session.folder.manifest.passes[-1]
     for note in record.notes if not record.do else ():  # without a step they are the result
         notify(f"the {name} pass: {note}")
-    if name == "nsys":
-        _export(session, notify, quiet=quiet, verbose=verbose)
     notify(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB{_held(name, session.folder)}")
     return ended
 

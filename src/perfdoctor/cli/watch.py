@@ -148,7 +148,8 @@ def _run(
     )  # fmt: skip
     began: list[int] = []
     try:
-        ended = program_run.run(command, environment, time_limit_s=timeout, started=began.append)
+        with torch_profiler.while_running(environment) as given:
+            ended = program_run.run(command, given, time_limit_s=timeout, started=began.append)
         running.let_go_of_closed_streams()
     except Exception as error:  # noqa: BLE001 the program runs on, or is started
         recorded.print_error("the watch failed", error)

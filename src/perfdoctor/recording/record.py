@@ -190,12 +190,12 @@ class Session(Struct, frozen=True):
             watch={"rows": str(rows), "watcher": 0} if rows else None,
         )  # fmt: skip
         try:
-            ended = launch.run(
-                self.command, environment, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,
-                is_finished=overstayed(self.folder, recording.pass_name) if self.window.stop else lambda: False,
-                overdue=lambda: [r.pid for r in self.folder.reports(recording.pass_name) if r.state == "recording"],
-                started=self.started,
-            )  # fmt: skip
+            with torch_profiler.while_running(environment) as given:
+                ended = launch.run(
+                    self.command, given, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,
+                    is_finished=overstayed(self.folder, recording.pass_name) if self.window.stop else lambda: False,
+                    overdue=lambda: self._overdue(recording.pass_name), started=self.started,
+                )  # fmt: skip
             self.ran.append(ended)
         finally:
             with contextlib.suppress(OSError):
@@ -204,6 +204,10 @@ class Session(Struct, frozen=True):
         if any(report.stopped for report in self.folder.reports(recording.pass_name)):
             ended.code = 0  # it was ended on purpose
         return ended
+
+    def _overdue(self, name: str) -> list[int]:
+        """The processes that SIGTERM does not end since the agent writes their traces first."""
+        return [each.pid for each in self.folder.reports(name) if each.state == "recording" and each.ends_late]
 
     def _keep_own_traces(self, record: PassRecord) -> None:
         """Copy the traces that processes wrote with their own profiler, where that kept ours from running."""
@@ -262,6 +266,8 @@ def kept_traces(folder: RunFolder, tool: str, limit_s: float = math.inf) -> list
     begun = time.monotonic()
     names = []
     for trace in folder.files(tool, "*.pt.trace.json"):
+        if trace.is_symlink():  # the program may write here, also one of another user to which root has attached
+            continue
         if not trace.stat().st_size:
             trace.unlink()  # the process ended before it wrote its trace
             continue

@@ -111,10 +111,10 @@ def again(run: Rerunnable) -> TimedSteps:
     environment = torch_profiler.environment(
         run.environment, recording, StepWindow(steps=0), reports=into / "agents", nccl=None
     )
-    with in_folder(run.folder), output_into(log):
+    with torch_profiler.while_running(environment) as given, in_folder(run.folder), output_into(log):
         if (trouble := program.trouble(run.command[0])) is not None:
             raise PerfdoctorError(f"{run.name} cannot be run again: {trouble.what}", do=trouble.do)
-        ended = launch.run(run.command, environment, time_limit_s=run.limit_s)
+        ended = launch.run(run.command, given, time_limit_s=run.limit_s)
     if ended.interrupted_by:
         shutil.rmtree(into, ignore_errors=True)
         raise KeyboardInterrupt

@@ -133,8 +133,9 @@ def run_trial(
         requested = requested or is_to_end()
         return requested or is_late()
 
-    with working_folder(program) as folder, in_folder(folder), output_into(log):
-        ended = launch.run(program.command, environment, time_limit_s=order.limit_s, is_finished=is_finished)
+    running = torch_profiler.while_running(environment)
+    with running as given, working_folder(program) as folder, in_folder(folder), output_into(log):
+        ended = launch.run(program.command, given, time_limit_s=order.limit_s, is_finished=is_finished)
     ended.timed_out |= requested
     if ended.interrupted_by:
         raise KeyboardInterrupt

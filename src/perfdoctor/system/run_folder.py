@@ -212,6 +212,8 @@ class ProcessReport(Struct, frozen=True):
     timed: TimedSteps | None = None
     loader_trial: LoaderTrial | None = None
     held_ns: int = 0
+    #: Does its agent handle SIGTERM, and write a trace before the process ends?
+    ends_late: bool = False
     #: What a trial of treatments reports (agent/perfdoctor_agent/treated.py); its reader checks it.
     treated: Mapping[str, Any] = field(default_factory=dict)
 
@@ -389,6 +391,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         trace=Path(str(document.get("trace", ""))).name,
         stopped=document.get("stopped") is True,
         ended=document.get("ended") is True,
+        ends_late=document.get("ends_late") is True,
         memory=_memory(document.get("memory")),
         processor=processor if is_measured else {},
         reported_unix_ns=number("unix_ns") or 0,

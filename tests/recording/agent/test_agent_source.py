@@ -23,6 +23,12 @@ def test_it_parses_in_python_3_8_and_annotations_are_not_evaluated(file: Path) -
     assert_python_3_8_loads(file)
 
 
+def test_what_each_python_of_the_command_runs_parses_in_a_python_of_any_age() -> None:
+    source = (torch_profiler.AGENT / "sitecustomize.py").read_text("utf-8")
+    assert not [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.JoinedStr, ast.AnnAssign))]
+    assert not [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.returns]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_imports_nothing_that_the_users_process_has_not(file: Path) -> None:
     behind_torch = {"torch"} if file.parent.name == "treatments" else set()  # they are applied where it was imported

@@ -178,6 +178,29 @@ def test_the_programs_handlers_of_signals_are_not_called(tmp_path: Path) -> None
     assert said == "alive  15"
 
 
+def test_below_other_folders_nothing_is_written_made_or_removed_also_by_code_in_c(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "own").mkdir()
+    said = copied(
+        tmp_path,
+        """
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not apart.only_below(os.path.abspath("own"), "/dev/shm"):
+            tell("no Landlock")
+            os._exit(0)
+        flags = os.O_WRONLY | os.O_CREAT
+        opened = [libc.open(name, flags | more, 0o600) for name, more in (
+            (b"new", 0), (b"kept", 0), (b"kept", os.O_TRUNC), (b"own/new", 0), (b"/dev/null", 0))]
+        tell([number >= 0 for number in opened])
+        tell((libc.unlink(b"kept"), libc.mkdir(b"folder", 0o700), libc.rename(b"kept", b"other")))
+        """,
+        after='print(told, open("kept").read(), sorted(os.listdir(".")))',
+    )
+    expected = "[False, False, False, True, True](-1, -1, -1) kept ['kept', 'own']"
+    assert said in (expected, "no Landlock kept ['kept', 'own']")
+
+
 def test_the_guard_refuses_in_its_own_thread_and_there_alone() -> None:
     guard = apart.Guard()
     guard._heard("os.remove", ("a",))  # outside of `within` nothing is refused

@@ -117,6 +117,17 @@ def test_a_dataset_that_does_more_than_read_or_fails_costs_the_trial_alone(tmp_p
     assert len(list(tmp_path.glob("cache-*"))) in (0, int(output.split()[-1]))  # one for each item of the program's own
 
 
+def test_a_dataset_that_keeps_what_it_made_by_code_in_c_finds_its_files_as_they_were(tmp_path: Path) -> None:
+    """`torch.save` opens files where Python hears nothing of it."""
+    keeps = "; name = f'item-{index}.pt'; os.path.exists(name) and torch.load(name); torch.save(index, name)"
+    code, output, errors, facts = trained(tmp_path, SLEEP + keeps)
+    assert (code, errors) == (0, "")
+    assert facts["left_out"]
+    assert not facts["taken"]
+    assert len(list(tmp_path.glob("item-*.pt"))) == int(output.split()[-1])  # one for each item of the program's own
+    assert all(file.stat().st_size for file in tmp_path.glob("item-*.pt"))
+
+
 @pytest.mark.parametrize(
     ("make", "prepare", "why"),
     [

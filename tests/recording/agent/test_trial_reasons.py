@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,3 +78,12 @@ def test_where_python_would_warn_of_a_fork_there_is_none(
         for action, message, category in shown:
             warnings.filterwarnings(action, message, category, append=True)
         assert (why() == "Python would warn of a fork") is is_left_out
+
+
+def test_without_a_place_for_temporary_files_no_descriptor_is_left(monkeypatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    own = Path("/proc/self/fd")
+    before = {each.name for each in own.iterdir()}
+    with pytest.raises(OSError):
+        trial._tried(None, None, 0.0)
+    assert {each.name for each in own.iterdir()} == before

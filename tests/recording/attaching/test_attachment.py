@@ -73,7 +73,7 @@ class _Agent:
     def __init__(self, attached: Attached, seen: int) -> None:
         self.attached, self.orders = attached, list[str]()
         self.ends_ns = [time.monotonic_ns() - 10_000_000 * (seen - each) for each in range(seen)]
-        (path,) = (each for each in json.loads(_given(attached))["files"] if "orders-" in each)
+        (path,) = (each for each in json.loads(_given(attached))["files"] if each.endswith("orders"))
         self.fifo = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def step(self, now_ns: int) -> None:
@@ -126,7 +126,7 @@ def test_a_process_that_cannot_be_reached_keeps_nothing_and_others_go_on(
     with pytest.raises(PerfdoctorError, match="no"):
         attachment.attach(_target(processes[1]))
     assert attachment.attached == [alone]
-    assert not (attachment.files / f"{processes[1].pid}.py").exists()
+    assert not (attachment.files / str(processes[1].pid) / f"{processes[1].pid}.py").exists()
 
 
 def test_an_interpreter_that_comes_too_late_does_nothing_then(attachment: Attachment, processes) -> None:
@@ -136,7 +136,7 @@ def test_an_interpreter_that_comes_too_late_does_nothing_then(attachment: Attach
     assert attachment.attached == [begun]
     assert isinstance(late.injection, _Withdrawn)
     assert (late.injection.withdrawn, late.orders) == (True, -1)
-    assert not (attachment.files / f"{processes[0].pid}.py").exists()
+    assert not (attachment.files / str(processes[0].pid) / f"{processes[0].pid}.py").exists()
     late.release()  # what was released stays so
 
 
@@ -156,13 +156,13 @@ def test_a_program_of_another_user_may_read_the_agent_and_write_its_report(attac
         **{name: getattr(_target(processes[0]), name) for name in Target.__struct_fields__} | {"user": 65534}
     )
     attachment.attach(nobody)
-    owned = [
-        attachment.files,
-        *attachment.files.rglob("*"),
-        *(attachment.folder.path / each for each in ("agents", "torch")),
-    ]
-    assert {path.stat().st_uid for path in owned if "perfdoctor_agent" not in path.parts} == {65534}
-    assert (attachment.files / "agent" / "perfdoctor_agent" / "attached.py").stat().st_uid == 65534
+    own = attachment.files / str(nobody.pid)
+    given = [own, *own.iterdir(), *(attachment.folder.path / each for each in ("agents", "torch"))]
+    assert {path.stat().st_uid for path in given} == {65534}
+    code = [attachment.files / "agent", *(attachment.files / "agent").rglob("*")]
+    assert {path.stat().st_uid for path in (attachment.files, *code)} == {0}  # nobody puts links or code there
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in code)
+    assert attachment.files.stat().st_mode & 0o777 == 0o711
 
 
 @pytest.mark.parametrize(

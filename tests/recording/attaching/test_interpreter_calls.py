@@ -55,8 +55,13 @@ def _words(folder: Path) -> tuple[Path, Path]:
     return start, mark
 
 
+def _injected(target: Target, start: Path) -> Injection:
+    interpreter_calls.prepare(target, start)
+    return interpreter_calls.inject(target, start)
+
+
 def _inject(program: Running, start: Path) -> Injection:
-    return interpreter_calls.inject(_target(program), start)
+    return _injected(_target(program), start)
 
 
 def _pythons() -> list[str]:
@@ -193,13 +198,13 @@ def test_from_python_3_14_on_the_interpreter_itself_is_asked_and_a_refusal_has_a
     start, _ = _words(tmp_path)
     target = replace(_own(), python=(3, 99))
     if what is None or do is None:
-        injection = interpreter_calls.inject(target, start)
+        injection = _injected(target, start)
         injection.withdraw()
         assert [each[-1] for each in asked] == [str(start.with_suffix(interpreter_calls.WORDS)), "/dev/null"]
         assert asked[0][0] == f"/proc/{os.getpid()}/exe"  # of the same minor version
         return
     with pytest.raises(PerfdoctorError, match=what) as error:
-        interpreter_calls.inject(target, start)
+        _injected(target, start)
     assert do in error.value.do
 
 
@@ -209,7 +214,7 @@ def test_an_interpreter_that_cannot_be_asked_is_said(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(interpreter_calls.tool_process, "asked", late)
     with pytest.raises(PerfdoctorError, match=r"sys\.remote_exec failed"):
-        interpreter_calls.inject(replace(_own(), python=(3, 99)), _words(tmp_path)[0])
+        _injected(replace(_own(), python=(3, 99)), _words(tmp_path)[0])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +231,7 @@ def test_without_symbols_or_a_place_for_the_words_nothing_is_done(
     with running(tmp_path, _BUSY) as program:
         target = replace(_target(program), python=(3, 11))
         with pytest.raises(PerfdoctorError, match=what):
-            interpreter_calls.inject(target, _words(tmp_path)[0])
+            _injected(target, _words(tmp_path)[0])
         assert program.is_alive
 
 

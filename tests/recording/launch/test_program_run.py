@@ -513,6 +513,27 @@ print(worker.wait(), flush=True)
         assert run.finish(timeout=PROMPT_S)[:2] == (0, b"-9\n")
 
 
+def test_a_process_that_is_not_the_program_s_is_never_killed_for_being_late(tmp_path: Path) -> None:
+    """A report may be of another machine, or of a number that is another process's now."""
+    with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(60)"], start_new_session=True) as other:
+        text = f"""
+import pathlib, signal, sys, time
+pathlib.Path({str(tmp_path / "run" / "overdue")!r}).write_text("{other.pid}")
+signal.signal(signal.SIGTERM, lambda *_: None)
+print("ready", flush=True)
+time.sleep(0.5)
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    time.sleep(0.1)
+"""
+        with Run(tmp_path / "run", python(text), constants=QUICK) as run:
+            assert run.process.stdout.readline() == b"ready\n"
+            run.process.terminate()
+            assert run.finish(timeout=PROMPT_S)[0] == 0
+        assert other.poll() is None
+        other.kill()
+
+
 def test_seconds_are_those_of_the_run(tmp_path: Path) -> None:
     began = time.monotonic()
     with Run(tmp_path / "run", ["sleep", "0.5"]) as run:

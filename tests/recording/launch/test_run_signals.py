@@ -87,6 +87,23 @@ def test_a_signal_to_perfdoctor_alone_reaches_the_program_once(tmp_path: Path, w
         assert not run.ended["at_once"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGXCPU, signal.SIGALRM, signal.SIGPWR, signal.SIGRTMIN + 3])
+def test_what_batch_systems_send_ahead_of_the_end_reaches_the_program_and_nobody_else(
+    tmp_path: Path, number: int
+) -> None:
+    text = f"""
+import os, signal, sys, time
+signal.signal({int(number)}, lambda *_: sys.exit(9))
+os.write(1, b"ready %d\\n" % os.getpid())
+time.sleep(60)
+"""
+    with Run(tmp_path / "run", python(text)) as run:
+        ready(run)
+        run.process.send_signal(number)
+        assert run.finish()[0] == 9
+        assert not run.ended["interrupted_by"]
+
+
 @pytest.mark.parametrize(("way", "name"), with_nsys("SIGINT"))
 def test_a_signal_to_the_whole_group_reaches_the_program_once(tmp_path: Path, way: str, name: str) -> None:
     with Run(tmp_path / "run", counting(name), way, popen={"start_new_session": True}) as run:

@@ -26,7 +26,9 @@ def _tidy(os, files):  # noqa: ANN001
     """Remove what was made for this, as whoever made it may have been killed."""
     import contextlib
 
-    for remove, path in [(os.unlink, each) for each in files] + [(os.rmdir, os.path.dirname(files[0]))]:
+    own = os.path.dirname(files[0])
+    folders = [(os.rmdir, each) for each in (own, os.path.dirname(own))]
+    for remove, path in [(os.unlink, each) for each in files] + folders:
         with contextlib.suppress(OSError):  # whoever made it was quicker, or another rank's are there
             remove(path)
 

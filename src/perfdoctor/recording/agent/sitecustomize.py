@@ -32,7 +32,7 @@ def _failed(error, torch=""):  # noqa: ANN001 nothing of typing is loaded here
         import json
 
         settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
-        why = f"perfdoctor's agent did not start: {type(error).__name__}: {error}"
+        why = "perfdoctor's agent did not start: {}: {}".format(type(error).__name__, error)  # noqa: UP032 of any age
         facts = {"pass": settings["pass"], "pid": os.getpid(), "torch": torch, "state": "failed", "notes": [why]}
         path = os.path.join(settings["reports"], "{}-{}.json".format(settings["pass"], os.getpid()))
         with open(path + ".tmp", "w") as file:

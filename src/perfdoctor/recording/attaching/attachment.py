@@ -91,19 +91,21 @@ class Attachment:
     def attach(self, target: Target) -> Attached:
         """Bring the words to a process. PerfdoctorError where that fails; the process runs on."""
         self._make_usable(target.user)
-        orders = self.files / f"orders-{target.pid}"
-        started = self.files / f"started-{target.pid}"
+        own = self.files / str(target.pid)
+        own.mkdir(0o700)
+        orders, started, start = own / "orders", own / "started", own / f"{target.pid}.py"
         os.mkfifo(orders, 0o600)
-        start = self.files / f"{target.pid}.py"
         made_for_it = [str(each) for each in (orders, started, start, start.with_suffix(interpreter_calls.WORDS))]
         given = {
             "agent": self.settings, "orders": str(orders), "started": str(started), "folder": str(self._code),
             "files": made_for_it,
         }  # fmt: skip
         start.write_text(_start_text(self._code / _START, json.dumps(given)), "utf-8")
-        self._give(target.user, orders, start)
+        interpreter_calls.prepare(target, start)
         # Open for both: it does not wait for a reader, and has one until the agent comes.
         held = os.open(orders, os.O_RDWR | os.O_NONBLOCK)
+        # The folder last: from then on another user may put links there, and nothing more is made or opened by name.
+        self._give(target.user, *sorted(own.iterdir()), own)
         try:
             injection = interpreter_calls.inject(target, start)
         except BaseException:
@@ -121,13 +123,15 @@ class Attachment:
         if self._code == torch_profiler.AGENT:
             self._code = self.files / "agent"
             shutil.copytree(torch_profiler.AGENT, self._code, ignore=shutil.ignore_patterns("__pycache__"))
-            self._give(user, *self._code.rglob("*"))
-        self._give(user, self.files, self._code, *(self.folder.make(name) for name in ("agents", PASS)))
+            for path in (self._code, *self._code.rglob("*")):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            self.files.chmod(0o711)
+        self._give(user, *(self.folder.make(name) for name in ("agents", PASS)))
 
     def _give(self, user: int, *paths: Path) -> None:
         if user != os.geteuid():
             for path in paths:
-                os.chown(path, user, -1)
+                os.chown(path, user, -1, follow_symlinks=False)
 
     def await_begin(self, limit_s: float) -> list[Attached]:
         """Wait until all interpreters have come to our words; those that have not in time, which are withdrawn."""
@@ -144,7 +148,7 @@ class Attachment:
         return late
 
     def _withdraw(self, late: Attached) -> None:
-        (self.files / f"{late.target.pid}.py").unlink(missing_ok=True)
+        (self.files / str(late.target.pid) / f"{late.target.pid}.py").unlink(missing_ok=True)
         with contextlib.suppress(PerfdoctorError):
             late.injection.withdraw()
         late.release()

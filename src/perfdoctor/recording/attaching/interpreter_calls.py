@@ -88,14 +88,20 @@ def ascii_of(text: str) -> str:
     return text
 
 
-def inject(target: Target, start: Path) -> Injection:
-    """Let the interpreter run the file in a thread of its own. PerfdoctorError where that cannot be."""
+def prepare(target: Target, start: Path) -> None:
+    """Write beside the file what `inject` needs, if it needs any."""
     assert target.python is not None
     if target.python >= (3, REMOTE_EXEC):
         script = start.with_suffix(WORDS)
         script.write_text(words(start), "ascii")
         script.chmod(0o644)
-        _remote_exec(target, script)
+
+
+def inject(target: Target, start: Path) -> Injection:
+    """Let the interpreter run the file in a thread of its own. PerfdoctorError where that cannot be."""
+    assert target.python is not None
+    if target.python >= (3, REMOTE_EXEC):
+        _remote_exec(target, start.with_suffix(WORDS))
         return Injection(target, "remote_exec")
     return _pending_call(target, words(start).encode("ascii") + b"\0")
 

@@ -305,7 +305,9 @@ class _Launch:
             )
         if now >= self.overdue_at:
             self.overdue_at = _NEVER
-            processes.send(self.overdue(), signal.SIGKILL)
+            # A report may be of another machine's process, or of one that has ended, whose number is now another's.
+            own = set(self._tree())
+            processes.send([pid for pid in self.overdue() if pid in own], signal.SIGKILL)
 
     def _request_end(self) -> None:
         """Request the end of the program; before it is started, of the tool, and then it is not started any more."""

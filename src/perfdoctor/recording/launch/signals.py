@@ -20,8 +20,14 @@ from typing import NoReturn
 
 from perfdoctor.recording.launch import processes
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: All that batch systems send ahead of a job's end (`#SBATCH --signal`), and programs each other; not those by which
+#: the kernel says what a process itself has done.
+PASSED_ON = (
+    *ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGXCPU,
+    *(getattr(signal, name) for name in ("SIGIO", "SIGPWR") if hasattr(signal, name)),  # of Linux
+    *(range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if hasattr(signal, "SIGRTMIN") else ()),
+)  # fmt: skip
 #: How long a signal to the group may take to reach the canary on a busy machine.
 _CANARY_S = 0.2
 #: `timeout` sends to its child and then to its whole group: a repetition within this time is the same request.

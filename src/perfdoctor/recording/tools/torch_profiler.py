@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -87,6 +88,21 @@ def environment(
         given["watch"] = watch
     path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
     return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(given)}
+
+
+@contextmanager
+def while_running(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the environment for agents that start in the `with` block alone: daemons of the program keep it."""
+    given = json.loads(environment[VARIABLE])
+    marker = Path(given["reports"]) / f"{given['pass']}-is-running"
+    with suppress(OSError):  # no space: nothing is recorded, and the program runs
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    try:
+        yield {**environment, VARIABLE: json.dumps({**given, "while": str(marker)})}
+    finally:
+        with suppress(OSError):
+            marker.unlink()
 
 
 def settings(

@@ -76,6 +76,8 @@ class Agent:
     @classmethod
     def start(cls, torch: Any) -> None:
         settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
+        if settings.get("while") and not os.path.exists(settings["while"]):
+            return  # what the command had left behind has started this program: the recording is over
         treated = None
         if settings.get("treated"):
             from perfdoctor_agent.treated import Treated
@@ -575,6 +577,7 @@ class Agent:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, self._ended_by)
                 self._caught.append(number)
+        self.report.facts["ends_late"] = signal.SIGTERM in self._caught  # else what takes long is the program's own
 
     def _ended_by(self, number: int, _frame: Any) -> None:
         self._release_signals()

@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import stat
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,13 @@ from typing import Any
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _PROT_READ = 1  # of mman.h
+_NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
+#: System calls of all architectures since Linux 5.13 (linux/landlock.h).
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+#: Of LANDLOCK_ACCESS_FS_* all that change something: write, remove, make, refer, truncate; by version of Landlock.
+_CHANGES = (0x1FF2, 0x3FF2, 0x7FF2)
+_OF_FILES = 0x4002  # write and truncate: the others are of folders
+_BELOW_PATH = 1  # LANDLOCK_RULE_PATH_BENEATH
 #: Where shared memory without a file of its own lies.
 _SHARED = ("/dev/shm/", "/dev/zero")  # noqa: S108
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -34,6 +42,38 @@ _REACHES_OUT = (
     "os.", "shutil.", "tempfile.", "subprocess.", "socket.", "sqlite3.connect", "fcntl.flock", "fcntl.lockf",
     "fcntl.ioctl", "signal.pthread_kill", "syslog.", "webbrowser.", "pty.",
 )  # fmt: skip
+
+
+def only_below(*folders: str) -> bool:
+    """Let this process and its children write below these folders alone (Landlock). False where the kernel cannot.
+
+    Whatever opens a file, also code in C: the kernel refuses to write to any other one, to make or to remove it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = landlock_version()
+    if version < 1:
+        return False
+    handled = _CHANGES[min(version, len(_CHANGES)) - 1]
+    rules = libc.syscall(_LANDLOCK_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
+    try:
+        for path in (*folders, os.devnull):
+            opened = os.open(path, os.O_PATH)
+            allowed = handled if path != os.devnull else handled & _OF_FILES
+            refused = libc.syscall(_LANDLOCK_ADD, rules, _BELOW_PATH, struct.pack("=Qi", allowed, opened), 0)
+            os.close(opened)
+            if refused:
+                raise OSError(ctypes.get_errno(), "landlock_add_rule: " + path)
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        if libc.syscall(_LANDLOCK_RESTRICT, rules, 0):
+            raise OSError(ctypes.get_errno(), "landlock_restrict_self")
+    finally:
+        os.close(rules)
+    return True
+
+
+def landlock_version() -> int:
+    """Its version here, below 1 where the kernel has none."""
+    return int(ctypes.CDLL(None, use_errno=True).syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
 class Guard:

@@ -24,7 +24,7 @@ class AgentReport:
             "nvtx_ranges": 0, "watched_step_ns": 0,
             "unwatched_step_ns": 0, "unwatched_steps": 0, "unwatched_clock": "", "timed": {},
             "memory": {"kind": "", "device": -1, "samples": []}, "processor": {}, "loaders": [], "loader_trial": {},
-            "held_ns": 0, "treated": {}, "stopped": False, "ended": False, "notes": [],
+            "held_ns": 0, "ends_late": False, "treated": {}, "stopped": False, "ended": False, "notes": [],
         }  # fmt: skip
 
     @property

@@ -25,6 +25,7 @@ from perfdoctor_agent.loaders import Source, tensors_in
 #: The copy ends so long before the program stops to listen; once it is killed its end is awaited so long at most.
 _AHEAD_S, _ENDING_S = 0.1, 0.5
 #: A socket's path has at most 107 letters (unix(7)), of which the names below the folder take about 50.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 through which workers pass batches on
 _LONGEST, _SHORT = 50, "/tmp"  # noqa: S108 a folder of our own in it
 #: What is waited less for the loader is no finding: of the recorded steps.
 _LEAST_SHARE = 0.02
@@ -129,9 +130,9 @@ def _attributes(dataset: Any) -> list[Any]:
 def _tried(torch: Any, source: Source, deadline: float) -> dict[str, Any]:
     base = os.environ.get("TMPDIR") or _SHORT
     folder = os.path.join(base if len(base) <= _LONGEST else _SHORT, f"perfdoctor-trial-{os.getpid()}")
-    reader, writer = os.pipe()
     os.mkdir(folder, 0o700)  # for the sockets of the copy's workers
     child, own = 0, os.getpid()
+    reader, writer = os.pipe()
     try:
         child = _forked(lambda: _in_copy(torch, source, own, writer, folder, deadline - _AHEAD_S))
         os.close(writer)
@@ -169,6 +170,10 @@ def _in_copy(torch: Any, source: Source, parent: int, writer: int, folder: str, 
         from multiprocessing import process  # torch has imported it
 
         apart.separate(parent, writer)
+        # Of what C code opens Python hears nothing: a dataset that keeps what it made by `torch.save` would do so.
+        if not apart.only_below(folder, _SHARED_MEMORY):
+            tell(left_out="this kernel cannot keep a copy of the program from changing files (it needs Landlock)")
+            return
         process.current_process()._config["tempdir"] = folder
         guard.install()
         trial_batches.measure(torch, source, guard, tell, deadline)
