@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
@@ -66,7 +67,7 @@ class Program(Struct, frozen=True):
         masked = masked_command(self.command)
         words = [word for each in masked for word in each.split()]
         named = [word for word in words if word.endswith(".py") and "=" not in word]
-        named = named or [word for before, word in zip(words, words[1:], strict=False) if before == "-m"]
+        named = named or [word for before, word in pairwise(words) if before == "-m"]
         stem = Path(named[0] if named else masked[0]).name
         return re.sub(r"[^\w.-]+", "-", stem.removesuffix(".py"))[:40] or "run"
 
