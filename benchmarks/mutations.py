@@ -289,6 +289,8 @@ def inside_zip(by_ending: Sequence[tuple[str, Mutation]]) -> Mutation:
                 members = {name: archive.read(name) for name in archive.namelist()}
         except Exception:  # noqa: BLE001 it is damaged already
             return raw(data, random)
+        if not members:
+            return raw(data, random)
         name = random.choice(list(members))
         members[name] = next((each for ending, each in by_ending if name.endswith(ending)), raw)(members[name], random)
         if random.random() < 0.1:

@@ -189,3 +189,8 @@ def test_changes_are_those_of_their_seed(seed: int) -> None:
     content = b'{"a": [1, 2.5, "x", null, {"b": true}], "c": -7}'
     first, second = (target.mutation(content, Random(seed)) for _ in range(2))
     assert first == second
+
+
+def test_an_archive_without_members_is_changed_too() -> None:
+    empty = b"PK\5\6" + bytes(18)
+    assert mutations.inside_zip([])(empty, Random(1)) != empty
