@@ -75,7 +75,8 @@ class Given:
         """Call `treat(module)` once for each outermost module with parameters that is called before the first update.
 
         It returns False where there was nothing to change.
-        Hooks on all modules would slow a program and change what is compiled: they are removed at the first update.
+        Hooks on all modules would slow a program and change what is compiled: they are removed at the first update, or
+        the second one where models are called by the closure of the first.
         """
         modules = self.torch.nn.modules.module
         depth, seen = [0], []
@@ -93,12 +94,15 @@ class Given:
         def after(_module: Any, _args: Any, _result: Any) -> None:
             depth[0] = max(depth[0] - 1, 0)
 
-        def updated() -> None:
+        def updated() -> bool:
+            if not seen:  # `optimizer.step(closure)` calls them later
+                return False
             for hook in hooks:
                 hook.remove()
             while seen:
                 if treat(seen.pop(0)) is not False:
                     self.touch()
+            return True
 
         hooks = [
             modules.register_module_forward_pre_hook(before),
@@ -149,13 +153,12 @@ class Given:
         self.replace(self.torch.nn.parallel.DistributedDataParallel, "__init__", hooked)
 
     def at_first_update(self, act: Callable[[], Any]) -> None:
-        """Call `act()` where the first optimizer begins its first update."""
+        """Call `act()` where the first optimizer begins its first update; if it returns False, at the next too."""
         is_over = []
 
         def before(*_: Any) -> None:
-            if not is_over:
+            if not is_over and act() is not False:
                 is_over.append(True)
-                act()
 
         # It stays: torch goes through its hooks, and none may be removed meanwhile. torch.optim hides the module.
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before)
