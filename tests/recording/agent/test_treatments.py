@@ -230,6 +230,40 @@ for _ in range(3):
         optimizer.step()
 print("trained")
 """
+SHUFFLED = """
+from torch.utils.data import DataLoader, TensorDataset
+
+def order(workers, **arguments):
+    torch.manual_seed(0)
+    found = []
+    loader = DataLoader(TensorDataset(torch.arange(16)), batch_size=4, shuffle=True, num_workers=workers, **arguments)
+    for epoch in range(3):
+        for batch, in loader:
+            found += batch.tolist() + torch.rand(2).tolist()  # a dropout
+    return found, loader.persistent_workers
+
+def generator():
+    return torch.Generator().manual_seed(1)
+
+plain, of_own = order(BEFORE)[0], order(BEFORE, generator=generator())[0]
+kept = order(1, persistent_workers=True)[0]
+given = [treat(name) for name in NAMES]
+print(order(BEFORE) == (plain, True), order(BEFORE, generator=generator()) == (of_own, True), kept == plain,
+      order(1, persistent_workers=True)[0] == kept, sum(each.touched for each in given))
+"""
+
+
+@pytest.mark.parametrize(("before", "names"), [
+    (0, ["loader_workers", "persistent_workers"]), (0, ["one_worker"]), (1, ["persistent_workers"]),
+])  # fmt: skip
+def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, names: list[str], tmp_path: Path) -> None:
+    script = SCRIPT.replace("Given(torch, {})", 'Given(torch, {"workers": 1})')
+    given = f"AGENT = {str(torch_profiler.AGENT)!r}\nBEFORE, NAMES = {before}, {names}\n"
+    (tmp_path / "script.py").write_text(given + script + SHUFFLED)
+    done = subprocess.run(
+        [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "True True False True 2", done.stderr
 
 
 @pytest.mark.parametrize(("script", "printed"), [

@@ -71,6 +71,37 @@ class Given:
         given = self
         owner.__init__ = made
 
+    def keep_workers(self, change: Callable[[dict[str, Any]], bool]) -> None:
+        """Let `change(arguments)` correct the arguments of each loader, which keeps its workers where it returns True.
+
+        A loader draws a seed for the workers of each epoch, from the program's own random numbers, and one that keeps
+        them does so only once. Here it goes on to, or the program would shuffle its next epochs otherwise.
+        """
+        torch, loaders = self.torch, self.torch.utils.data.DataLoader
+
+        def kept(arguments: dict[str, Any]) -> bool:
+            is_changed = change(arguments)
+            if is_changed and not self.is_dry:
+                arguments["persistent_workers"] = True
+                arguments["self"].epochs_with_kept_workers = 0
+            return is_changed
+
+        def drawing(original: Callable[..., Any]) -> Callable[..., Any]:
+            def begin(loader: Any) -> Any:
+                epochs = getattr(loader, "epochs_with_kept_workers", None)
+                if epochs is not None:
+                    loader.epochs_with_kept_workers = epochs + 1
+                    if epochs:  # behind the first one the loader draws no seed itself
+                        torch.empty((), dtype=torch.int64).random_(generator=getattr(loader, "generator", None))
+                return original(loader)
+
+            begin.keeps_workers = True  # type: ignore[attr-defined]
+            return begin
+
+        self.construct(loaders, kept)
+        if not getattr(loaders.__iter__, "keeps_workers", False):  # another treatment keeps workers, too
+            self.replace(loaders, "__iter__", drawing)
+
     def models(self, treat: Callable[[Any], Any]) -> None:
         """Call `treat(module)` once for each outermost module with parameters that is called before the first update.
 
