@@ -125,8 +125,8 @@ import torch
 sys.path.insert(0, AGENT)
 from perfdoctor_agent.treating import Given
 
-def treat(name):
-    space, given = {}, Given(torch, {})
+def treat(name, **values):
+    space, given = {}, Given(torch, values)
     with open(AGENT + "/perfdoctor_agent/treatments/" + name + ".py") as file:
         exec(compile(file.read(), file.name, "exec"), space)
     space["apply"](torch, given)
@@ -230,6 +230,39 @@ for _ in range(3):
         optimizer.step()
 print("trained")
 """
+NODES = """
+import glob, os
+files = []
+for number in (0, 1):
+    files.append(FOLDER + f"/node{number}")
+    with open(files[-1], "w") as file:
+        file.write(f"{2 * number}-{2 * number + 1}")
+glob.glob, os.sched_getaffinity, taken = lambda _: files, lambda _: {0, 1, 2, 3}, []
+os.sched_setaffinity = lambda _, cores: taken.append(sorted(cores))
+os.environ.pop("LOCAL_RANK", None)
+for ranks in (2, 1):
+    treat("numa_affinity", ranks=ranks)
+    print(taken, end=" ")
+os.environ["LOCAL_RANK"] = "1"
+treat("numa_affinity", ranks=2)
+print(taken)
+"""
+ALONE = """
+from torch.utils.data import DataLoader, TensorDataset
+given = treat("no_workers")
+loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=2, multiprocessing_context="spawn", timeout=9)
+print(len(list(loader)), given.touched)
+"""
+COPIES = """
+said = []
+torch.Tensor.is_pinned = lambda _: True
+torch.Tensor.to = torch.Tensor.cuda = lambda tensor, *args, **kwargs: said.append(kwargs.get("non_blocking"))
+treat("pin_memory")
+batch = torch.ones(1)
+batch.to("cuda"), batch.to("cuda", torch.float32), batch.cuda(), batch.cuda(0)
+batch.to(torch.float32, True), batch.cuda(0, True), batch.cuda(0, False), batch.to("cuda", non_blocking=False)
+print(said)
+"""
 SHUFFLED = """
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -247,7 +280,7 @@ def generator():
 
 plain, of_own = order(BEFORE)[0], order(BEFORE, generator=generator())[0]
 kept = order(1, persistent_workers=True)[0]
-given = [treat(name) for name in NAMES]
+given = [treat(name, workers=1) for name in NAMES]
 print(order(BEFORE) == (plain, True), order(BEFORE, generator=generator()) == (of_own, True), kept == plain,
       order(1, persistent_workers=True)[0] == kept, sum(each.touched for each in given))
 """
@@ -257,9 +290,8 @@ print(order(BEFORE) == (plain, True), order(BEFORE, generator=generator()) == (o
     (0, ["loader_workers", "persistent_workers"]), (0, ["one_worker"]), (1, ["persistent_workers"]),
 ])  # fmt: skip
 def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, names: list[str], tmp_path: Path) -> None:
-    script = SCRIPT.replace("Given(torch, {})", 'Given(torch, {"workers": 1})')
     given = f"AGENT = {str(torch_profiler.AGENT)!r}\nBEFORE, NAMES = {before}, {names}\n"
-    (tmp_path / "script.py").write_text(given + script + SHUFFLED)
+    (tmp_path / "script.py").write_text(given + SCRIPT + SHUFFLED)
     done = subprocess.run(
         [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
     )
@@ -270,9 +302,14 @@ def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, nam
     (ATTENTION, "2 True True"), (CUDNN, "True False"), (BATCHES, "8 8 8 3"), (OVERFLOW, "False True True"),
     (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"), (NO_GRADIENTS, "trained"),
     ("OFTEN = False" + CLOSURE, "1 1 0 True True True"), ("OFTEN = True" + CLOSURE, "0 1 0 True False True"),
-], ids=["attention", "cudnn", "batches", "overflow", "precision", "no gradients", "closure", "lbfgs"])  # fmt: skip
+    (NODES, "[] [[0, 1]] [[0, 1], [2, 3]]"), (ALONE, "4 1"),
+    (COPIES, "[True, True, True, True, None, None, None, False]"),
+], ids=["attention", "cudnn", "batches", "overflow", "precision", "no gradients", "closure", "lbfgs",
+       "nodes", "alone", "copies"])  # fmt: skip
 def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(f"AGENT = {str(torch_profiler.AGENT)!r}\n" + SCRIPT + script)
+    (tmp_path / "script.py").write_text(
+        f"AGENT, FOLDER = {str(torch_profiler.AGENT)!r}, {str(tmp_path)!r}\n" + SCRIPT + script
+    )
     done = subprocess.run(
         [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
     )
