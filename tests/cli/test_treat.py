@@ -34,8 +34,8 @@ BROKEN = '"""Break."""\n\n\ndef apply(torch, given):\n    raise KeyError("a name
 ABSENT = '"""Find nothing."""\n\n\ndef apply(torch, given):\n    pass\n'
 
 
-def treat(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "program.py").write_text(PROGRAM)
+def treat(folder: Path, *words: str, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(program)
     return subprocess.run(
         [sys.executable, "-m", "perfdoctor", "treat", *words],
         capture_output=True, text=True, cwd=folder, check=False, timeout=300,
@@ -84,6 +84,32 @@ def test_the_exit_code_of_a_program_that_fails_is_its_own(tmp_path: Path) -> Non
     done = treat(tmp_path, "--fix", "set_to_none", "-o", "out", "--", warm_python(tmp_path), "program.py", "fail")
     assert done.returncode == 1
     assert "fails without any fix: exit code 1: no data" in done.stderr
+
+
+@ALL_AT_ONE
+@pytest.mark.torch
+def test_what_was_proven_before_the_program_fails_is_written(tmp_path: Path) -> None:
+    program = PROGRAM.replace(
+        "for _ in range",
+        """
+with open("starts", "a") as starts:
+    print(file=starts)
+    if starts.tell() > 5:
+        sys.exit("no space")
+for _ in range""",
+    )
+    done = treat(
+        tmp_path, "--fix", "collect_rarely", "-o", "out", "--in-turn", "--", warm_python(tmp_path), "program.py",
+        program=program,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "fails without any fix: exit code 1: no space" in done.stderr
+    found = json.loads((tmp_path / "out" / "treat.json").read_text())
+    assert found["rows"][0]["pairs"] >= 1
+    assert found["notes"] == [
+        "The program failed without any fix: exit code 1: no space. This is what was known by then."
+    ]
+    assert "This is what was known by then." in " ".join(done.stdout.split())
 
 
 def test_a_command_that_is_not_there_ends_as_a_shell_does(tmp_path: Path) -> None:

@@ -181,6 +181,25 @@ def test_a_program_that_fails_untreated_is_no_trial():
         Session(Broken({"good": 0.6}), [arm("good")], budget_s=100, cores=2).go()
 
 
+def test_what_was_known_before_the_program_failed_untreated_can_be_read():
+    class Breaking(FakeRuns):
+        def __call__(self, arms, **facts):
+            report = super().__call__(arms, **facts)
+            return report if arms or len(self.made) < 12 else type(report)(why="exit code 1: no space", code=1)
+
+    made = Session(
+        Breaking({"good": 0.4, "open": 0.93}, noise=0.05), [arm("good"), arm("open")], budget_s=3600, cores=2
+    )
+    with pytest.raises(Failed, match="no space"):
+        made.go()
+    assert verdicts(made) == {"good": "keep", "open": "not decided"}
+    assert next(row.why for row in made.result().rows if row.fix == "open").endswith("exit code 1: no space")
+    assert made.result().notes == [
+        "The program failed without any fix: exit code 1: no space. This is what was known by then."
+    ]
+    assert made.best().fixes == ("good",)
+
+
 def test_after_ctrl_c_the_table_says_what_is_known():
     class Interrupted(FakeRuns):
         def __call__(self, arms, **facts):

@@ -215,18 +215,20 @@ class Treating:
         from perfdoctor.treatments.choice import arms
 
         chosen, left_out = arms(self.known, run.findings, machine, only=self.asked.only, fixes=self.asked.fixes)
-        session = self.session(chosen, machine)
+        session, failed_with = self.session(chosen, machine), 0
         try:
             if chosen:
                 session.go()
         except Failed as failed:
             printed = self.folder / "trials" / str(self.trials)
             say.failure(f"the program fails without any fix: {failed.report.why}", f"What it printed is in {printed}")
-            return failed.report.code or 1
+            failed_with = failed.report.code or 1
+            if not session.untreated:
+                return failed_with
         result = self._result(session, machine, left_out)
         self._remember(result, machine)
         self._write(result, json, no_html=no_html)
-        return _INTERRUPTED if result.is_interrupted else 0
+        return _INTERRUPTED if result.is_interrupted else failed_with
 
     def _say(self, text: str) -> None:
         if not self.asked.quiet:

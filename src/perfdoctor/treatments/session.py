@@ -152,6 +152,7 @@ class Session:
         self.is_interrupted = False
         self.why_ended = "the budget was spent"
         self.left_out: dict[str, str] = {}
+        self.notes: list[str] = []
         self.is_begun = False
 
     # --- the way through ---
@@ -171,6 +172,7 @@ class Session:
             pass
         except Failed as failed:
             self.why_ended = f"the program failed without any fix: {failed.report.why}"
+            self.notes.append(f"T{self.why_ended[1:]}. This is what was known by then.")
             self._conclude()
             raise
         self._conclude()
@@ -512,7 +514,7 @@ class Session:
             steps_per_run=self.end_after, level=self.alpha, seconds=self.clock() - self.begun, budget_s=self.budget_s,
             is_interrupted=self.is_interrupted, rows=[self._row(each) for each in self.cases], together=self.best(),
             left_out=self.left_out, runs=self.made, steps_of_turn=self.steps_of_turn if self.at_once > 1 else 0,
-            why_alone=self.why_alone,
+            why_alone=self.why_alone, notes=self.notes,
         )  # fmt: skip
 
     def _row(self, case: _Case) -> TriedFix:
