@@ -13,7 +13,9 @@ import typer
 from folders import ROOT
 from warm_torch import ALL_AT_ONE, warm_python
 
-from perfdoctor.cli.treat import _launched_ranks, _variables, seconds
+from perfdoctor.cli.treat import Asked, Treating, _launched_ranks, _variables, seconds
+from perfdoctor.recording.tools import nvml
+from perfdoctor.treatments.choice import DiagnosedRun
 
 PROGRAM = """
 import sys
@@ -142,6 +144,19 @@ def test_variables_are_names_and_values() -> None:
     assert _variables(["OUT=/tmp/{trial}", "X="]) == {"OUT": "/tmp/{trial}", "X": ""}
     with pytest.raises(typer.BadParameter):
         _variables(["OUT"])
+
+
+@pytest.mark.parametrize(("shown", "gpu"), [("", ""), ("-1", ""), ("0", "a GPU"), (None, "a GPU")])
+def test_a_gpu_that_the_program_is_not_shown_is_none(
+    shown: str | None, gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "find", lambda: nvml.Devices((nvml.DriverGpu(0, "a GPU", "", 0),)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    variables = {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
+    asked = Asked(
+        (sys.executable, "program.py"), 60, (), ("pin_memory",), None, False, variables, True, False, False, 0, True
+    )
+    assert Treating(asked, {}, tmp_path / "out").machine(DiagnosedRun()).gpu == gpu
 
 
 @pytest.mark.parametrize(

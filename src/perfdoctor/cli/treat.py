@@ -286,7 +286,7 @@ class Treating:
         if not run.run.world_size or self.asked.fixes:
             ranks = max(ranks, _launched_ranks(self.asked.command))
         gpu = run.run.gpus[0].name if run.run.gpus else ""
-        if self.asked.fixes and not gpu:
+        if self.asked.fixes and not gpu and not _hides_gpus({**self.program.environment, **self.asked.variables}):
             gpus = nvml.find().gpus
             gpu = gpus[0].name if gpus else ""
         facts: dict[str, Any] = machine_facts()
@@ -411,6 +411,12 @@ class Treating:
         elif json != "-":
             terminal.render(result, Terminal())
         self._say(f"results are in {self.folder}")
+
+
+def _hides_gpus(environment: Mapping[str, str]) -> bool:
+    """Does CUDA show the program no GPU? NVML, which says what there is, does not ask."""
+    shown = environment.get("CUDA_VISIBLE_DEVICES")
+    return shown is not None and shown.split(",")[0].strip() in ("", "-1")
 
 
 def _launched_ranks(command: Sequence[str]) -> int:
