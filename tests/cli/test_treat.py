@@ -13,7 +13,9 @@ import typer
 from folders import ROOT
 from warm_torch import ALL_AT_ONE, warm_python
 
-from perfdoctor.cli.treat import _launched_ranks, _variables, seconds
+from perfdoctor.cli.treat import Asked, Treating, _launched_ranks, _variables, seconds
+from perfdoctor.recording.tools import nvml
+from perfdoctor.treatments.choice import DiagnosedRun
 
 PROGRAM = """
 import sys
@@ -34,8 +36,8 @@ BROKEN = '"""Break."""\n\n\ndef apply(torch, given):\n    raise KeyError("a name
 ABSENT = '"""Find nothing."""\n\n\ndef apply(torch, given):\n    pass\n'
 
 
-def treat(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "program.py").write_text(PROGRAM)
+def treat(folder: Path, *words: str, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(program)
     return subprocess.run(
         [sys.executable, "-m", "perfdoctor", "treat", *words],
         capture_output=True, text=True, cwd=folder, check=False, timeout=300,
@@ -86,6 +88,32 @@ def test_the_exit_code_of_a_program_that_fails_is_its_own(tmp_path: Path) -> Non
     assert "fails without any fix: exit code 1: no data" in done.stderr
 
 
+@ALL_AT_ONE
+@pytest.mark.torch
+def test_what_was_proven_before_the_program_fails_is_written(tmp_path: Path) -> None:
+    program = PROGRAM.replace(
+        "for _ in range",
+        """
+with open("starts", "a") as starts:
+    print(file=starts)
+    if starts.tell() > 5:
+        sys.exit("no space")
+for _ in range""",
+    )
+    done = treat(
+        tmp_path, "--fix", "collect_rarely", "-o", "out", "--in-turn", "--", warm_python(tmp_path), "program.py",
+        program=program,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "fails without any fix: exit code 1: no space" in done.stderr
+    found = json.loads((tmp_path / "out" / "treat.json").read_text())
+    assert found["rows"][0]["pairs"] >= 1
+    assert found["notes"] == [
+        "The program failed without any fix: exit code 1: no space. This is what was known by then."
+    ]
+    assert "This is what was known by then." in " ".join(done.stdout.split())
+
+
 def test_a_command_that_is_not_there_ends_as_a_shell_does(tmp_path: Path) -> None:
     assert treat(tmp_path, "--", "no-such-program").returncode == 127
     assert not list(tmp_path.glob("perfdoctor-runs"))
@@ -116,6 +144,19 @@ def test_variables_are_names_and_values() -> None:
     assert _variables(["OUT=/tmp/{trial}", "X="]) == {"OUT": "/tmp/{trial}", "X": ""}
     with pytest.raises(typer.BadParameter):
         _variables(["OUT"])
+
+
+@pytest.mark.parametrize(("shown", "gpu"), [("", ""), ("-1", ""), ("0", "a GPU"), (None, "a GPU")])
+def test_a_gpu_that_the_program_is_not_shown_is_none(
+    shown: str | None, gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "find", lambda: nvml.Devices((nvml.DriverGpu(0, "a GPU", "", 0),)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    variables = {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
+    asked = Asked(
+        (sys.executable, "program.py"), 60, (), ("pin_memory",), None, False, variables, True, False, False, 0, True
+    )
+    assert Treating(asked, {}, tmp_path / "out").machine(DiagnosedRun()).gpu == gpu
 
 
 @pytest.mark.parametrize(

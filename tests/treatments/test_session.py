@@ -6,6 +6,7 @@ import pytest
 from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
 
 from perfdoctor.recording.treated_run import TrialReport
+from perfdoctor.treatments import evidence
 from perfdoctor.treatments.session import Failed, Session
 
 
@@ -95,6 +96,59 @@ def test_what_the_budget_has_no_room_for_is_said():
     assert made.result().left_out
 
 
+def test_what_had_no_room_at_first_is_tried_where_others_end_early():
+    made, _ = session({**{f"absent{n}": None for n in range(20)}, "good": 0.5}, budget_s=600)
+    assert verdicts(made)["good"] == "keep"
+    assert not made.left_out
+
+
+def test_the_error_level_counts_what_waits():
+    made, _ = session({f"fix{n}": 1.0 for n in range(30)}, budget_s=300)
+    assert len(made.left_out) > 10
+    assert made.alpha == evidence.level(30)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("budget_s", [10, 30, 45, 60, 90, 120, 150, 180, 240, 300])
+def test_no_run_begins_behind_the_budget_but_a_first_pair(budget_s, at_once):
+    rounded = tuple(each * (1 + 1e-7) for each in LOSSES)
+    factors = {"one": 0.6, "other": 0.7, "third": 1.3, "fourth": 0.9}
+    _, runs = session(factors, losses={"one": rounded}, budget_s=budget_s, at_once=at_once)
+    at_least = 30 if at_once == 1 else 50  # the first run and a first pair, or a race of it, whose runs end together
+    assert runs.clock_s <= max(budget_s + 10 * at_once, at_least)
+
+
+def test_a_run_that_the_budget_ends_has_not_failed():
+    class Hanging(FakeRuns):
+        def __call__(self, arms, *, limit_s, **facts):
+            if not arms:
+                return super().__call__(arms, limit_s=limit_s, **facts)
+            self.clock_s += limit_s
+            return TrialReport(why="hangs: no step was reported", is_cut=True, wall_s=limit_s)
+
+    runs = Hanging({})
+    made = Session(runs, [arm("slow"), arm("other")], budget_s=50, cores=2, clock=lambda: runs.clock_s)
+    made.go()
+    assert {row.verdict for row in made.result().rows} == {"not decided"}
+    assert {row.why for row in made.result().rows} == {"the budget was spent"}
+    assert runs.clock_s <= 50 + 15
+
+
+def test_where_no_control_was_made_rounding_is_not_called_other_numbers():
+    class Interrupted(FakeRuns):
+        def __call__(self, arms, *, nudge=False, **facts):
+            if nudge:
+                raise KeyboardInterrupt
+            return super().__call__(arms, nudge=nudge, **facts)
+
+    rounded = tuple(each * (1 + 1e-7) for each in LOSSES)
+    made = Session(Interrupted({"good": 0.6}, losses={"good": rounded}), [arm("good")], budget_s=3600, cores=2)
+    made.go()
+    row = made.result().rows[0]
+    assert (row.verdict, row.why) == ("not decided", "losses differ from loss 1 on; for a control it was interrupted")
+    assert made.best() is None
+
+
 def test_a_pair_that_others_disturbed_is_made_anew():
     made, _ = session({"good": 0.6}, others=lambda number: 1.9 if number == 3 else 0.0)
     assert made.result().rows[0].disturbed == 1
@@ -125,6 +179,25 @@ def test_a_program_that_fails_untreated_is_no_trial():
 
     with pytest.raises(Failed, match="its own error"):
         Session(Broken({"good": 0.6}), [arm("good")], budget_s=100, cores=2).go()
+
+
+def test_what_was_known_before_the_program_failed_untreated_can_be_read():
+    class Breaking(FakeRuns):
+        def __call__(self, arms, **facts):
+            report = super().__call__(arms, **facts)
+            return report if arms or len(self.made) < 12 else type(report)(why="exit code 1: no space", code=1)
+
+    made = Session(
+        Breaking({"good": 0.4, "open": 0.93}, noise=0.05), [arm("good"), arm("open")], budget_s=3600, cores=2
+    )
+    with pytest.raises(Failed, match="no space"):
+        made.go()
+    assert verdicts(made) == {"good": "keep", "open": "not decided"}
+    assert next(row.why for row in made.result().rows if row.fix == "open").endswith("exit code 1: no space")
+    assert made.result().notes == [
+        "The program failed without any fix: exit code 1: no space. This is what was known by then."
+    ]
+    assert made.best().fixes == ("good",)
 
 
 def test_after_ctrl_c_the_table_says_what_is_known():

@@ -215,18 +215,20 @@ class Treating:
         from perfdoctor.treatments.choice import arms
 
         chosen, left_out = arms(self.known, run.findings, machine, only=self.asked.only, fixes=self.asked.fixes)
-        session = self.session(chosen, machine)
+        session, failed_with = self.session(chosen, machine), 0
         try:
             if chosen:
                 session.go()
         except Failed as failed:
             printed = self.folder / "trials" / str(self.trials)
             say.failure(f"the program fails without any fix: {failed.report.why}", f"What it printed is in {printed}")
-            return failed.report.code or 1
+            failed_with = failed.report.code or 1
+            if not session.untreated:
+                return failed_with
         result = self._result(session, machine, left_out)
         self._remember(result, machine)
         self._write(result, json, no_html=no_html)
-        return _INTERRUPTED if result.is_interrupted else 0
+        return _INTERRUPTED if result.is_interrupted else failed_with
 
     def _say(self, text: str) -> None:
         if not self.asked.quiet:
@@ -284,7 +286,7 @@ class Treating:
         if not run.run.world_size or self.asked.fixes:
             ranks = max(ranks, _launched_ranks(self.asked.command))
         gpu = run.run.gpus[0].name if run.run.gpus else ""
-        if self.asked.fixes and not gpu:
+        if self.asked.fixes and not gpu and not _hides_gpus({**self.program.environment, **self.asked.variables}):
             gpus = nvml.find().gpus
             gpu = gpus[0].name if gpus else ""
         facts: dict[str, Any] = machine_facts()
@@ -409,6 +411,12 @@ class Treating:
         elif json != "-":
             terminal.render(result, Terminal())
         self._say(f"results are in {self.folder}")
+
+
+def _hides_gpus(environment: Mapping[str, str]) -> bool:
+    """Does CUDA show the program no GPU? NVML, which says what there is, does not ask."""
+    shown = environment.get("CUDA_VISIBLE_DEVICES")
+    return shown is not None and shown.split(",")[0].strip() in ("", "-1")
 
 
 def _launched_ranks(command: Sequence[str]) -> int:

@@ -32,6 +32,8 @@ from perfdoctor.system.spawned import Spawned
 
 #: After the program was requested to end it may be killed, and what it left behind be ended, until its report comes.
 _REPORTED_S = 2 * ENDING_GRACE_S
+#: Whose program was killed removes the copy of its working folder in this time.
+_CLEANED_S = ENDING_GRACE_S
 #: Where torchrun takes the port from on which its ranks meet, if its command does not say: two jobs need two.
 _PORT = "PET_MASTER_PORT"
 _MOST_READINGS = 8
@@ -136,11 +138,9 @@ class _Racer:
 
     def cut(self) -> None:
         """Request its end, and take what it reports."""
-        processes.send(self.stopped, signal.SIGCONT)
-        self.stopped = []
-        self.child.end_input()
+        self.request_end()
         if not select.select([self.child.answers], [], [], _REPORTED_S)[0]:
-            self.child.end()
+            self._kill()
         self._over()
 
     def _over(self) -> None:
@@ -165,14 +165,24 @@ class _Racer:
             processes.send(found, signal.SIGSTOP)
             self.stopped += found
 
-    def end(self) -> None:
+    def _kill(self) -> None:
+        """Kill all processes of the program, but not the one that runs it at once: it removes the copied folder."""
+        processes.send(processes.descendants(self.child.pid), signal.SIGKILL)
+        with contextlib.suppress(OSError, KeyboardInterrupt):
+            select.select([self.child.answers], [], [], _CLEANED_S)
+        self.child.end()
+
+    def request_end(self) -> None:
         processes.send(self.stopped, signal.SIGCONT)
         self.stopped = []
-        if self.report is None:  # requested to end; what does not is killed
-            self.child.end_input()
+        self.child.end_input()
+
+    def end(self) -> None:
+        self.request_end()
+        if self.report is None:  # what does not end is killed
             with contextlib.suppress(OSError, KeyboardInterrupt):
                 select.select([self.child.answers], [], [], ENDING_GRACE_S / 4)
-            processes.send(processes.descendants(self.child.pid), signal.SIGKILL)
+            self._kill()
         self.child.end()
         for pipe in (self.ends, self.turns):
             with contextlib.suppress(OSError):
@@ -180,9 +190,11 @@ class _Racer:
 
 
 def _end_all(racers: Sequence[_Racer]) -> None:
-    for each in racers:
-        if each.report is None:
-            each.end()
+    left = [each for each in racers if each.report is None]
+    for each in left:  # they end at the same time
+        each.request_end()
+    for each in left:
+        each.end()
 
 
 def _free_port() -> int:

@@ -95,6 +95,10 @@ class Failed(Exception):  # noqa: N818 of the program, not of ours
         self.report = report
 
 
+class _Spent(Exception):  # noqa: N818 no error
+    """The budget was spent before a run, or within it."""
+
+
 class _Case(Struct):
     """An arm, or several at once, and what its trials showed so far."""
 
@@ -130,8 +134,10 @@ class Session:
     ) -> None:  # fmt: skip
         self.runs, self.say, self.clock, self.cores = runs, say, clock, cores
         self.cases = [_Case((arm,)) for arm in arms]
+        self.waiting: list[_Case] = []  # of these, those that there was no room for yet
         self.alpha = evidence.level(len(self.cases))
         self.begun, self.budget_s = clock(), budget_s
+        self.ends = self.begun + budget_s
         self.random = random.Random(seed)  # noqa: S311 an order of trials
         self.stops, self.accepts_numerics = stops, accepts_numerics
         self.races, self.most_at_once = races, most_at_once
@@ -144,30 +150,40 @@ class Session:
         self.scouted: TrialReport | None = None
         self.longest_s = 0.0
         self.is_interrupted = False
+        self.why_ended = "the budget was spent"
         self.left_out: dict[str, str] = {}
+        self.notes: list[str] = []
         self.is_begun = False
 
     # --- the way through ---
 
     def go(self) -> None:
-        """Make all trials. Raises Failed where the untreated program fails."""
+        """Make all trials. Raises Failed where the untreated program fails; what was known by then can be read."""
         try:
             self._scout()
-            self._fit()
-            deadline = self.begun + self.budget_s * (1 - _TOGETHER if len(self.cases) > 1 else 1)
-            self._rounds(self.cases, deadline)
+            # What is left of the budget is for the control, and for the best fixes together.
+            left_s = self.budget_s * _TOGETHER if len(self.cases) > 1 else min(self.longest_s, self.budget_s / 2)
+            self._rounds(self.cases, self.ends - left_s, queues=True)
             self._judge_losses()
             self._try_together()
         except KeyboardInterrupt:
-            self.is_interrupted = True
+            self.is_interrupted, self.why_ended = True, "it was interrupted"
+        except _Spent:
+            pass
+        except Failed as failed:
+            self.why_ended = f"the program failed without any fix: {failed.report.why}"
+            self.notes.append(f"T{self.why_ended[1:]}. This is what was known by then.")
+            self._conclude()
+            raise
         self._conclude()
 
     def _scout(self) -> None:
         end_after = _FEWEST_STEPS if self.stops else 0
         dry = [arm for case in self.cases for arm in case.arms if arm.treatment.by_arguments]
         for each in (dry, []):  # counting what they would change should not fail; the program decides
-            left_s = self.begun + self.budget_s - self.clock()  # one that hangs would keep the command for ever
-            report = self._made((), end_after, max(left_s, _SPARE_S), dry=each)
+            left_s = self.ends - self.clock()  # one that hangs would keep the command for ever
+            report = self.runs((), end_after=end_after, limit_s=max(left_s, _SPARE_S), dry=each)
+            self._note((), report)
             if not report.why:
                 break
         else:
@@ -186,19 +202,29 @@ class Session:
         self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * passed_s
         self.say(f"a start takes {report.start_s:.1f} s and a step {step_s * 1e3:.3g} ms")
 
-    def _fit(self) -> None:
-        """Leave those out, from the end, for whose fewest pairs the budget has no room."""
-        each_s = self.longest_s
-        room = int(self.budget_s * (1 - _TOGETHER) / (each_s * (_FEWEST + 1))) - 1
-        for case in [each for each in self.cases if each.verdict is None][max(room, 1) :]:
-            self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
-            self.cases.remove(case)
+    def _fit(self, deadline: float) -> None:
+        """Let those wait, from the end, for whose fewest pairs there is no room until then."""
+        left_s, each_s = deadline - self.clock(), self._expected_s() if self.untreated else self.longest_s
+        undecided = [each for each in self.cases if each.verdict is None]
+        live = [each for each in undecided if each not in self.waiting] if self.is_begun else []
+        count = len(live)
+        while count < len(undecided):
+            runs = count + 1 + self._copies(count + 1)
+            if runs * each_s * (_FEWEST + 1) > left_s and (count or self.is_begun):  # the first one of all may begin
+                break
+            count += 1
+        queue = [each for each in undecided if each not in live]
+        self.waiting = queue[count - len(live) :]
 
-    def _rounds(self, cases: Sequence[_Case], deadline: float) -> None:
-        while live := [each for each in cases if each.verdict is None]:
-            copies = self._copies(live)
-            expected_s = self._expected_s() * (copies + len(live))
-            if self.clock() + expected_s > deadline and any(each.ratios for each in live):
+    def _rounds(self, cases: Sequence[_Case], deadline: float, *, queues: bool = False) -> None:
+        while True:
+            if queues:
+                self._fit(deadline)
+            live = [each for each in cases if each.verdict is None and each not in self.waiting]
+            if not live:
+                break
+            expected_s = self._expected_s() * (self._copies(len(live)) + len(live))
+            if self.clock() + expected_s > deadline and self.is_begun:
                 if self.clock() + self._expected_s() * 2 > deadline or len(live) == 1:
                     break
                 room = int((deadline - self.clock()) / self._expected_s()) - 1
@@ -215,9 +241,9 @@ class Session:
         """What is likeliest to be kept goes first where not all can go on."""
         return case.change.likely if case.change else 0.0
 
-    def _copies(self, live: Sequence[_Case]) -> int:
-        """How many untreated runs a round of these has."""
-        return 1 + len(live) // _TREATED_EACH if self.at_once == 1 else math.ceil(len(live) / (self.at_once - 1))
+    def _copies(self, live: int) -> int:
+        """How many untreated runs a round of so many treated ones has."""
+        return 1 + live // _TREATED_EACH if self.at_once == 1 else math.ceil(live / (self.at_once - 1))
 
     def _round(self, live: Sequence[_Case]) -> None:
         left = self.random.sample(live, len(live))
@@ -231,16 +257,30 @@ class Session:
         """Run these and the untreated program at once. What fails then is run alone, to see who is to blame."""
         assert self.races is not None
         many = [(), *(case.arms for case in group)]
+        self._check_budget()
         limits_s = [self._limit_s(arms) for arms in many]
-        reports = self.races(many, steps=self.steps_of_turn, end_after=self.end_after, limits_s=limits_s)
+        left_s = max((self.ends - self.clock()) / len(many), _SPARE_S)  # each runs while the others are stopped
+        capped_s = [min(each, left_s) for each in limits_s]
+        reports = self.races(many, steps=self.steps_of_turn, end_after=self.end_after, limits_s=capped_s)
+        spent = [r.is_cut and bool(r.why) and left_s < limit_s for r, limit_s in zip(reports, limits_s, strict=True)]
         for arms, report in zip(many, reports, strict=True):
             self._note(arms, report)
         plain, *treated = reports
+        if spent[0]:
+            raise _Spent
         if plain.why:
             self._run_alone(f"untreated, beside others: {plain.why}")
             return
         self.untreated.append(plain)
-        self._pair([plain], [(case, r) for case, r in zip(group, treated, strict=True) if self._is_good(case, r)])
+        good: list[tuple[_Case, TrialReport]] = []
+        try:
+            for case, report, is_spent in zip(group, treated, spent[1:], strict=True):
+                if not is_spent and self._is_good(case, report):
+                    good.append((case, report))
+        finally:
+            self._pair([plain], good)
+        if any(spent):
+            raise _Spent
 
     def _is_good(self, case: _Case, report: TrialReport) -> bool:
         """Is this run at once with others worth a pair? One that failed has failed where it fails alone, too."""
@@ -258,7 +298,7 @@ class Session:
         self.at_once, self.why_alone = 1, why
 
     def _in_turn(self, live: Sequence[_Case]) -> None:
-        order: list[_Case | None] = [*live, *([None] * self._copies(live))]
+        order: list[_Case | None] = [*live, *([None] * self._copies(len(live)))]
         self.random.shuffle(order)
         plain: list[TrialReport] = []
         treated: list[tuple[_Case, TrialReport]] = []
@@ -287,7 +327,7 @@ class Session:
 
     def _run_untreated(self) -> TrialReport | None:
         for _ in range(2):
-            report = self._made((), self.end_after, self._limit_s(()))
+            report = self._made(())
             if not report.why:
                 self.untreated.append(report)
                 return report
@@ -295,7 +335,7 @@ class Session:
 
     def _run_treated(self, case: _Case) -> TrialReport | None:
         """One run; None where it failed, or does nothing."""
-        report = self._made(case.arms, self.end_after, self._limit_s(case.arms))
+        report = self._made(case.arms)
         if report.why:
             self._fails(case, report)
             return None
@@ -316,18 +356,21 @@ class Session:
             return False
         return True
 
-    def _made(
-        self,
-        arms: Sequence[Arm],
-        end_after: int,
-        limit_s: float | None,
-        *,
-        nudge: bool = False,
-        dry: Sequence[Arm] = (),
-    ) -> TrialReport:
-        report = self.runs(arms, end_after=end_after, limit_s=limit_s, nudge=nudge, dry=dry)
+    def _made(self, arms: Sequence[Arm], *, nudge: bool = False) -> TrialReport:
+        """One run alone. One that the budget ends did not fail."""
+        self._check_budget()
+        limit_s, left_s = self._limit_s(arms), max(self.ends - self.clock(), _SPARE_S)
+        report = self.runs(arms, end_after=self.end_after, limit_s=min(limit_s, left_s), nudge=nudge)
         self._note(arms, report, nudge=nudge)
+        if report.is_cut and report.why and left_s < limit_s:
+            raise _Spent
         return report
+
+    def _check_budget(self) -> None:
+        """Begin nothing behind the end of the budget, but for a first pair."""
+        has_pair = bool(self.untreated) and any(each.fixes and not each.why for each in self.made)
+        if self.clock() >= self.ends and (self.is_begun or has_pair):
+            raise _Spent
 
     def _note(self, arms: Sequence[Arm], report: TrialReport, *, nudge: bool = False) -> None:
         step_ns = mean_ns(report) if not report.why else 0.0
@@ -346,7 +389,8 @@ class Session:
         walls = [each.wall_s for each in self.made[-8:] if not each.why]
         return float(np.mean(walls)) if walls else 10.0
 
-    def _limit_s(self, arms: Sequence[Arm]) -> float | None:
+    def _limit_s(self, arms: Sequence[Arm]) -> float:
+        """So long a run may take, by those that were made."""
         assert self.scouted is not None
         starts_s = sum(each.treatment.starts_s for each in arms)
         slowest_s = max([self.scouted.start_s, *(each.start_s for each in self.untreated)])
@@ -376,7 +420,8 @@ class Session:
             treated = [each.losses for each in case.reports]
             is_declared = any(each.treatment.changes_numerics for each in case.arms)
             if not is_declared and losses.compared(plain, treated, None).verdict == "differs":
-                self.control = self._made((), self.end_after, self._limit_s(()), nudge=True)
+                if self.clock() + self._expected_s() <= self.ends:
+                    self.control = self._made((), nudge=True)
                 return
 
     def loss(self, case: _Case) -> LossDifference:
@@ -393,12 +438,15 @@ class Session:
         return found
 
     def _conclude(self) -> None:
+        for case in self.waiting:
+            self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
+            self.cases.remove(case)
+        self.waiting = []
         for case in (*self.cases, *([self.together] if self.together else [])):
             case.change = evidence.change(case.ratios, self.alpha)
             if case.verdict is None:
                 case.verdict = "not decided" if not case.failures or case.ratios else "failed"
-                ended = "it was interrupted" if self.is_interrupted else "the budget was spent"
-                case.why = case.why or (case.failures[-1] if case.failures else ended)
+                case.why = case.why or (case.failures[-1] if case.failures else self.why_ended)
             if case.verdict in ("keep", "not decided", "no effect") and case.reports:
                 self._judge_numbers(case)
 
@@ -409,6 +457,10 @@ class Session:
             if case.verdict == "keep" and not self.accepts_numerics:
                 case.verdict = "changes the numbers"
                 case.why = "another training" if found.verdict == "another training" else "it is another precision"
+        elif found.verdict == "differs" and self.control is None:
+            # Whether it is more than roundings is what the control would have shown.
+            if case.verdict == "keep":
+                case.verdict, case.why = "not decided", f"losses differ {found.why}; for a control {self.why_ended}"
         elif found.verdict == "differs":
             case.verdict, case.why = "changes the numbers", f"losses differ {found.why}"
 
@@ -429,7 +481,7 @@ class Session:
         if len(kept) < 2:
             return
         self.together = _Case(tuple(arm for case in kept for arm in case.arms))
-        self._rounds([self.together], self.begun + self.budget_s)
+        self._rounds([self.together], self.ends)
 
     def best(self) -> Together | None:
         """What to do: all that is kept at once, or the best one where that was not shown to be better."""
@@ -462,7 +514,7 @@ class Session:
             steps_per_run=self.end_after, level=self.alpha, seconds=self.clock() - self.begun, budget_s=self.budget_s,
             is_interrupted=self.is_interrupted, rows=[self._row(each) for each in self.cases], together=self.best(),
             left_out=self.left_out, runs=self.made, steps_of_turn=self.steps_of_turn if self.at_once > 1 else 0,
-            why_alone=self.why_alone,
+            why_alone=self.why_alone, notes=self.notes,
         )  # fmt: skip
 
     def _row(self, case: _Case) -> TriedFix:

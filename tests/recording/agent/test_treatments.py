@@ -61,7 +61,7 @@ TOUCHED = {
 }  # fmt: skip
 
 
-def start(folder: Path, names: list[str], **facts: object) -> subprocess.Popen[str]:
+def start(folder: Path, names: list[str], program: str = PROGRAM, **facts: object) -> subprocess.Popen[str]:
     known = catalogue.shipped()
     values = {"cores": 2, "ranks": 1, "threads": 2, "workers": 2, "device": "cpu"}
     treated = {
@@ -69,7 +69,7 @@ def start(folder: Path, names: list[str], **facts: object) -> subprocess.Popen[s
         "end_after": 12, "nudge": False, "bitwise": False, **facts,
     }  # fmt: skip
     (folder / "agents").mkdir(parents=True)
-    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(program)
     environment = torch_profiler.environment(
         os.environ, PassSettings("treated", folder, ""), StepWindow(steps=0), reports=folder / "agents", nccl=None,
         treated=treated,
@@ -125,8 +125,8 @@ import torch
 sys.path.insert(0, AGENT)
 from perfdoctor_agent.treating import Given
 
-def treat(name):
-    space, given = {}, Given(torch, {})
+def treat(name, **values):
+    space, given = {}, Given(torch, values)
     with open(AGENT + "/perfdoctor_agent/treatments/" + name + ".py") as file:
         exec(compile(file.read(), file.name, "exec"), space)
     space["apply"](torch, given)
@@ -198,14 +198,130 @@ moved = [a != b for a, b in zip(weights, weights[1:])]
 print(moved[0], all(moved[-3:]), all(map(torch.isfinite, model.parameters().__next__().flatten())))
 """
 
+CLOSURE = """
+given = treat("set_to_none" if OFTEN else "channels_last")  # LBFGS cannot have gradients of other strides
+sixteen = treat("autocast_fp16")
+torch.manual_seed(0)
+model = torch.nn.Conv2d(3, 1, 3)
+kinds, weights = [], []
+model.register_forward_hook(lambda *_: kinds.append(torch.is_autocast_enabled("cpu")))
+optimizer = (torch.optim.LBFGS if OFTEN else torch.optim.Adam)(model.parameters(), lr=1e-6)
+
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 3, 4, 4)).square().sum() * 100
+    loss.backward()
+    return loss
+
+for _ in range(20):
+    assert isinstance(optimizer.step(closure), torch.Tensor)
+    weights.append(model.weight.sum().item())
+hooks = torch.nn.modules.module._global_forward_pre_hooks
+print(given.touched, sixteen.touched, len(hooks), weights[-1] != weights[-2], len(set(weights)) < 20,
+      all(map(torch.isfinite, model.weight.flatten())))
+"""
+NO_GRADIENTS = """
+treat("autocast_fp16")
+model, frozen = torch.nn.Linear(8, 1), torch.nn.Linear(8, 1)
+optimizers = [torch.optim.SGD(each.parameters(), lr=1e-6) for each in (model, frozen)]
+for _ in range(3):
+    model(torch.ones(4, 8)).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+print("trained")
+"""
+NODES = """
+import glob, os
+files = []
+for number in (0, 1):
+    files.append(FOLDER + f"/node{number}")
+    with open(files[-1], "w") as file:
+        file.write(f"{2 * number}-{2 * number + 1}")
+glob.glob, os.sched_getaffinity, taken = lambda _: files, lambda _: {0, 1, 2, 3}, []
+os.sched_setaffinity = lambda _, cores: taken.append(sorted(cores))
+os.environ.pop("LOCAL_RANK", None)
+for ranks in (2, 1):
+    treat("numa_affinity", ranks=ranks)
+    print(taken, end=" ")
+os.environ["LOCAL_RANK"] = "1"
+treat("numa_affinity", ranks=2)
+print(taken)
+"""
+ALONE = """
+from torch.utils.data import DataLoader, TensorDataset
+given = treat("no_workers")
+loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=2, multiprocessing_context="spawn", timeout=9)
+print(len(list(loader)), given.touched)
+"""
+COPIES = """
+said = []
+torch.Tensor.is_pinned = lambda _: True
+torch.Tensor.to = torch.Tensor.cuda = lambda tensor, *args, **kwargs: said.append(kwargs.get("non_blocking"))
+treat("pin_memory")
+batch = torch.ones(1)
+batch.to("cuda"), batch.to("cuda", torch.float32), batch.cuda(), batch.cuda(0)
+batch.to(torch.float32, True), batch.cuda(0, True), batch.cuda(0, False), batch.to("cuda", non_blocking=False)
+print(said)
+"""
+SHUFFLED = """
+from torch.utils.data import DataLoader, TensorDataset
+
+def order(workers, **arguments):
+    torch.manual_seed(0)
+    found = []
+    loader = DataLoader(TensorDataset(torch.arange(16)), batch_size=4, shuffle=True, num_workers=workers, **arguments)
+    for epoch in range(3):
+        for batch, in loader:
+            found += batch.tolist() + torch.rand(2).tolist()  # a dropout
+    return found, loader.persistent_workers
+
+def generator():
+    return torch.Generator().manual_seed(1)
+
+plain, of_own = order(BEFORE)[0], order(BEFORE, generator=generator())[0]
+kept = order(1, persistent_workers=True)[0]
+given = [treat(name, workers=1) for name in NAMES]
+print(order(BEFORE) == (plain, True), order(BEFORE, generator=generator()) == (of_own, True), kept == plain,
+      order(1, persistent_workers=True)[0] == kept, sum(each.touched for each in given))
+"""
+
+
+@pytest.mark.parametrize(("before", "names"), [
+    (0, ["loader_workers", "persistent_workers"]), (0, ["one_worker"]), (1, ["persistent_workers"]),
+])  # fmt: skip
+def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, names: list[str], tmp_path: Path) -> None:
+    given = f"AGENT = {str(torch_profiler.AGENT)!r}\nBEFORE, NAMES = {before}, {names}\n"
+    (tmp_path / "script.py").write_text(given + SCRIPT + SHUFFLED)
+    done = subprocess.run(
+        [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "True True False True 2", done.stderr
+
 
 @pytest.mark.parametrize(("script", "printed"), [
     (ATTENTION, "2 True True"), (CUDNN, "True False"), (BATCHES, "8 8 8 3"), (OVERFLOW, "False True True"),
-    (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"),
-], ids=["attention", "cudnn", "batches", "overflow", "precision"])  # fmt: skip
+    (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"), (NO_GRADIENTS, "trained"),
+    ("OFTEN = False" + CLOSURE, "1 1 0 True True True"), ("OFTEN = True" + CLOSURE, "0 1 0 True False True"),
+    (NODES, "[] [[0, 1]] [[0, 1], [2, 3]]"), (ALONE, "4 1"),
+    (COPIES, "[True, True, True, True, None, None, None, False]"),
+], ids=["attention", "cudnn", "batches", "overflow", "precision", "no gradients", "closure", "lbfgs",
+       "nodes", "alone", "copies"])  # fmt: skip
 def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(f"AGENT = {str(torch_profiler.AGENT)!r}\n" + SCRIPT + script)
+    (tmp_path / "script.py").write_text(
+        f"AGENT, FOLDER = {str(torch_profiler.AGENT)!r}, {str(tmp_path)!r}\n" + SCRIPT + script
+    )
     done = subprocess.run(
         [warm_python(tmp_path), str(tmp_path / "script.py")], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == printed, done.stderr
+
+
+def test_parameters_of_64_bits_are_moved_by_roundings_too(tmp_path: Path) -> None:
+    program = PROGRAM.replace("Net()", "Net().double()").replace("model(images)", "model(images.double())")
+    plain, moved = (
+        ended(start(tmp_path / name, [], program, nudge=name == "moved"), tmp_path / name)["losses"]
+        for name in ("plain", "moved")
+    )
+    assert moved[0] == plain[0]
+    assert moved != plain
+    assert moved == pytest.approx(plain, rel=1e-10)

@@ -27,6 +27,8 @@ if kind == "ddp":
 elif kind == "fsdp1":
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
     model = FSDP(torch.nn.Sequential(*[FSDP(layer, device_id="cpu") for layer in layers]), device_id="cpu")
+elif kind == "own":
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 4))
 else:
     from torch.distributed.fsdp import fully_shard
     model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 4))
@@ -37,7 +39,17 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(16, 32)
 for step in range(100):
     optimizer.zero_grad()
-    model(inputs).square().mean().backward()
+    loss = model(inputs).square().mean()
+    loss.backward()
+    if kind == "own":
+        inputs = torch.randn(16, 32) + dist.get_rank()
+        dist.all_reduce(loss.detach().clone())
+        for each in model.parameters():
+            dist.all_reduce(each.grad.data)
+            each.grad /= 2
+        dist.all_reduce(torch.tensor([step]), op=dist.ReduceOp.MAX)
+        if step == 5 and dist.get_rank() == 0:
+            print("is own")
     optimizer.step()
     if step == 5 and dist.get_rank() == 0:
         if kind == "ddp":
@@ -46,7 +58,7 @@ for step in range(100):
                   model.bucket_bytes_cap >> 20, hook.strip())
         elif kind == "fsdp1":
             print("is", model.forward_prefetch, model.backward_prefetch.name)
-        else:
+        elif kind == "fsdp2":
             state = layers[0]._get_fsdp_state()
             print("is", len(state._states_to_forward_prefetch), len(state._states_to_backward_prefetch))
 """
@@ -88,3 +100,10 @@ def test_layers_are_gathered_ahead_and_the_training_is_the_same(
     treated, said = run(tmp_path / "treated", kind, ["fsdp_prefetch"])
     assert said == after
     assert treated.losses == pytest.approx(plain.losses, rel=1e-6)
+
+
+def test_gradients_are_sent_in_one_message_also_beside_a_loss_that_is_added_up(tmp_path: Path) -> None:
+    plain, _ = run(tmp_path / "plain", "own", [])
+    treated, _ = run(tmp_path / "treated", "own", ["merged_all_reduces"])
+    assert treated.losses == pytest.approx(plain.losses, rel=1e-6)
+    assert treated.touched["merged_all_reduces"] >= 10  # in each step but the first

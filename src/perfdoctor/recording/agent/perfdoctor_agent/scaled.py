@@ -8,10 +8,13 @@ torch.amp.GradScaler does (P. Micikevicius et al., Mixed Precision Training, ICL
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any
 
 _FIRST, _AFTER = 2.0**16, 2000
+#: A closure is called again with half the scale; with a scale of 1 it is as the program has it.
+_MOST_CALLS = 17
 
 
 class _Scale:
@@ -39,8 +42,9 @@ def install(torch: Any, given: Any) -> None:
 
         return backward
 
-    def begin() -> None:
-        scale.is_on = True
+    def begin() -> bool:
+        scale.is_on = given.touched > 0  # at the update at which the models were treated
+        return scale.is_on
 
     def made(original: Any) -> Any:
         def constructed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -49,13 +53,32 @@ def install(torch: Any, given: Any) -> None:
             for each in parameters:
                 if each.requires_grad:
                     each.register_hook(lambda grad: grad / scale.value if scale.is_on else grad)
-            update = optimizer.step
+            update, calls_often = optimizer.step, _needs_closure(optimizer.step)
 
-            def step(_: Any, *args: Any, **kwargs: Any) -> Any:
-                grads = [each.grad for each in parameters if each.grad is not None]
-                is_finite = not scale.is_on or bool(torch.stack([grad.isfinite().all() for grad in grads]).all())
+            def is_good() -> bool:
+                """Are the gradients finite? The scale follows."""
+                is_finite = not scale.is_on or _are_finite(torch, [each.grad for each in parameters])
                 scale.update(is_finite=is_finite)
-                return update(*args, **kwargs) if is_finite else None
+                return is_finite
+
+            def step(_: Any, closure: Any = None, *args: Any, **kwargs: Any) -> Any:
+                if closure is None:
+                    return update(*args, **kwargs) if is_good() else None
+
+                def good() -> Any:
+                    for _ in range(_MOST_CALLS):
+                        loss = closure()
+                        if is_good():
+                            break
+                    return loss
+
+                if calls_often:  # LBFGS: its closure may be called as often as one likes
+                    return update(good, *args, **kwargs)
+                with torch.enable_grad():  # the gradients are known before the update begins, which may be left out
+                    loss = closure()
+                if is_good():
+                    update(*args, **kwargs)
+                return loss
 
             optimizer.step = types.MethodType(step, optimizer)  # schedulers ask for a method
 
@@ -65,3 +88,21 @@ def install(torch: Any, given: Any) -> None:
     given.replace(torch.optim.Optimizer, "__init__", made)
     given.autocast(torch.float16)
     given.at_first_update(begin)
+
+
+def _needs_closure(step: Any) -> bool:
+    """Has its closure no default?"""
+    try:
+        closure = inspect.signature(step).parameters.get("closure")
+    except (TypeError, ValueError):
+        return False
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
+def _are_finite(torch: Any, grads: Any) -> bool:
+    """Are all of them that there are? One waits once for each device."""
+    found: dict[Any, list[Any]] = {}
+    for grad in grads:
+        if grad is not None:
+            found.setdefault(grad.device, []).append(grad.isfinite().all())
+    return all(bool(torch.stack(each).all()) for each in found.values())

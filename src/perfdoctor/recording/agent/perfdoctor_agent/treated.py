@@ -115,7 +115,7 @@ class Treated:
                 if each.is_floating_point():
                     signs = torch.arange(each.numel(), device=each.device).remainder(2).mul(2).sub(1).view(each.shape)
                     roundings = _ROUNDINGS if each.element_size() > 2 else 1  # sums of 16 bits are kept in 32
-                    each.mul_(1 + roundings * torch.finfo(each.dtype).eps * signs)
+                    each.mul_(1 + roundings * torch.finfo(each.dtype).eps * signs.to(each.dtype))
 
     def _parameters(self, *optimizers: Any) -> list[Any]:
         return [each for one in optimizers for group in one.param_groups for each in group["params"]]

@@ -71,11 +71,43 @@ class Given:
         given = self
         owner.__init__ = made
 
+    def keep_workers(self, change: Callable[[dict[str, Any]], bool]) -> None:
+        """Let `change(arguments)` correct the arguments of each loader, which keeps its workers where it returns True.
+
+        A loader draws a seed for the workers of each epoch, from the program's own random numbers, and one that keeps
+        them does so only once. Here it goes on to, or the program would shuffle its next epochs otherwise.
+        """
+        torch, loaders = self.torch, self.torch.utils.data.DataLoader
+
+        def kept(arguments: dict[str, Any]) -> bool:
+            is_changed = change(arguments)
+            if is_changed and not self.is_dry:
+                arguments["persistent_workers"] = True
+                arguments["self"].epochs_with_kept_workers = 0
+            return is_changed
+
+        def drawing(original: Callable[..., Any]) -> Callable[..., Any]:
+            def begin(loader: Any) -> Any:
+                epochs = getattr(loader, "epochs_with_kept_workers", None)
+                if epochs is not None:
+                    loader.epochs_with_kept_workers = epochs + 1
+                    if epochs:  # behind the first one the loader draws no seed itself
+                        torch.empty((), dtype=torch.int64).random_(generator=getattr(loader, "generator", None))
+                return original(loader)
+
+            begin.keeps_workers = True  # type: ignore[attr-defined]
+            return begin
+
+        self.construct(loaders, kept)
+        if not getattr(loaders.__iter__, "keeps_workers", False):  # another treatment keeps workers, too
+            self.replace(loaders, "__iter__", drawing)
+
     def models(self, treat: Callable[[Any], Any]) -> None:
         """Call `treat(module)` once for each outermost module with parameters that is called before the first update.
 
         It returns False where there was nothing to change.
-        Hooks on all modules would slow a program and change what is compiled: they are removed at the first update.
+        Hooks on all modules would slow a program and change what is compiled: they are removed at the first update, or
+        the second one where models are called by the closure of the first.
         """
         modules = self.torch.nn.modules.module
         depth, seen = [0], []
@@ -93,12 +125,15 @@ class Given:
         def after(_module: Any, _args: Any, _result: Any) -> None:
             depth[0] = max(depth[0] - 1, 0)
 
-        def updated() -> None:
+        def updated() -> bool:
+            if not seen:  # `optimizer.step(closure)` calls them later
+                return False
             for hook in hooks:
                 hook.remove()
             while seen:
                 if treat(seen.pop(0)) is not False:
                     self.touch()
+            return True
 
         hooks = [
             modules.register_module_forward_pre_hook(before),
@@ -149,13 +184,12 @@ class Given:
         self.replace(self.torch.nn.parallel.DistributedDataParallel, "__init__", hooked)
 
     def at_first_update(self, act: Callable[[], Any]) -> None:
-        """Call `act()` where the first optimizer begins its first update."""
+        """Call `act()` where the first optimizer begins its first update; if it returns False, at the next too."""
         is_over = []
 
         def before(*_: Any) -> None:
-            if not is_over:
+            if not is_over and act() is not False:
                 is_over.append(True)
-                act()
 
         # It stays: torch goes through its hooks, and none may be removed meanwhile. torch.optim hides the module.
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before)

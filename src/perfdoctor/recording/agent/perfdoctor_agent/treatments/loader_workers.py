@@ -5,7 +5,7 @@ ADVICE = r"num_workers=[1-9{]"
 TOUCHES = "torch.utils.data.DataLoader, where it has no workers and its dataset is no stream"
 SINCE = "1.7"
 BY_ARGUMENTS = True
-RISK = "Random numbers that samples draw come from the workers. Each worker holds a copy of what it changes of the dataset."
+RISK = "Random numbers that samples draw come from the workers. Each worker holds a copy of what it changes of the dataset. Epochs behind the first one are shuffled otherwise in the program itself, as a loader that keeps its workers draws no further seed; trials draw it."
 GROUP = "workers"
 ANYWAY = True
 PATCH = """loader = DataLoader(dataset, ..., num_workers={workers}, persistent_workers=True)"""
@@ -17,7 +17,7 @@ def apply(torch, given):
     def change(arguments):
         if arguments["num_workers"] or isinstance(arguments["dataset"], stream):
             return False
-        arguments.update(num_workers=given.values["workers"], persistent_workers=True)
+        arguments["num_workers"] = given.values["workers"]
         return True
 
-    given.construct(torch.utils.data.DataLoader, change)
+    given.keep_workers(change)

@@ -6,7 +6,9 @@ SINCE = "1.7"
 BY_ARGUMENTS = True
 RISK = "Batches that take long to make are waited for."
 GROUP = "workers"
-PATCH = """loader = DataLoader(dataset, ..., num_workers=0)"""
+PATCH = (
+    """loader = DataLoader(dataset, ..., num_workers=0)  # without multiprocessing_context, prefetch_factor, timeout"""
+)
 
 
 def apply(torch, given):
@@ -16,6 +18,8 @@ def apply(torch, given):
         if not arguments["num_workers"] or isinstance(arguments["dataset"], stream):
             return False
         arguments.update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0)
+        if "multiprocessing_context" in arguments:  # a loader without workers refuses one
+            arguments["multiprocessing_context"] = None
         return True
 
     given.construct(torch.utils.data.DataLoader, change)

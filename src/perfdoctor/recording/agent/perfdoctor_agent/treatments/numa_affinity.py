@@ -12,6 +12,9 @@ def apply(torch, given):
     import glob
     import os
 
+    if given.values.get("ranks", 1) > 1 and "LOCAL_RANK" not in os.environ:
+        return  # a launcher that imports torch: its ranks would inherit its cores
+
     nodes = []
     for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*/cpulist")):
         with open(path) as file:

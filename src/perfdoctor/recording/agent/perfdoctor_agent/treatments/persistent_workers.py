@@ -5,15 +5,12 @@ ADVICE = r"persistent_workers=True"
 TOUCHES = "torch.utils.data.DataLoader, where it has workers"
 SINCE = "1.7"
 BY_ARGUMENTS = True
-RISK = "The workers' memory is held for as long as the loader is."
+RISK = "The workers' memory is held for as long as the loader is. Epochs behind the first one are shuffled otherwise in the program itself, as a loader that keeps its workers draws no further seed; trials draw it."
 PATCH = """loader = DataLoader(dataset, ..., num_workers=..., persistent_workers=True)"""
 
 
 def apply(torch, given):
     def change(arguments):
-        if not arguments["num_workers"] or arguments["persistent_workers"]:
-            return False
-        arguments["persistent_workers"] = True
-        return True
+        return arguments["num_workers"] > 0 and not arguments["persistent_workers"]
 
-    given.construct(torch.utils.data.DataLoader, change)
+    given.keep_workers(change)

@@ -21,7 +21,8 @@ def apply(torch, given):
 
     def unwaited(original):
         def call(tensor, *args, **kwargs):
-            if len(args) < 3 and "non_blocking" not in kwargs and not tensor.is_cuda and tensor.is_pinned():
+            says = "non_blocking" in kwargs or any(isinstance(each, bool) for each in args)  # it may be by position
+            if not says and len(args) < 3 and not tensor.is_cuda and tensor.is_pinned():
                 kwargs["non_blocking"] = True
             return original(tensor, *args, **kwargs)
 
