@@ -50,26 +50,28 @@ class Watched:
         return [line for line in lines if "first" in line]
 
 
-def _watch(folder: Path, body: str, environment: Mapping[str, str] | None = None, steps: int = 0) -> Watched:
+def _watch(
+    folder: Path, body: str, environment: Mapping[str, str] | None = None, steps: int = 0, watcher: int = 0
+) -> Watched:
     for name in ("rows", "agents", "torch"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "train.py").write_text(TRAINING + body, "utf-8")
     full = torch_profiler.environment(
         {**os.environ, **(environment or {})}, PassSettings("torch", folder / "torch", "cpu"),
         StepWindow(steps=steps, skip=3), reports=folder / "agents", nccl=None,
-        watch={"rows": str(folder / "rows"), "watcher": 0},
+        watch={"rows": str(folder / "rows"), "watcher": watcher},
     )  # fmt: skip
     return Watched(folder, *Program([folder / "train.py"], folder, full).finish())
 
 
-def _request(folder: Path, number: int, first_step: int) -> str:
+def _request(folder: Path, number: int, first_step: int, **more: object) -> str:
     """Code of the program that asks for a window, and waits until the agent has seen it."""
     window = folder / f"window-{number}"
     for name in ("torch", "agents"):
         (window / name).mkdir(parents=True)
     wanted = {
         "window": number, "first_step": first_step, "until": time.time_ns() + 10**12, "steps": 4, "most_steps": 4,
-        "traces": str(window / "torch"), "reports": str(window / "agents"),
+        "traces": str(window / "torch"), "reports": str(window / "agents"), **more,
     }  # fmt: skip
     target = str(folder / "rows" / "window.json")
     return (
@@ -118,6 +120,21 @@ for number in range(500):
     recorded = [(row["first"], row["first"] + row["steps"]) for row in rows if row["recorded"]]
     assert min(recorded)[0] == 61
     assert any(first == 301 for first, _ in recorded)
+
+
+def test_behind_a_window_the_stacks_are_for_the_one_that_watches_again(tmp_path: Path) -> None:
+    sampling = {"sampler": 12, "requests": str(tmp_path / "none"), "ready": str(tmp_path), "source": False}
+    body = f"""\
+from perfdoctor_agent import sampling
+permitted = []
+sampling.permit = permitted.append
+for number in range(300):
+    if number == 40:
+        {_request(tmp_path, 1, 60, sampling=sampling)}
+    step(number)
+print(permitted)
+"""
+    assert _watch(tmp_path, body, watcher=34).output == "[12, 0, 34]\n"
 
 
 def test_a_window_at_the_start_is_followed_by_the_same_watch(tmp_path: Path) -> None:

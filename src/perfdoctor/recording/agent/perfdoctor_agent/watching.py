@@ -194,6 +194,8 @@ class WatchingAgent(Agent):
             self.report.facts.update({name: window.facts[name] for name in _OF_PROCESS})
         self.report.write()
         self.window, self.recorder, self.ranges = -1, None, None
+        # One process at a time may read the stacks: the window's sampler took the place of the one that watches.
+        sampling.permit(self.settings["watch"]["watcher"])
         if self._is_ending:
             return
         self.is_done = False
