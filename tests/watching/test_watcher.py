@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watched_steps import BEGUN_NS, MS, lines, noise
+from watched_steps import BEGUN_NS, MS, lines, noise, rank_steps
 
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.report.words import watched as words
@@ -166,6 +166,26 @@ def test_all_ranks_can_begin_with_the_step_that_is_named(tmp_path: Path) -> None
     step = next_step(ranks, now)
     assert step >= 1020 + 150, "agents ask twice a second, and a rank is further than its file says"
     assert next_step(ranks, now + S) >= step + 90
+
+
+def test_a_pause_and_a_rank_that_has_ended_put_no_window_off(tmp_path: Path) -> None:
+    going = rank_steps(tmp_path, lines(noise(100, 1000)), "going")
+    ended = rank_steps(tmp_path, [*lines(noise(5000, 10), rank=1), '{"ended": 5, "why": ""}'], "ended")
+    now = going.stretches[-1].end
+    assert next_step({0: going, 1: ended}, now + 3 * S) == next_step({0: going}, now + 3 * S) <= 109
+    assert next_step({0: going}, now + 3600 * S) <= 100 + 14 + 6, "an evaluation of an hour: no step was made in it"
+    made = noise(101, 1000)
+    made[100] = 300 * S
+    paused = rank_steps(tmp_path, lines(made, stretch=20), "paused")
+    assert next_step({0: paused}, paused.stretches[-1].end) <= 101 + 6
+    assert windows.limit_s({0: paused}, 107, 10) == pytest.approx(600 + 38, abs=3)
+
+
+def test_a_window_of_long_steps_has_the_time_that_they_take(tmp_path: Path) -> None:
+    slow = rank_steps(tmp_path, lines(noise(40, 60_000), stretch=1), "slow")
+    step = next_step({0: slow}, slow.stretches[-1].end)
+    assert windows.limit_s({0: slow}, step, 10) >= 600 + (step - 40 + 10 + 22) * 59
+    assert windows.limit_s({}, 0, 10) == 600
 
 
 def test_the_slowest_rank_of_all_nodes_is_named_from_what_each_has_left() -> None:
