@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,57 @@ def test_a_first_window_comes_after_its_time_and_others_around_trouble_apart_fro
     assert job.windows() == ["first"]
     job.go_on(60, ratio=1.1)
     assert job.windows() == ["first", "level"]
-    job.go_on(60, ratio=1.25)
+    job.go_on(30, ratio=1.25)
     assert len([each for each in job.said if isinstance(each, Anomaly)]) == 2, "within 100 s of the last window"
     assert job.windows() == ["first", "level"]
+    job.go_on(80, ratio=1.25)
+    assert job.windows() == ["first", "level", "level"], "it was kept until then"
     job.go_on(120, ratio=1.4)
-    assert job.windows() == ["first", "level", "level"]
     job.go_on(200, ratio=1.6)
     assert job.windows() == ["first", "level", "level"], "two at most"
+
+
+def test_trouble_that_is_found_while_a_window_is_open_gets_one_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Long(AtOnce):
+        def poll(self, *, has_ended: bool = False) -> bool:
+            return is_through and super().poll(has_ended=has_ended)
+
+    is_through = False
+    monkeypatch.setattr(watcher, "Window", Long)
+    job = Job(tmp_path, Policy(first_s=30))
+    job.go_on(50)
+    job.go_on(60, ratio=1.1)
+    assert job.windows() == ["first"]
+    is_through = True
+    job.go_on(2, ratio=1.1)
+    assert job.windows() == ["first", "level"]
+
+
+def test_a_window_that_somebody_else_has_asked_for_is_recorded_first(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=30))
+    job.go_on(10)
+    asked = job.run.make("windows") / "7"
+    RunFolder.create(asked, Manifest(perfdoctor="test", command=["train"]))
+    request = {"window": 7, "until": time.time_ns() + 100 * S, "processes": [4711, 5]}
+    (windows.rows_folder(job.run.path) / windows.REQUEST).write_text(json.dumps(request))
+    job.go_on(30)
+    assert job.windows() == []
+    report = {"pass": "torch", "pid": 4711, "ended": True}
+    (asked / "agents" / "torch-4711.json").write_text(json.dumps(report))
+    job.go_on(1)
+    assert job.windows() == ["first"], "the other process has ended"
+
+
+@pytest.mark.parametrize("request_", [
+    "", "[]", '{"window": 1}', '{"window": "x", "until": 9e30}', '{"window": 1, "until": 5}',
+])  # fmt: skip
+def test_a_request_that_is_none_keeps_nobody_waiting(tmp_path: Path, request_: str) -> None:
+    rank = rank_steps(tmp_path, lines(noise(100, 10)))
+    windows.rows_folder(tmp_path).mkdir()
+    (windows.rows_folder(tmp_path) / windows.REQUEST).write_text(request_)
+    assert not windows.is_recording(tmp_path, {0: rank})
 
 
 def test_what_is_known_is_written_with_the_curve_of_the_whole_run(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ _AT_END_S = 60.0
 _POLL_S = 0.2
 #: Another change of level has another cause; memory that goes on growing has the same one.
 _AGAIN = ("level", "drift")
+#: Trouble that was found while no window could be opened gets one for so long: a window takes a minute or two, and what
+#: is worth one lasts, as a rule; later than that it may be over.
+_DUE_NS = 300_000_000_000
 #: Of `hang_after_s`: after so long without a first step the ranks' stacks are read. To import, load and compile takes
 #: minutes; ranks that wait for each other at the start wait for half an hour, and say nothing.
 _FIRST_STEP = 5
@@ -72,6 +75,7 @@ class Watcher:
         self._windows: dict[int, WindowState] = {}
         self._opened: list[int] = []  # when, for an anomaly
         self._recorded: set[tuple[str, int | None]] = set()
+        self._due: list[tuple[int, Anomaly]] = []  # when it was found, of what no window was opened for
         self._has_first = not policy.first_s
         self._has_no_step = False  # and it was said
         self.trouble = ""
@@ -132,18 +136,28 @@ class Watcher:
     # --- windows ---
 
     def _open_what_is_due(self, found: list[Anomaly], now: int) -> None:
+        self._due += [(now, each) for each in found if each.kind in RECORDED]
+        self._due = [(at, each) for at, each in self._due if now - at <= _DUE_NS and not self._is_recorded(each)]
         if self._window is not None or not self._is_steady():
             return
-        worth = [each for each in found if each.kind in RECORDED and (each.kind, each.rank) not in self._recorded]
         is_apart = not self._opened or now - self._opened[-1] >= self.policy.apart_s * _NS
-        if worth and is_apart and len(self._opened) < self.policy.windows:
+        is_due = bool(self._due) and is_apart and len(self._opened) < self.policy.windows
+        is_first = not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS
+        if not (is_due or is_first) or windows.is_recording(self.run.path, self.ranks):
+            return
+        if is_due:
+            _, worth = self._due[0]
+            self._due.clear()  # it shows all of it
             self._opened.append(now)
-            if worth[0].kind not in _AGAIN:
-                self._recorded.add((worth[0].kind, worth[0].rank))
-            self.open(worth[0].kind)
-        elif not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS:
+            if worth.kind not in _AGAIN:
+                self._recorded.add((worth.kind, worth.rank))
+            self.open(worth.kind)
+        else:
             self._has_first = True
             self.open("first")
+
+    def _is_recorded(self, anomaly: Anomaly) -> bool:
+        return (anomaly.kind, anomaly.rank) in self._recorded
 
     def _is_steady(self) -> bool:
         alive = [each for each in self.ranks.values() if not each.ended_ns]

@@ -132,8 +132,9 @@ class Window:
             name: given[name]
             for name in ("traces", "reports", "steps", "most_steps", "least_ns", "sampling", "stacks", "modules")
         }
-        wanted |= {"window": self.state.number, "first_step": self.state.first_step}
-        wanted |= {"until": time.time_ns() + round(self._limit_s * 1e9)}
+        wanted |= {"window": self.state.number, "first_step": self.state.first_step, "processes": sorted(self._ranks)}
+        now_ns = time.time_ns()
+        wanted |= {"asked": now_ns, "until": now_ns + round(self._limit_s * 1e9)}
         write_whole(rows_folder(run.path) / REQUEST, json.dumps(wanted).encode())
 
     @property
@@ -223,6 +224,22 @@ def found(run: Path, number: int) -> WindowState:
     if diagnosis is None:
         return WindowState(number, "asked", 0)
     return WindowState(number, "asked", 0, "diagnosed", **_answer(diagnosis, "asked"))
+
+
+def is_recording(run: Path, ranks: Mapping[int, RankSteps]) -> bool:
+    """Is a window that somebody has asked for still being recorded by a rank that runs?
+
+    One rank may be through with it while another one writes: a request in between would be read at different steps.
+    """
+    asked = json_object(rows_folder(run) / REQUEST) or {}
+    number, until, pids = (asked.get(name) for name in ("window", "until", "processes"))
+    if not isinstance(number, int) or not isinstance(until, int) or until <= time.time_ns():
+        return False
+    alive = {each.process.pid for each in _alive(ranks) if each.process}
+    recording = alive.intersection(each for each in pids if isinstance(each, int)) if isinstance(pids, list) else alive
+    window = RunFolder.open(run / WINDOWS / str(number))
+    reports = window.reports(PASS) if window is not None else []
+    return not recording <= {each.pid for each in reports if each.ended}
 
 
 def _folder(run: RunFolder, number: int) -> RunFolder:

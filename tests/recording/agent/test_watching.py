@@ -137,6 +137,39 @@ print(permitted)
     assert _watch(tmp_path, body, watcher=34).output == "[12, 0, 34]\n"
 
 
+def test_a_request_that_cannot_be_served_any_more_gives_way_to_the_next_one(tmp_path: Path) -> None:
+    soon = "__SOON__"
+    lost = _request(tmp_path, 1, 10**9, until=soon).replace(f'"{soon}"', "' + str(time.time_ns() + 10**9) + '")
+    far = _request(tmp_path, 2, 10**9)
+    body = f"""\
+for number in range(40): step(number)
+{lost}
+time.sleep(1)
+before = getattr(__import__("gc"), "get_objects")
+from perfdoctor_agent.watching import WatchingAgent
+(agent,) = [each for each in before() if type(each) is WatchingAgent]
+print(agent._wanted)
+{far}
+{_request(tmp_path, 3, 60)}
+for number in range(400): step(number)
+"""
+    found = _watch(tmp_path, body)
+    assert (found.code, found.output, found.errors) == (0, "None\n", "")
+    assert [row["first"] for row in found.rows if row["recorded"]][:1] == [61]
+
+
+def test_a_request_from_before_the_process_began_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    old = f"import os, time\n{_request(tmp_path, 1, 60, asked=time.time_ns())}\n"
+    exec(old.replace("time.sleep(1)", ""), {})
+    body = f"""\
+for number in range(100): step(number)
+time.sleep(1)
+for number in range(100): step(number)
+"""
+    assert not any(row["recorded"] for row in _watch(tmp_path, body).rows)
+
+
 def test_a_window_at_the_start_is_followed_by_the_same_watch(tmp_path: Path) -> None:
     found = _watch(tmp_path, "for number in range(300): step(number)", steps=4)
     trace = kineto.read(tmp_path / "torch" / "rank0.pt.trace.json")
