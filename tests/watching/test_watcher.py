@@ -187,6 +187,19 @@ def test_a_training_that_makes_no_first_step_is_looked_into_once(tmp_path: Path)
     assert document.read(job.run.path).hang is None
 
 
+def test_what_is_known_is_written_before_the_first_step_and_while_no_rank_writes(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=0))
+    job.watcher.tick()
+    known = document.read(job.run.path)
+    assert known.state == "starting"
+    assert next(words.status(known, 0)).startswith("no step yet")
+    job.go_on(30)
+    for _ in range(20):
+        job.now += S
+        job.watcher.tick()
+    assert job.now - document.read(job.run.path).unix_ns <= 6 * S
+
+
 def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(tmp_path, Policy(first_s=0))
 

@@ -25,7 +25,8 @@ from perfdoctor.watching.rows import RankSteps, ranks_of
 from perfdoctor.watching.throttling import GpuSamples
 from perfdoctor.watching.windows import Window, WindowState
 
-#: watch.json is written when something happened, and else so often.
+#: watch.json is written when something happened, and else so often: also where no rank writes anything, as its time says
+#: that somebody watches.
 _WRITTEN_EVERY_NS = 5_000_000_000
 #: The first steps of a run are no window's: what is recorded is to stand for the run.
 _LEAST_STRETCHES = 4
@@ -64,7 +65,7 @@ class Watcher:
         *, now_ns: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self.run, self.policy, self.py_spy, self.happened, self.now_ns = run, policy, py_spy, happened, now_ns
-        self.begun_ns = self.written_ns = now_ns()
+        self.begun_ns, self.written_ns = now_ns(), 0
         self._files: dict[Path, RankSteps] = {}
         self.ranks: dict[int, RankSteps] = {}
         self._judge = Judge(policy.hang_after_s)
@@ -86,16 +87,16 @@ class Watcher:
     def tick(self, *, has_ended: bool = False) -> None:
         """Read on, judge, go on with a window, and write what is known."""
         now = self.now_ns()
-        has_news = self._read()
+        self._read()
         found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
         if not has_ended:
             found += self._no_first_step(now)
         for each in found:
             self._add(each)
-        has_news |= self._poll_window(has_ended=has_ended)
+        self._poll_window(has_ended=has_ended)
         if not has_ended:
             self._open_what_is_due(found, now)
-        if found or has_ended or (has_news and now - self.written_ns > _WRITTEN_EVERY_NS) or not self.written_ns:
+        if found or has_ended or now - self.written_ns > _WRITTEN_EVERY_NS:
             self.write(now, has_ended=has_ended)
 
     def _no_first_step(self, now: int) -> list[Anomaly]:
@@ -111,14 +112,14 @@ class Watcher:
         self._has_no_step = True
         return [Anomaly("no-step", 0, 0, now, values={"silent_ns": silent_ns})]
 
-    def _read(self) -> bool:
+    def _read(self) -> None:
         folder = windows.rows_folder(self.run.path)
         with contextlib.suppress(OSError):
             for file in folder.glob("*.jsonl"):
                 self._files.setdefault(file, RankSteps(file))
-        has_news = sum(each.read() for each in self._files.values()) > 0
+        for each in self._files.values():
+            each.read()
         self.ranks = ranks_of(list(self._files.values()))
-        return has_news
 
     def _add(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)
@@ -174,15 +175,13 @@ class Watcher:
         self._window = made
         self._note(made.state)
 
-    def _poll_window(self, *, has_ended: bool) -> bool:
+    def _poll_window(self, *, has_ended: bool) -> None:
         if self._window is None:
-            return False
-        changed = self._window.poll(has_ended=has_ended)
-        if changed:
+            return
+        if self._window.poll(has_ended=has_ended):
             self._note(self._window.state)
         if self._window.is_over:
             self._window = None
-        return changed
 
     def _note(self, state: WindowState) -> None:
         self._windows[state.number] = state

@@ -162,7 +162,7 @@ def test_a_request_from_before_the_process_began_is_not_its_own(tmp_path: Path) 
     (tmp_path / "rows").mkdir()
     old = f"import os, time\n{_request(tmp_path, 1, 60, asked=time.time_ns())}\n"
     exec(old.replace("time.sleep(1)", ""), {})
-    body = f"""\
+    body = """\
 for number in range(100): step(number)
 time.sleep(1)
 for number in range(100): step(number)
