@@ -153,8 +153,10 @@ def test_a_rank_that_has_ended_does_not_hang(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_held_back_is_said_once_until_it_is_over(tmp_path: Path) -> None:
     rank = rank_steps(tmp_path, lines(noise(100, 10)))
-    judge, now, held = Judge(), rank.stretches[-1].end, Throttled(3, "heat", 1000, 1980)
-    assert [(each.kind, each.values["device"]) for each in judge.update({0: rank}, now, held)] == [("throttled", 3)]
-    assert judge.update({0: rank}, now, held) == []
-    judge.update({0: rank}, now, None)
-    assert len(judge.update({0: rank}, now, held)) == 1
+    judge, now = Judge(), rank.stretches[-1].end
+    held, other = Throttled(3, "heat", 1000, 1980), Throttled(4, "heat", 1000, 1980)
+    assert [(each.kind, each.values["device"]) for each in judge.update({0: rank}, now, [held])] == [("throttled", 3)]
+    assert judge.update({0: rank}, now, [held]) == []
+    assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [4]
+    judge.update({0: rank}, now, [other])
+    assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [3]

@@ -48,7 +48,9 @@ class Judge:
         self._lag: set[int] = set()
         self.hangs_since = 0  # ns since 1970; 0 while it does not
 
-    def update(self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Throttled | None = None) -> list[Anomaly]:
+    def update(
+        self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Sequence[Throttled] = ()
+    ) -> list[Anomaly]:  # fmt: skip
         """What was not known before. `ranks`: by rank; `now_ns`: since 1970."""
         if not ranks:
             return []
@@ -154,11 +156,10 @@ class Judge:
             self._lag.add(lag[0])
             yield Anomaly("behind", 0, 0, 0, rank=lag[0], cause="elsewhere", values={"steps": lag[1]})
 
-    def _throttling(self, found: Throttled | None) -> Iterator[Anomaly]:
-        if found is None:
-            self._throttled.clear()
-        elif found.device not in self._throttled:
-            self._throttled.add(found.device)
+    def _throttling(self, throttled: Sequence[Throttled]) -> Iterator[Anomaly]:
+        for found in throttled:
+            if found.device in self._throttled:
+                continue
             values: dict[str, float | int | str] = {
                 "device": found.device,
                 "by": found.by,
@@ -166,6 +167,7 @@ class Judge:
                 "most_mhz": found.most_mhz,
             }
             yield Anomaly("throttled", 0, 0, 0, cause="device", values=values)
+        self._throttled = {each.device for each in throttled}
 
     # --- no steps ---
 

@@ -7,6 +7,7 @@ program, whose agents go on writing their few bytes.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from perfdoctor.watching.document import WatchDocument
 from perfdoctor.watching.hangs import Hang
 from perfdoctor.watching.judge import Judge
 from perfdoctor.watching.rows import RankSteps, ranks_of
-from perfdoctor.watching.throttling import GpuSamples
+from perfdoctor.watching.throttling import GpuSamples, visible
 from perfdoctor.watching.windows import Window, WindowState
 
 #: watch.json is written when something happened, and else so often: also where no rank writes anything, as its time says
@@ -69,7 +70,7 @@ class Watcher:
         self._files: dict[Path, RankSteps] = {}
         self.ranks: dict[int, RankSteps] = {}
         self._judge = Judge(policy.hang_after_s)
-        self._gpus = GpuSamples(run.path / "device" / "samples.csv")
+        self._gpus = GpuSamples(run.path / "device" / "samples.csv", visible(os.environ))
         self.anomalies: list[Anomaly] = []
         self.hang: Hang | None = None
         self._window: Window | None = None
