@@ -160,3 +160,12 @@ def test_a_gpu_that_is_held_back_is_said_once_until_it_is_over(tmp_path: Path) -
     assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [4]
     judge.update({0: rank}, now, [other])
     assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [3]
+
+
+def test_another_process_in_the_place_of_a_rank_has_a_level_of_its_own(tmp_path: Path) -> None:
+    judge = Judge()
+    assert judged({0: rank_steps(tmp_path, lines(noise(3000, 20)), "first")}, judge) == []
+    assert judged({0: rank_steps(tmp_path, lines(noise(1500, 30)), "again")}, judge) == []
+    lengths = noise(3000, 30)
+    lengths[2000:] *= 1.2
+    assert [each.kind for each in judged({0: rank_steps(tmp_path, lines(lengths), "again")}, judge)] == ["level"]

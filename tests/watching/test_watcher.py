@@ -75,6 +75,7 @@ class Job:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "Window", AtOnce)
+    monkeypatch.setattr(watcher.processes, "command", lambda _: "")  # the steps' process is none of this machine
     monkeypatch.setattr(judge, "is_gradual", lambda _: False)  # its library takes half a second to load
 
 
@@ -198,6 +199,40 @@ def test_what_is_known_is_written_before_the_first_step_and_while_no_rank_writes
         job.now += S
         job.watcher.tick()
     assert job.now - document.read(job.run.path).unix_ns <= 6 * S
+
+
+def test_a_rank_that_was_killed_has_ended_and_those_that_wait_for_it_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = {4711: "train", 5: "train"}
+    monkeypatch.setattr(watcher.processes, "is_alive", lambda pid: pid in running)
+    monkeypatch.setattr(watcher.processes, "command", lambda pid: running.get(pid, ""))
+    job = Job(tmp_path, Policy(first_s=0, hang_after_s=20))
+    (windows.rows_folder(job.run.path) / "rank1-5.jsonl").write_text("\n".join(lines(noise(1500, 20), rank=1, pid=5)))
+    job.go_on(30)
+    del running[5]
+    for _ in range(25):
+        job.now += S
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang"]
+    known = document.read(job.run.path)
+    assert [(each.ended, each.why) for each in known.ranks] == [(False, ""), (True, "without a word")]
+    del running[4711]
+    job.now += 6 * S
+    job.watcher.tick()
+    assert document.read(job.run.path).hang is None
+    # torchrun starts it again, and no rank makes a step.
+    running |= {9: "train", 10: "evaluate"}
+    for pid in (9, 10):
+        report = {"pass": "torch", "pid": pid, "started_unix_ns": job.now}
+        (job.run.make("agents") / f"torch-{pid}.json").write_text(json.dumps(report))
+    asked = []
+    monkeypatch.setattr(watcher.hangs, "find_before_steps", lambda _, pids: asked.append(pids) or Hang())
+    for _ in range(110):
+        job.now += S
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang", "no-step"]
+    assert asked == [{9}]
 
 
 def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,16 @@ is judged again in a second.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.watching import memory, periods
 from perfdoctor.watching import ranks as of_ranks
-from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.anomalies import Anomaly, Kind
 from perfdoctor.watching.causes import cause_of
-from perfdoctor.watching.level import LevelWatch, is_gradual
+from perfdoctor.watching.level import LevelChange, LevelWatch, is_gradual
 from perfdoctor.watching.rows import RankSteps, Stretch, per_step
 from perfdoctor.watching.throttling import Throttled
 
@@ -31,14 +32,22 @@ _LOOKS = 3
 HANG_STEPS, HANG_PAUSES = 20, 3
 
 
+class _Course:
+    """What is known of the length of one process's steps."""
+
+    def __init__(self) -> None:
+        self.level = LevelWatch()
+        self.judged = self.looked = 0  # stretches; unrecorded ones when a period was looked for last
+        self.unrecorded: list[Stretch] = []
+
+
 class Judge:
     """`update` returns what is new. `hang_after_s`: no pause that is shorter is called one."""
 
     def __init__(self, hang_after_s: float = 60.0) -> None:
         self.hang_after_ns = hang_after_s * 1e9
-        self._level = LevelWatch()
-        self._judged = self._looked = 0  # stretches of the first rank
-        self._unrecorded: list[Stretch] = []
+        # Of the first rank, by the process: one that takes its place has steps of its own.
+        self._courses: dict[tuple[Path, int], _Course] = {}
         self._periods: set[int] = set()
         self._waiting: set[int] = set()
         self._grown: dict[tuple[int, str], int] = {}
@@ -55,9 +64,11 @@ class Judge:
         if not ranks:
             return []
         first = next(iter(ranks.values()))
+        begun = first.process.begun if first.process else 0
+        course = self._courses.setdefault((first.path, begun), _Course())
         found = [
-            *self._levels(first),
-            *self._period(first),
+            *self._levels(first, course),
+            *self._period(first, course),
             *self._input(ranks),
             *self._memory(ranks),
             *self._of_ranks(ranks),
@@ -69,31 +80,30 @@ class Judge:
 
     # --- steps that become longer ---
 
-    def _levels(self, rank: RankSteps) -> Iterator[Anomaly]:
-        new, self._judged = rank.stretches[self._judged :], len(rank.stretches)
+    def _levels(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
+        new, course.judged = rank.stretches[course.judged :], len(rank.stretches)
         for each in new:
             if each.recorded:
                 continue
-            self._unrecorded.append(each)
-            change = self._level.add(each.first, each.end, each.q[1])
+            course.unrecorded.append(each)
+            change = course.level.add(each.first, each.end, each.q[1])
             if change is not None:
-                yield self._changed(rank, change.at, change.first, change.ratio)
+                yield self._changed(rank, course.unrecorded, change)
 
-    def _changed(self, rank: RankSteps, at: int, first: int, ratio: float) -> Anomaly:
-        before, since = self._unrecorded[max(at - _COMPARED, 0) : at], self._unrecorded[at:]
-        shown = self._unrecorded[max(len(self._unrecorded) - _SHOWN, 0) :]
+    def _changed(self, rank: RankSteps, unrecorded: Sequence[Stretch], change: LevelChange) -> Anomaly:
+        before, since = unrecorded[max(change.at - _COMPARED, 0) : change.at], unrecorded[change.at :]
+        shown = unrecorded[max(len(unrecorded) - _SHOWN, 0) :]
         cause, share = cause_of(before, since, rank.uses)
         level = float(np.median([each.q[1] for each in since]))
-        return Anomaly(
-            "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level", first, 0, 0, cause=cause,
-            values={"ratio": ratio, "before_ns": level / ratio, "after_ns": level, "cause_share": share},
-        )  # fmt: skip
+        values = {"ratio": change.ratio, "before_ns": level / change.ratio, "after_ns": level, "cause_share": share}
+        kind: Kind = "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level"
+        return Anomaly(kind, change.first, 0, 0, cause=cause, values=values)
 
-    def _period(self, rank: RankSteps) -> Iterator[Anomaly]:
-        if len(self._unrecorded) < self._looked + _PERIOD_EVERY:
+    def _period(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
+        if len(course.unrecorded) < course.looked + _PERIOD_EVERY:
             return
-        self._looked = len(self._unrecorded)
-        latest = self._unrecorded[-_PERIOD_STRETCHES:]
+        course.looked = len(course.unrecorded)
+        latest = course.unrecorded[-_PERIOD_STRETCHES:]
         usual = float(np.median([each.q[2] for each in latest]))
         found = periods.period(rank.slow, latest[0].first, latest[-1].last, usual)
         if found is None or any(_is_multiple(found.every, known) for known in self._periods):

@@ -77,6 +77,10 @@ class _End(Struct, frozen=True):
     why: _Text = ""
 
 
+#: Why a process has ended that has not said so: it was killed, or its disk was full.
+GONE = "without a word"
+
+
 class RankSteps:
     """One process: all its stretches, the last uses and slow steps, and how it ended, if it has."""
 
@@ -101,6 +105,11 @@ class RankSteps:
     def steps(self) -> int:
         """The number of the last step that is known to have ended."""
         return self.stretches[-1].last if self.stretches else 0
+
+    def is_gone(self) -> None:
+        """The process does not run any more, and what it wrote has been read: it has ended, whatever its file says."""
+        if not self.ended_ns:
+            self.ended_ns, self.why = self.stretches[-1].end if self.stretches else 1, GONE
 
     def read(self) -> bool:
         """Read what was added; True if that was anything."""
@@ -155,10 +164,14 @@ def per_step(stretches: Sequence[Stretch], name: str) -> Floats:
 
 
 def ranks_of(found: Sequence[RankSteps]) -> dict[int, RankSteps]:
-    """The process of each rank, the latest where one was started again, by rank. Only those that make steps."""
-    ordered = sorted((each for each in found if each.process and each.stretches), key=_begun)
+    """The process of each rank, by rank: of several the one that runs, and of those the one that made a step last.
+
+    A rank may have been started again, or have started another program that took its number from the environment.
+    Only those that make steps.
+    """
+    ordered = sorted((each for each in found if each.process and each.stretches), key=_how_likely)
     return dict(sorted({each.rank: each for each in ordered}.items()))
 
 
-def _begun(each: RankSteps) -> int:
-    return each.process.begun if each.process else 0
+def _how_likely(each: RankSteps) -> tuple[bool, int]:
+    return not each.ended_ns, each.stretches[-1].end

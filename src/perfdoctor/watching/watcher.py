@@ -14,9 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import StepWindow
-from perfdoctor.system.run_folder import RunFolder
+from perfdoctor.system.run_folder import ProcessReport, RunFolder
 from perfdoctor.watching import document, hangs, windows
 from perfdoctor.watching.anomalies import RECORDED, Anomaly
 from perfdoctor.watching.document import WatchDocument
@@ -68,6 +69,8 @@ class Watcher:
         self.run, self.policy, self.py_spy, self.happened, self.now_ns = run, policy, py_spy, happened, now_ns
         self.begun_ns, self.written_ns = now_ns(), 0
         self._files: dict[Path, RankSteps] = {}
+        # The command of each process that was seen to run here; "" of others: they may be another machine's.
+        self._commands: dict[tuple[Path, int], str] = {}
         self.ranks: dict[int, RankSteps] = {}
         self._judge = Judge(policy.hang_after_s)
         self._gpus = GpuSamples(run.path / "device" / "samples.csv", visible(os.environ))
@@ -92,6 +95,8 @@ class Watcher:
         found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
         if not has_ended:
             found += self._no_first_step(now)
+            if not (self._judge.hangs_since or self._has_no_step):
+                self.hang = None  # all that hung have ended
         for each in found:
             self._add(each)
         self._poll_window(has_ended=has_ended)
@@ -101,17 +106,39 @@ class Watcher:
             self.write(now, has_ended=has_ended)
 
     def _no_first_step(self, now: int) -> list[Anomaly]:
-        """Has the program made no step although it has had the time to? Said once."""
-        if self.ranks:
+        """Has the program made no step although it has had the time to, or none since it was started again? Said once
+        of each start.
+        """
+        if any(not each.ended_ns for each in self.ranks.values()):
             if self._has_no_step:
                 self._has_no_step, self.hang = False, None
             return []
-        silent_ns = now - self.begun_ns
-        is_late = silent_ns >= _FIRST_STEP * self.policy.hang_after_s * _NS
-        if self._has_no_step or not is_late or not self.run.reports(windows.PASS):
+        if self._has_no_step:
+            return []
+        since = self._started_again_ns() if self.ranks else self.begun_ns
+        is_late = bool(since) and now - since >= _FIRST_STEP * self.policy.hang_after_s * _NS
+        if not is_late or not self._without_steps():
             return []
         self._has_no_step = True
-        return [Anomaly("no-step", 0, 0, now, values={"silent_ns": silent_ns})]
+        return [Anomaly("no-step", 0, 0, now, values={"silent_ns": now - since})]
+
+    def _without_steps(self) -> list[ProcessReport]:
+        """The processes in which torch was imported, but no step was made yet; of those behind ranks that have ended
+        only such as do in their place what they did. What follows a training need not make any step.
+        """
+        reports = self.run.reports(windows.PASS)
+        if not self.ranks:
+            return reports
+        ended_ns = max(each.ended_ns for each in self.ranks.values())
+        known = {command for command in self._commands.values() if command}
+        return [
+            each
+            for each in reports
+            if each.started_unix_ns > ended_ns and processes.is_alive(each.pid) and processes.command(each.pid) in known
+        ]
+
+    def _started_again_ns(self) -> int:
+        return min((each.started_unix_ns for each in self._without_steps()), default=0)
 
     def _read(self) -> None:
         folder = windows.rows_folder(self.run.path)
@@ -119,8 +146,20 @@ class Watcher:
             for file in folder.glob("*.jsonl"):
                 self._files.setdefault(file, RankSteps(file))
         for each in self._files.values():
-            each.read()
+            self._read_on(each)
         self.ranks = ranks_of(list(self._files.values()))
+
+    def _read_on(self, rank: RankSteps) -> None:
+        """Read what a process has written. One that ran here, and is gone, writes no more."""
+        pid = rank.process.pid if rank.process and not rank.ended_ns else 0
+        is_gone = bool(pid and self._commands.get((rank.path, pid))) and not processes.is_alive(pid)
+        rank.read()
+        if rank.process is not None:
+            key = rank.path, rank.process.pid
+            if key not in self._commands:
+                self._commands[key] = processes.command(rank.process.pid)
+        if is_gone:
+            rank.is_gone()
 
     def _add(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)
@@ -130,7 +169,7 @@ class Watcher:
             hangs.ask_flight_recorders(self.run.path / "nccl")
             self.happened(self.hang)
         elif anomaly.kind == "no-step":
-            self.hang = hangs.find_before_steps(self.py_spy, {each.pid for each in self.run.reports(windows.PASS)})
+            self.hang = hangs.find_before_steps(self.py_spy, {each.pid for each in self._without_steps()})
             self.happened(self.hang)
         elif anomaly.kind == "goes-on":
             self.hang = None

@@ -108,7 +108,7 @@ class Window:
     ) -> None:  # fmt: skip
         self.folder = _folder(run, number)
         self.state = WindowState(number, why, next_step(ranks, time.time_ns()))
-        self._ranks = {each.process.pid for each in ranks.values() if each.process and not each.ended_ns}
+        self._ranks = _alive(ranks)
         self._settings, self._log = settings, log
         self._limit_s = limit_s(ranks, self.state.first_step, settings.steps)
         self._until = time.monotonic() + self._limit_s
@@ -132,10 +132,14 @@ class Window:
             name: given[name]
             for name in ("traces", "reports", "steps", "most_steps", "least_ns", "sampling", "stacks", "modules")
         }
-        wanted |= {"window": self.state.number, "first_step": self.state.first_step, "processes": sorted(self._ranks)}
+        wanted |= {"window": self.state.number, "first_step": self.state.first_step, "processes": self._pids()}
         now_ns = time.time_ns()
         wanted |= {"asked": now_ns, "until": now_ns + round(self._limit_s * 1e9)}
         write_whole(rows_folder(run.path) / REQUEST, json.dumps(wanted).encode())
+
+    def _pids(self) -> list[int]:
+        """The processes that record it, and have not ended meanwhile."""
+        return [each.process.pid for each in self._ranks if each.process and not each.ended_ns]
 
     @property
     def is_over(self) -> bool:
@@ -154,7 +158,7 @@ class Window:
         reports = self.folder.reports(PASS)
         done = {report.pid for report in reports if report.ended}
         is_late = has_ended or time.monotonic() > self._until
-        if not (self._ranks <= done or is_late):
+        if not (done.issuperset(self._pids()) or is_late):
             return
         if not any(report.trace for report in reports):
             said = [note for report in reports for note in report.notes]
