@@ -235,6 +235,31 @@ def test_a_rank_that_was_killed_has_ended_and_those_that_wait_for_it_hang(
     assert asked == [{9}]
 
 
+@pytest.mark.parametrize("by", [3600 * S, -3600 * S])
+def test_a_clock_that_jumps_is_no_hang_and_hides_none(tmp_path: Path, by: int) -> None:
+    job = Job(tmp_path, Policy(first_s=70, hang_after_s=20))
+    passed = BEGUN_NS
+    job.watcher._passed_ns = lambda: passed
+    job.watcher._clocks = job.now, passed
+    for second in range(70):
+        passed += S
+        if second < 30:
+            job.go_on(1)
+            continue
+        job.now += S + by * (second == 30)
+        job.watcher.tick()
+        if second == 45:
+            assert job.said == [], "16 s without a step"
+            assert job.now - document.read(job.run.path).unix_ns <= 6 * S
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang"]
+    assert job.windows() == ["first"], "after 70 s"
+    step = json.loads(job.made[0]) if "q" in job.made[0] else json.loads(job.made[1])
+    with job.file.open("a") as file:
+        file.write("\n" + json.dumps({**step, "end": job.now}))
+    job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang", "goes-on"]
+
+
 def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(tmp_path, Policy(first_s=0))
 

@@ -30,6 +30,9 @@ _COMPARED, _SHOWN = 32, 200
 _LOOKS = 3
 #: A training hangs that made no step for so many usual ones, and so many times its longest pause so far.
 HANG_STEPS, HANG_PAUSES = 20, 3
+#: A clock that moves by so much more or less than time passed was set: by NTP, or because the machine stood still. What
+#: NTP corrects without a jump is half a per mille.
+JUMP_NS = 5_000_000_000
 
 
 class _Course:
@@ -56,6 +59,8 @@ class Judge:
         self._throttled: set[int] = set()
         self._lag: set[int] = set()
         self.hangs_since = 0  # ns since 1970; 0 while it does not
+        self._hung_at: dict[Path, int] = {}  # steps of each process when it hung
+        self._jumped_ns = 0  # when the clock did last
 
     def update(
         self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Sequence[Throttled] = ()
@@ -187,18 +192,31 @@ class Judge:
         longest = max((each.q[4] for each in stretches if not each.recorded), default=0)
         return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * longest)
 
+    def jumped(self, by_ns: int, now_ns: int) -> None:
+        """The clock has jumped by so much, to `now_ns`: what was written before cannot be held against it."""
+        self._jumped_ns = now_ns
+        if self.hangs_since:
+            self.hangs_since += by_ns
+
+    def _last_ns(self, rank: RankSteps, now_ns: int) -> int:
+        """When it made its last step, by the clock of now."""
+        end = rank.stretches[-1].end
+        is_ahead = end > now_ns + JUMP_NS  # written before a clock was set back
+        return self._jumped_ns or now_ns if is_ahead else max(min(end, now_ns), self._jumped_ns)
+
     def _hang(self, ranks: Mapping[int, RankSteps], now_ns: int) -> Iterator[Anomaly]:
         """All ranks are silent that have not ended; those that train on keep the others from being called hung."""
         alive = [each for each in ranks.values() if not each.ended_ns]
-        last_ns = max((each.stretches[-1].end for each in alive), default=0)
-        if self.hangs_since and (not alive or last_ns > self.hangs_since):
-            paused_ns, self.hangs_since = (last_ns or now_ns) - self.hangs_since, 0
+        last_ns = max((self._last_ns(each, now_ns) for each in alive), default=0)
+        goes_on = any(each.steps != self._hung_at.get(each.path) for each in alive)
+        if self.hangs_since and (not alive or goes_on):
+            paused_ns, self.hangs_since = max(last_ns - self.hangs_since, 0), 0
             if alive:
                 yield Anomaly("goes-on", 0, 0, 0, values={"paused_ns": paused_ns})
         elif alive and not self.hangs_since:
             limit = max(self.silent_limit_ns(each.stretches) for each in alive)
             if now_ns - last_ns > limit:
-                self.hangs_since = last_ns
+                self.hangs_since, self._hung_at = last_ns, {each.path: each.steps for each in alive}
                 yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})
 
 

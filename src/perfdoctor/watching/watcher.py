@@ -22,13 +22,13 @@ from perfdoctor.watching import document, hangs, windows
 from perfdoctor.watching.anomalies import RECORDED, Anomaly
 from perfdoctor.watching.document import WatchDocument
 from perfdoctor.watching.hangs import Hang
-from perfdoctor.watching.judge import Judge
+from perfdoctor.watching.judge import JUMP_NS, Judge
 from perfdoctor.watching.rows import RankSteps, ranks_of
 from perfdoctor.watching.throttling import GpuSamples, visible
 from perfdoctor.watching.windows import Window, WindowState
 
-#: watch.json is written when something happened, and else so often: also where no rank writes anything, as its time says
-#: that somebody watches.
+#: watch.json is written when something happened, and else so often: also where no rank writes anything, as its time
+#: says that somebody watches.
 _WRITTEN_EVERY_NS = 5_000_000_000
 #: The first steps of a run are no window's: what is recorded is to stand for the run.
 _LEAST_STRETCHES = 4
@@ -60,14 +60,20 @@ class Policy(Struct, frozen=True):
 
 
 class Watcher:
-    """`tick` as often as the clock says; `happened` gets what is new: an anomaly, a hang's place, a window's state."""
+    """`tick` as often as the clock says; `happened` gets what is new: an anomaly, a hang's place, a window's state.
+
+    `passed_ns`: a clock that nobody sets, by which jumps of `now_ns` are known.
+    """
 
     def __init__(
         self, run: RunFolder, policy: Policy, py_spy: PySpy, happened: Callable[[Anomaly | Hang | WindowState], None],
-        *, now_ns: Callable[[], int] = time.time_ns,
+        *, now_ns: Callable[[], int] = time.time_ns, passed_ns: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self.run, self.policy, self.py_spy, self.happened, self.now_ns = run, policy, py_spy, happened, now_ns
+        self._passed_ns = passed_ns or (time.monotonic_ns if now_ns is time.time_ns else now_ns)
+        self._clocks = now_ns(), self._passed_ns()
         self.begun_ns, self.written_ns = now_ns(), 0
+        self._counted_ns = self.begun_ns  # from which the time of the run is counted: a clock may be set
         self._files: dict[Path, RankSteps] = {}
         # The command of each process that was seen to run here; "" of others: they may be another machine's.
         self._commands: dict[tuple[Path, int], str] = {}
@@ -90,7 +96,7 @@ class Watcher:
 
     def tick(self, *, has_ended: bool = False) -> None:
         """Read on, judge, go on with a window, and write what is known."""
-        now = self.now_ns()
+        now = self._now()
         self._read()
         found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
         if not has_ended:
@@ -105,6 +111,19 @@ class Watcher:
         if found or has_ended or now - self.written_ns > _WRITTEN_EVERY_NS:
             self.write(now, has_ended=has_ended)
 
+    def _now(self) -> int:
+        """The time. Where the clock has jumped, what was noted by it moves along."""
+        now, passed = self.now_ns(), self._passed_ns()
+        by = (now - self._clocks[0]) - (passed - self._clocks[1])
+        self._clocks = now, passed
+        if abs(by) > JUMP_NS:
+            self._judge.jumped(by, now)
+            self.written_ns += by
+            self._counted_ns += by
+            self._opened = [each + by for each in self._opened]
+            self._due = [(at + by, each) for at, each in self._due]
+        return now
+
     def _no_first_step(self, now: int) -> list[Anomaly]:
         """Has the program made no step although it has had the time to, or none since it was started again? Said once
         of each start.
@@ -115,7 +134,7 @@ class Watcher:
             return []
         if self._has_no_step:
             return []
-        since = self._started_again_ns() if self.ranks else self.begun_ns
+        since = self._started_again_ns() if self.ranks else self._counted_ns
         is_late = bool(since) and now - since >= _FIRST_STEP * self.policy.hang_after_s * _NS
         if not is_late or not self._without_steps():
             return []
@@ -183,7 +202,7 @@ class Watcher:
             return
         is_apart = not self._opened or now - self._opened[-1] >= self.policy.apart_s * _NS
         is_due = bool(self._due) and is_apart and len(self._opened) < self.policy.windows
-        is_first = not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS
+        is_first = not self._has_first and now - self._counted_ns >= self.policy.first_s * _NS
         if not (is_due or is_first) or windows.is_recording(self.run.path, self.ranks):
             return
         if is_due:
