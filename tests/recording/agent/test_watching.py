@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -253,7 +254,10 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         def elapsed_time(self, other: Event) -> float:
             return 10.0 * (other.at - self.at)
 
-    cuda = SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event,
+        memory_allocated=lambda: 1, memory_reserved=lambda: 2,
+    )  # fmt: skip
     steps = light.LightSteps(SimpleNamespace(cuda=cuda))
     now = 0
 
@@ -268,3 +272,30 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         steps.end()
     assert list(steps.device) == [(2, 10_000_000), (3, 10_000_000)]
     assert len(Event.made) == 6
+
+
+def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second(tmp_path: Path) -> None:
+    light = agent_module("light")
+    asked: list[tuple[int, int]] = []
+    now = 0
+
+    def held() -> int:
+        asked.append((threading.get_ident(), now))
+        return 1 << 20
+
+    event = SimpleNamespace(record=lambda: None, query=lambda: False)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=lambda **_: event,
+        memory_allocated=held, memory_reserved=lambda: 2 << 20,
+    )  # fmt: skip
+    steps = light.LightSteps(SimpleNamespace(cuda=cuda))
+    steps._clock = lambda: now
+    steps.begin(0)
+    for now in range(0, 3_000_000_001, 100_000_000):  # noqa: B007 the clock
+        steps.end()
+    assert [at for _, at in asked] == [1_100_000_000, 2_200_000_000]
+    writer = light.RowWriter(str(tmp_path / "rows"), steps, {}, lambda: None)
+    writer._use()
+    assert json.loads(writer._lines[-1])["gpu"] == [1 << 20, 2 << 20]
+    assert {thread for thread, _ in asked} == {threading.get_ident()}
+    assert len(asked) == 2

@@ -47,6 +47,8 @@ _USED_EVERY_NS = 10_000_000
 #: One event on the GPU in so many ns of steps: recording and asking for it takes some 5 µs.
 _EVENT_EVERY_NS = 4_000_000
 _MOST_EVENTS = 64
+#: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
+_HELD_EVERY_NS = 1_000_000_000
 _ENDING_S = 1.0
 
 
@@ -64,6 +66,8 @@ class LightSteps:
         self._used_at = 0
         self._events: deque[tuple[int, Any]] = deque()
         self._has_gpu, self._event_ns = False, 0
+        self.gpu: list[int] = []  # bytes allocated and reserved, on the device of the thread that trains
+        self._gpu_ns = 0
         self._undo: Callable[[], None] = lambda: None
 
     def begin(self, count: int) -> None:
@@ -106,6 +110,16 @@ class LightSteps:
             events.clear()
         if len(events) > _MOST_EVENTS:
             events.popleft()
+        if now_ns - self._gpu_ns > _HELD_EVERY_NS:
+            self._hold(now_ns)
+
+    def _hold(self, now_ns: int) -> None:
+        """Note what is held on the GPU at the end of a step: another thread has another device, and comes in the middle
+        of one, when more is held.
+        """
+        self._gpu_ns, cuda = now_ns, self.torch.cuda
+        with contextlib.suppress(Exception):
+            self.gpu = [cuda.memory_allocated(), cuda.memory_reserved()]
 
     def _install(self, thread: int) -> None:
         """Time how long the training waits for the next batch of a DataLoader."""
@@ -242,10 +256,8 @@ class RowWriter:
                 facts["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             with open(self._thread_file, "rb") as file:
                 facts["delay"] = int(file.read().split()[1])
-        with contextlib.suppress(Exception):
-            cuda = self.steps.torch.cuda
-            if cuda.is_initialized():
-                facts["gpu"] = [cuda.memory_allocated(), cuda.memory_reserved()]
+        if self.steps.gpu:
+            facts["gpu"] = self.steps.gpu
         self._lines.append(_line(at=time.time_ns(), **facts))
 
     def _flush(self) -> None:
