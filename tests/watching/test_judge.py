@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,15 @@ def test_another_process_in_the_place_of_a_rank_has_a_level_of_its_own(tmp_path:
     lengths = noise(3000, 30)
     lengths[2000:] *= 1.2
     assert [each.kind for each in judged({0: rank_steps(tmp_path, lines(lengths), "again")}, judge)] == ["level"]
+
+
+@pytest.mark.parametrize("device", [0, 9 * MS])
+def test_steps_that_are_longer_behind_a_window_are_no_trouble_on_a_gpu(tmp_path: Path, device: int) -> None:
+    lengths = noise(5000, 20)
+    lengths[2000:] *= 1.1
+    made = [json.loads(line) for line in lines(lengths)]
+    for each in made:
+        if "q" in each:
+            each |= {"device": device, "recorded": 2000 < each["first"] <= 2050}
+    said = judged({0: rank_steps(tmp_path, [json.dumps(each) for each in made])})
+    assert [each.kind for each in said] == ([] if device else ["level"])

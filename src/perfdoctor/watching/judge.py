@@ -42,6 +42,7 @@ class _Course:
         self.level = LevelWatch()
         self.judged = self.looked = 0  # stretches; unrecorded ones when a period was looked for last
         self.unrecorded: list[Stretch] = []
+        self.was_recorded = False
 
 
 class Judge:
@@ -89,7 +90,12 @@ class Judge:
         new, course.judged = rank.stretches[course.judged :], len(rank.stretches)
         for each in new:
             if each.recorded:
+                course.was_recorded = True
                 continue
+            # CUPTI stays behind a window, and launches cost more from then on: that is no trouble of the program's.
+            if course.was_recorded and _uses_gpu(rank, each):
+                course.level.begin_anew()
+            course.was_recorded = False
             course.unrecorded.append(each)
             change = course.level.add(each.first, each.end, each.q[1])
             if change is not None:
@@ -218,6 +224,10 @@ class Judge:
             if now_ns - last_ns > limit:
                 self.hangs_since, self._hung_at = last_ns, {each.path: each.steps for each in alive}
                 yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})
+
+
+def _uses_gpu(rank: RankSteps, stretch: Stretch) -> bool:
+    return stretch.device > 0 or bool(rank.uses and any(rank.uses[-1].gpu))
 
 
 def _is_multiple(one: int, other: int) -> bool:
