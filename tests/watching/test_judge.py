@@ -71,6 +71,14 @@ def test_a_slow_step_in_fifty_is_a_period(tmp_path: Path, times: int) -> None:
     assert found.values["share"] == pytest.approx((times - 1) / 50, rel=0.6)
 
 
+@pytest.mark.parametrize(("begun", "every"), [(400, 1000), (400, 1900), (15_000, 150)])
+def test_a_long_period_is_found_while_stretches_are_short(tmp_path: Path, begun: int, every: int) -> None:
+    lengths = noise(begun + 20 * every, 10)
+    lengths[begun::every] *= 1 + every / 40
+    (found,) = judged({0: rank_steps(tmp_path, lines(lengths))})
+    assert (found.kind, found.values["every"], found.step) == ("slow-steps", every, begun + 1)
+
+
 def test_slow_steps_by_chance_have_no_period(tmp_path: Path) -> None:
     lengths = noise(20_000, 10)
     lengths[np.random.default_rng(5).random(20_000) < 0.05] *= 3

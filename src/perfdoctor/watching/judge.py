@@ -17,11 +17,15 @@ from perfdoctor.watching import ranks as of_ranks
 from perfdoctor.watching.anomalies import Anomaly, Kind
 from perfdoctor.watching.causes import cause_of
 from perfdoctor.watching.level import LevelChange, LevelWatch, is_gradual
-from perfdoctor.watching.rows import RankSteps, Stretch, per_step
+from perfdoctor.watching.periods import Period
+from perfdoctor.watching.rows import MOST_SLOW, RankSteps, Stretch, per_step
 from perfdoctor.watching.throttling import Throttled
 
-#: Stretches in which a period is looked for, and of how many new ones the next look is.
-_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4
+#: Stretches in which a period is looked for, and of how many new ones the next look is. While stretches are short, a
+#: long period does not come back often enough in so few: twice as many are looked at as well, and so on, up to the
+#: second number, which takes some milliseconds, or as many steps as prove the longest period.
+_PERIOD_STRETCHES, _MOST_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4_000, 4
+_MOST_PERIOD_STEPS = 20 * periods.LONGEST
 #: Waiting for batches above this share of a step is trouble; below the second one it is over.
 INPUT_SHARE, _INPUT_OVER = 0.10, 0.05
 #: Of the level before a change, and since it, so many stretches are compared and shown to the library.
@@ -114,16 +118,32 @@ class Judge:
         if len(course.unrecorded) < course.looked + _PERIOD_EVERY:
             return
         course.looked = len(course.unrecorded)
-        latest = course.unrecorded[-_PERIOD_STRETCHES:]
-        usual = float(np.median([each.q[2] for each in latest]))
-        found = periods.period(rank.slow, latest[0].first, latest[-1].last, usual)
-        if found is None or any(_is_multiple(found.every, known) for known in self._periods):
+        found = next(self._periods_of(rank, course.unrecorded), None)
+        if found is None:
             return
         self._periods.add(found.every)
+        since = next(number for number, _ in rank.slow if number % found.every == found.phase)
         yield Anomaly(
-            "slow-steps", latest[0].first, 0, 0,
+            "slow-steps", since, 0, 0,
             values={"every": found.every, "phase": found.phase, "hits": found.hits, "share": found.share},
         )  # fmt: skip
+
+    def _periods_of(self, rank: RankSteps, unrecorded: Sequence[Stretch]) -> Iterator[Period]:
+        """Periods that are not known yet, of the last stretches and of more and more of them."""
+        last, many = unrecorded[-1].last, _PERIOD_STRETCHES
+        # Of slow steps so many are kept: before the first of those there may have been others.
+        known = rank.slow[0][0] if len(rank.slow) >= MOST_SLOW else 0
+        while True:
+            latest = unrecorded[-many:]
+            first = max(latest[0].first, known)
+            usual = float(np.median([each.q[2] for each in latest]))
+            found = periods.period(rank.slow, first, last, usual)
+            if found is not None and not any(_is_multiple(found.every, each) for each in self._periods):
+                yield found
+            is_all = len(latest) < many or first == known or last - first >= _MOST_PERIOD_STEPS
+            if is_all or many == _MOST_PERIOD_STRETCHES:
+                return
+            many = min(2 * many, _MOST_PERIOD_STRETCHES)
 
     # --- what each rank does ---
 

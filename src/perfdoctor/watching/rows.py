@@ -20,7 +20,7 @@ FORMAT = 1
 #: A file that grew by more since the last time is read in parts.
 _MOST_AT_ONCE = 1 << 24
 #: Slow steps of a rank that are kept, the latest: periods are found in the latest steps.
-_MOST_SLOW = 512
+MOST_SLOW = 512
 
 _Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 _Text = Annotated[str, Meta(max_length=200)]
@@ -150,7 +150,7 @@ class RankSteps:
             return
         self.stretches.append(stretch)
         if not stretch.recorded:
-            self.slow = [*self.slow, *stretch.slow][-_MOST_SLOW:]
+            self.slow = [*self.slow, *stretch.slow][-MOST_SLOW:]
 
 
 def _is_whole(line: bytes) -> bool:

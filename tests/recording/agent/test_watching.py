@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -299,3 +299,31 @@ def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second
     assert json.loads(writer._lines[-1])["gpu"] == [1 << 20, 2 << 20]
     assert {thread for thread, _ in asked} == {threading.get_ident()}
     assert len(asked) == 2
+
+
+def _stretches(folder: Path, lengths_ms: Sequence[float], *, silent_s: float, many: int = 25) -> list[dict[str, Any]]:
+    """The stretches that are written of steps of these lengths, the last of which ended so long ago."""
+    light = agent_module("light")
+    steps = light.LightSteps(SimpleNamespace())
+    writer = light.RowWriter(str(folder / "rows"), steps, {}, lambda: None)
+    writer._length = many
+    end = time.monotonic_ns() - round((silent_s + sum(lengths_ms) / 1e3) * 1e9)
+    for length in (0, *lengths_ms):
+        end += round(length * 1e6)
+        steps.waiting.append((end, -1, 0, False))
+    writer._take()
+    return [json.loads(line) for line in writer._lines if '"first"' in line]
+
+
+def test_the_first_slow_steps_of_a_stretch_are_noted_and_not_the_longest(tmp_path: Path) -> None:
+    lengths = [10.0] * 200
+    for at in range(0, 200, 10):
+        lengths[at] = 20 + at / 10
+    (found,) = _stretches(tmp_path, lengths, silent_s=0, many=200)
+    assert [number for number, _ in found["slow"]] == [1 + 10 * at for at in range(16)]
+
+
+def test_a_stretch_of_long_steps_is_not_closed_for_silence_within_one(tmp_path: Path) -> None:
+    assert _stretches(tmp_path, [3000, 3000], silent_s=3) == []
+    assert [each["steps"] for each in _stretches(tmp_path, [3000, 3000], silent_s=7)] == [2]
+    assert [each["steps"] for each in _stretches(tmp_path, [10, 10], silent_s=3)] == [2]

@@ -31,7 +31,7 @@ FORMAT = 1
 FIRST_STRETCH, STRETCHES = 25, 100
 #: No stretch lasts longer, so that a run of days is followed as closely as one of an hour.
 LONGEST_NS = 10_000_000_000
-#: A stretch behind which no step has ended for so long is written as it is.
+#: A stretch behind which no step has ended for so long, and for twice the last one, is written as it is.
 _SILENT_NS = 2_000_000_000
 #: How often the thread wakes: often enough to open a window within a second, rarely enough to cost nothing.
 _PAUSE_S = 0.5
@@ -201,8 +201,15 @@ class RowWriter:
             if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
                 self._close()
         # Where no step ends any more it is written, too, which was the last one.
-        if stretch and (is_last or time.monotonic_ns() - stretch[-1][0] > _SILENT_NS):
+        if stretch and (is_last or self._is_silent(time.monotonic_ns())):
             self._close()
+
+    def _is_silent(self, now_ns: int) -> bool:
+        """Steps that take seconds are no silence: a stretch of one of them says nothing of how steps differ."""
+        stretch, before = self._stretch, self._before
+        assert before is not None
+        last, previous = stretch[-1], stretch[-2] if len(stretch) > 1 else before
+        return now_ns - last[0] > max(_SILENT_NS, 2 * (last[0] - previous[0]))
 
     def _close(self) -> None:
         stretch, before = self._stretch, self._before
@@ -213,8 +220,8 @@ class RowWriter:
         last = len(ordered) - 1
         quartiles = [ordered[(last * quarter + 2) // 4] for quarter in range(5)]
         beyond = quartiles[2] + max(_SLOW_SHARE * quartiles[2], _SLOW_SPREAD * (quartiles[3] - quartiles[1]))
-        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond]
-        slow = sorted(sorted(slow, key=lambda each: -each[1])[:_MOST_SLOW])
+        # The first ones, not the longest: those of one period may be shorter than others, and none is to be missing.
+        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond][:_MOST_SLOW]
         end = stretch[-1]
         sums: dict[str, Any] = {"sum": end[0] - before[0], "q": quartiles, "wait": end[2] - before[2]}
         sums.update(host=round(self._host_of(stretch) * len(stretch)), device=self._device_ns(self._first + last))
