@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from watched_steps import BEGUN_NS, MS, judged, lines, noise, rank_steps
 
+from perfdoctor.watching import memory
 from perfdoctor.watching.judge import Judge
 from perfdoctor.watching.throttling import Throttled
 
@@ -190,3 +191,18 @@ def test_steps_that_are_longer_behind_a_window_are_no_trouble_on_a_gpu(tmp_path:
             each |= {"device": device, "recorded": 2000 < each["first"] <= 2050}
     said = judged({0: rank_steps(tmp_path, [json.dumps(each) for each in made])})
     assert [each.kind for each in said] == ([] if device else ["level"])
+
+
+def test_what_a_week_has_written_is_not_gone_through_each_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, judge = rank_steps(tmp_path, lines(noise(1000, 10), held=np.full(1000, 1 << 30))), Judge()
+    now, asked = rank.stretches[-1].end, []
+    assert rank.longest_ns == max(each.q[4] for each in rank.stretches)
+    judge.update({0: rank}, now)
+    monkeypatch.setattr(memory, "growth", lambda *given: asked.append(given))
+    judge.update({0: rank}, now)
+    assert asked == []
+    rank.uses.append(rank.uses[-1])
+    judge.update({0: rank}, now)
+    assert len(asked) == 1

@@ -34,6 +34,9 @@ _COMPARED, _SHOWN = 32, 200
 _LOOKS = 3
 #: A training hangs that made no step for so many usual ones, and so many times its longest pause so far.
 HANG_STEPS, HANG_PAUSES = 20, 3
+#: The usual step is the median of so many stretches: in a week there are sixty thousand, which are not gone through
+#: each second.
+_USUAL_OF = 100
 #: A clock that moves by so much more or less than time passed was set: by NTP, or because the machine stood still. What
 #: NTP corrects without a jump is half a per mille.
 JUMP_NS = 5_000_000_000
@@ -59,6 +62,7 @@ class Judge:
         self._periods: set[int] = set()
         self._waiting: set[int] = set()
         self._grown: dict[tuple[int, str], int] = {}
+        self._uses: dict[tuple[int, Path], int] = {}  # how many were looked at
         self._behind: tuple[int, int] = (-1, 0)
         self._is_behind: set[int] = set()
         self._throttled: set[int] = set()
@@ -163,6 +167,10 @@ class Judge:
 
     def _memory(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
         for number, rank in ranks.items():
+            key = number, rank.path
+            if self._uses.get(key) == len(rank.uses):  # nothing new: all of a week are looked at
+                continue
+            self._uses[key] = len(rank.uses)
             for kind in ("host", "device"):
                 times = [each.at for each in rank.uses]
                 held = [each.rss if kind == "host" else each.gpu[0] for each in rank.uses]
@@ -212,11 +220,10 @@ class Judge:
 
     # --- no steps ---
 
-    def silent_limit_ns(self, stretches: Sequence[Stretch]) -> float:
+    def silent_limit_ns(self, rank: RankSteps) -> float:
         """How long no step may end before that is called a hang."""
-        usual = float(np.median([each.q[2] for each in stretches]))
-        longest = max((each.q[4] for each in stretches if not each.recorded), default=0)
-        return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * longest)
+        usual = float(np.median([each.q[2] for each in rank.stretches[-_USUAL_OF:]]))
+        return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * rank.longest_ns)
 
     def jumped(self, by_ns: int, now_ns: int) -> None:
         """The clock has jumped by so much, to `now_ns`: what was written before cannot be held against it."""
@@ -240,7 +247,7 @@ class Judge:
             if alive:
                 yield Anomaly("goes-on", 0, 0, 0, values={"paused_ns": paused_ns})
         elif alive and not self.hangs_since:
-            limit = max(self.silent_limit_ns(each.stretches) for each in alive)
+            limit = max(self.silent_limit_ns(each) for each in alive)
             if now_ns - last_ns > limit:
                 self.hangs_since, self._hung_at = last_ns, {each.path: each.steps for each in alive}
                 yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})

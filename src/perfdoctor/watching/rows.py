@@ -94,6 +94,7 @@ class RankSteps:
         self.stretches: list[Stretch] = []
         self.uses: list[Use] = []
         self.slow: list[tuple[int, int]] = []
+        self.longest_ns = 0  # of all unrecorded steps
         self.ended_ns = 0
         self.why = ""
 
@@ -150,6 +151,7 @@ class RankSteps:
             return
         self.stretches.append(stretch)
         if not stretch.recorded:
+            self.longest_ns = max(self.longest_ns, stretch.q[4])
             self.slow = [*self.slow, *stretch.slow][-MOST_SLOW:]
 
 
